@@ -1,0 +1,1 @@
+"""What travels between peers: message types, codecs, and the pure machines of the connection."""
