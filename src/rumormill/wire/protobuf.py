@@ -1,0 +1,122 @@
+"""The protobuf wire format, bounded: varints, tags and length-delimited fields.
+
+rumormill reads peers' protobuf itself, for one reason: a general parser builds every object that
+the bytes describe before anybody can count them. Here nothing is built from a length or a count
+that has not been checked first. Values that lie inside the input are `bytes` slices of it.
+
+Cold codecs use `fields`; hot ones walk the buffer with `read_varint` and `skip_value`.
+"""
+
+from rumormill.core.errors import DecodeError
+
+VARINT = 0
+FIXED64 = 1
+LENGTH_DELIMITED = 2
+FIXED32 = 5
+
+_MAX_VARINT_BYTES = 10
+_UINT64_MAX = 2**64 - 1
+_FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
+
+
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Read an unsigned 64-bit varint; return it and the position behind it."""
+    value = shift = 0
+    stop = min(end, position + _MAX_VARINT_BYTES)
+    while position < stop:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > _UINT64_MAX:
+                break
+            return value, position
+        shift += 7
+    raise DecodeError("bad-varint", "a varint is cut short or longer than 64 bits")
+
+
+def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Read the length of a length-delimited value; return the value's start and its end."""
+    length, start = read_varint(data, position, end)
+    if length > end - start:
+        raise DecodeError("truncated", "a field claims more bytes than there are")
+    return start, start + length
+
+
+def skip_value(data: bytes, position: int, end: int, wire_type: int) -> int:
+    """Return the position behind a value that nobody here wants."""
+    if wire_type == LENGTH_DELIMITED:
+        return read_length(data, position, end)[1]
+    if wire_type == VARINT:
+        return read_varint(data, position, end)[1]
+    size = _FIXED_SIZES.get(wire_type)
+    if size is None:
+        raise DecodeError("bad-wire-type", f"wire type {wire_type} is not in use")
+    if size > end - position:
+        raise DecodeError("truncated", "a fixed-width field is cut short")
+    return position + size
+
+
+def fields(data: bytes, *, max_fields: int) -> list[tuple[int, int | bytes]]:
+    """Split a message into (field number, value) pairs, in order.
+
+    Varints come as `int`, everything else as `bytes`. More than `max_fields` fields is an error.
+    """
+    found: list[tuple[int, int | bytes]] = []
+    position, end = 0, len(data)
+    while position < end:
+        if len(found) == max_fields:
+            raise DecodeError("too-many-fields", f"more than {max_fields} fields in one message")
+        tag, position = read_varint(data, position, end)
+        number, wire_type = tag >> 3, tag & 7
+        if number == 0:
+            raise DecodeError("bad-tag", "field number 0 is not in use")
+        if wire_type == VARINT:
+            value, position = read_varint(data, position, end)
+            found.append((number, value))
+        elif wire_type == LENGTH_DELIMITED:
+            start, position = read_length(data, position, end)
+            found.append((number, data[start:position]))
+        else:
+            start, position = position, skip_value(data, position, end, wire_type)
+            found.append((number, data[start:position]))
+    return found
+
+
+def varint(value: int) -> bytes:
+    """Encode an unsigned integer of at most 64 bits."""
+    if value < 0x80:
+        if value < 0:
+            raise ValueError("a varint is not negative")
+        return _ONE_BYTE[value]
+    if value > _UINT64_MAX:
+        raise ValueError("a varint has at most 64 bits")
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
+def varint_size(value: int) -> int:
+    """How many bytes `varint(value)` takes."""
+    return (value.bit_length() + 6) // 7 or 1
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    """Encode one length-delimited field."""
+    return b"".join((varint(number << 3 | LENGTH_DELIMITED), varint(len(value)), value))
+
+
+def string_field(number: int, value: str) -> bytes:
+    """Encode one text field."""
+    return bytes_field(number, value.encode())
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """Encode one integer, boolean or enumeration field."""
+    return varint(number << 3) + varint(value)
