@@ -1,0 +1,303 @@
+"""The trace: what happened at a peer, in the words of libp2p's `trace.proto`.
+
+A machine appends these payloads to its effects; the runtime adds who and when. Everything that
+observes rumormill (metrics, the ledger, the simulator's gates, the Spark pipeline) reads these
+events and nothing else.
+
+Kinds 0 to 12 are libp2p's, with its field names on disk (`messageID`, `receivedFrom`, ...), so that
+its tools read our traces and ours read a go node's. Kinds from 1000 on are our own, and so are
+the fields that libp2p's schema does not have; readers of libp2p's schema skip both.
+"""
+
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+from rumormill.core.ids import MessageId, PeerId, Topic
+
+_DISK_NAMES = {
+    "message_id": "messageID",
+    "message_ids": "messageIDs",
+    "received_from": "receivedFrom",
+    "send_to": "sendTo",
+    "peer": "peerID",
+    "data_size": "dataSize",
+}
+
+
+class _Shape(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    rename=lambda name: _DISK_NAMES.get(name, name),
+):
+    """How all trace records are laid out on disk."""
+
+
+class MessageMeta(_Shape, frozen=True, gc=False):
+    """A message inside an RPC."""
+
+    message_id: MessageId
+    topic: Topic
+
+
+class SubMeta(_Shape, frozen=True, gc=False):
+    """A subscription or its end inside an RPC."""
+
+    subscribe: bool
+    topic: Topic
+
+
+class IHaveMeta(_Shape, frozen=True, gc=False):
+    """An IHAVE inside an RPC."""
+
+    topic: Topic
+    message_ids: tuple[MessageId, ...] = ()
+
+
+class IWantMeta(_Shape, frozen=True, gc=False):
+    """An IWANT inside an RPC."""
+
+    message_ids: tuple[MessageId, ...] = ()
+
+
+class GraftMeta(_Shape, frozen=True, gc=False):
+    """A GRAFT inside an RPC."""
+
+    topic: Topic
+
+
+class PruneMeta(_Shape, frozen=True, gc=False):
+    """A PRUNE inside an RPC, with the peers that it offers in exchange."""
+
+    topic: Topic
+    peers: tuple[PeerId, ...] = ()
+
+
+class IDontWantMeta(_Shape, frozen=True, gc=False):
+    """An IDONTWANT inside an RPC."""
+
+    message_ids: tuple[MessageId, ...] = ()
+
+
+class ControlMeta(_Shape, frozen=True, gc=False):
+    """The control part of an RPC."""
+
+    ihave: tuple[IHaveMeta, ...] = ()
+    iwant: tuple[IWantMeta, ...] = ()
+    graft: tuple[GraftMeta, ...] = ()
+    prune: tuple[PruneMeta, ...] = ()
+    idontwant: tuple[IDontWantMeta, ...] = ()
+
+
+class OperationMeta(_Shape, frozen=True, gc=False):
+    """An operation of a protocol that libp2p's schema does not know (ours)."""
+
+    name: str
+    topic: Topic = ""
+
+
+class RpcMeta(_Shape, frozen=True, gc=False):
+    """What an RPC carried.
+
+    `size` is the whole RPC in bytes on the wire, and `data_size` the part of it that is published
+    messages (both ours): control overhead is the difference.
+    """
+
+    messages: tuple[MessageMeta, ...] = ()
+    subscription: tuple[SubMeta, ...] = ()
+    control: ControlMeta | None = None
+    size: int = 0
+    data_size: int = 0
+    operations: tuple[OperationMeta, ...] = ()
+
+
+class PublishMessage(_Shape, frozen=True, gc=False):
+    """The application published a message here."""
+
+    kind: ClassVar[int] = 0
+    message_id: MessageId
+    topic: Topic
+
+
+class RejectMessage(_Shape, frozen=True, gc=False):
+    """A message was refused before delivery."""
+
+    kind: ClassVar[int] = 1
+    message_id: MessageId
+    received_from: PeerId
+    reason: str
+    topic: Topic
+
+
+class DuplicateMessage(_Shape, frozen=True, gc=False):
+    """A message arrived that was seen before."""
+
+    kind: ClassVar[int] = 2
+    message_id: MessageId
+    received_from: PeerId
+    topic: Topic
+
+
+class DeliverMessage(_Shape, frozen=True, gc=False):
+    """A message was handed to the application; `received_from` is this peer for its own."""
+
+    kind: ClassVar[int] = 3
+    message_id: MessageId
+    topic: Topic
+    received_from: PeerId
+
+
+class AddPeer(_Shape, frozen=True, gc=False):
+    """A peer can be sent to (go's newer name: ON_NEW_OUTBOUND_STREAM)."""
+
+    kind: ClassVar[int] = 4
+    peer: PeerId
+    proto: str
+
+
+class RemovePeer(_Shape, frozen=True, gc=False):
+    """A peer can no longer be sent to (go's newer name: ON_CLOSED_OUTBOUND_STREAM)."""
+
+    kind: ClassVar[int] = 5
+    peer: PeerId
+
+
+class RecvRPC(_Shape, frozen=True, gc=False):
+    """An RPC arrived."""
+
+    kind: ClassVar[int] = 6
+    received_from: PeerId
+    meta: RpcMeta
+
+
+class SendRPC(_Shape, frozen=True, gc=False):
+    """An RPC was sent."""
+
+    kind: ClassVar[int] = 7
+    send_to: PeerId
+    meta: RpcMeta
+
+
+class DropRPC(_Shape, frozen=True, gc=False):
+    """An RPC was not sent, or was lost on the way; `reason` (ours) says why."""
+
+    kind: ClassVar[int] = 8
+    send_to: PeerId
+    meta: RpcMeta
+    reason: str = ""
+
+
+class Join(_Shape, frozen=True, gc=False):
+    """This peer subscribed to a topic."""
+
+    kind: ClassVar[int] = 9
+    topic: Topic
+
+
+class Leave(_Shape, frozen=True, gc=False):
+    """This peer ended its subscription to a topic."""
+
+    kind: ClassVar[int] = 10
+    topic: Topic
+
+
+class Graft(_Shape, frozen=True, gc=False):
+    """A peer was taken into the mesh of a topic."""
+
+    kind: ClassVar[int] = 11
+    peer: PeerId
+    topic: Topic
+
+
+class Prune(_Shape, frozen=True, gc=False):
+    """A peer was taken out of the mesh of a topic."""
+
+    kind: ClassVar[int] = 12
+    peer: PeerId
+    topic: Topic
+
+
+class NodeUp(_Shape, frozen=True, gc=False):
+    """This peer started (ours)."""
+
+    kind: ClassVar[int] = 1000
+
+
+class NodeDown(_Shape, frozen=True, gc=False):
+    """This peer stopped; `reason` says how (ours)."""
+
+    kind: ClassVar[int] = 1001
+    reason: str
+
+
+class Refuse(_Shape, frozen=True, gc=False):
+    """Something that a peer sent was not acted upon (ours); `count` such things at once."""
+
+    kind: ClassVar[int] = 1002
+    peer: PeerId
+    reason: str
+    topic: Topic = ""
+    count: int = 1
+
+
+class Penalise(_Shape, frozen=True, gc=False):
+    """A peer's standing was lowered (ours)."""
+
+    kind: ClassVar[int] = 1003
+    peer: PeerId
+    reason: str
+    amount: float
+
+
+class UndeliverableMessage(_Shape, frozen=True, gc=False):
+    """An accepted message did not fit the application's queue (ours)."""
+
+    kind: ClassVar[int] = 1004
+    message_id: MessageId
+    topic: Topic
+    reason: str
+
+
+TracePayload: TypeAlias = (
+    PublishMessage
+    | RejectMessage
+    | DuplicateMessage
+    | DeliverMessage
+    | AddPeer
+    | RemovePeer
+    | RecvRPC
+    | SendRPC
+    | DropRPC
+    | Join
+    | Leave
+    | Graft
+    | Prune
+    | NodeUp
+    | NodeDown
+    | Refuse
+    | Penalise
+    | UndeliverableMessage
+)
+
+TRACE_PAYLOADS: tuple[type[TracePayload], ...] = (
+    PublishMessage,
+    RejectMessage,
+    DuplicateMessage,
+    DeliverMessage,
+    AddPeer,
+    RemovePeer,
+    RecvRPC,
+    SendRPC,
+    DropRPC,
+    Join,
+    Leave,
+    Graft,
+    Prune,
+    NodeUp,
+    NodeDown,
+    Refuse,
+    Penalise,
+    UndeliverableMessage,
+)
