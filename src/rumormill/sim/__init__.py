@@ -1,0 +1,1 @@
+"""The virtual runtime: protocols in virtual time over a virtual network, decided by one seed."""

@@ -1,0 +1,189 @@
+"""Latency models: the one-way delay between any two peers, in seconds.
+
+A model answers for a pair of peer numbers and always answers the same; what varies from message to
+message is the link's jitter. No model keeps a table of all pairs: a drawn latency is computed from
+the pair and a key, so 10,000 peers cost nothing. Specifications:
+
+- `constant:50ms`: every pair alike.
+- `uniform:10ms-100ms`: each pair draws once, the same in both directions.
+- `normal:50ms,10ms`: the same with mean and standard deviation; never below a tenth of the mean.
+- `regions`: the eight world regions of the gossipsub-interop harness; a peer draws its region by
+  weight, the latency is that of the two regions.
+- `planetlab`: half of a measured round trip between two of 490 PlanetLab machines. Peers are spread
+  evenly over the machines in an order drawn by the seed. Round trips above 1000 ms (134 of 239,610,
+  up to 2984 ms) count as 1000 ms: a few overloaded machines would otherwise decide every maximum.
+  `planetlab:uncapped` keeps them. Two peers on one machine are `SAME_MACHINE` apart.
+"""
+
+import functools
+import math
+import random
+from array import array
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from rumormill.core.config import nearest
+from rumormill.core.errors import ConfigError
+from rumormill.sim.shipped import shipped_bytes
+from rumormill.sim.units import parse_duration
+
+SPECS: Final = (
+    "constant:50ms, uniform:10ms-100ms, normal:50ms,10ms (mean, deviation), "
+    "regions, planetlab, planetlab:uncapped"
+)
+LONGEST: Final = 3600.0
+"""Longest latency in seconds; our choice: beyond an hour it is a typing error."""
+
+PLANETLAB_CAP: Final = 1.0
+"""Longest PlanetLab round trip in seconds; see the module's head."""
+
+SAME_MACHINE: Final = 0.0005
+"""One-way seconds between two peers on one PlanetLab machine; our choice: a local network's."""
+
+MACHINES: Final = 490
+
+_WORD = (1 << 64) - 1
+
+
+class LatencyModel(Protocol):
+    """Answers how long a message travels."""
+
+    def one_way(self, source: int, target: int) -> float:
+        """Return the seconds from peer number `source` to peer number `target`."""
+        ...
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """Every pair alike."""
+
+    seconds: float
+
+    def one_way(self, source: int, target: int) -> float:
+        """Return the same for every pair."""
+        return self.seconds
+
+
+class Uniform(msgspec.Struct, frozen=True):
+    """Each pair draws from a range, once and for both directions."""
+
+    low: float
+    high: float
+    key: int
+
+    def one_way(self, source: int, target: int) -> float:
+        """Return the pair's draw."""
+        draw = _mixed(self.key, source, target)
+        return self.low + (self.high - self.low) * (draw / 2.0**64)
+
+
+class Normal(msgspec.Struct, frozen=True):
+    """Each pair draws from a bell curve, once and for both directions (Box and Muller's way)."""
+
+    mean: float
+    deviation: float
+    key: int
+
+    def one_way(self, source: int, target: int) -> float:
+        """Return the pair's draw, never below a tenth of the mean."""
+        first = (_mixed(self.key, source, target) + 1) / (2.0**64 + 1)
+        second = _mixed(self.key ^ _WORD, source, target) / 2.0**64
+        bell = math.sqrt(-2.0 * math.log(min(first, 1.0))) * math.cos(2.0 * math.pi * second)
+        return max(self.mean / 10.0, self.mean + self.deviation * bell)
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Each peer stands at a place; a square table has the seconds between places."""
+
+    places: Sequence[int]
+    table: Sequence[float]
+    width: int
+
+    def one_way(self, source: int, target: int) -> float:
+        """Return the seconds between the two peers' places."""
+        return self.table[self.places[source] * self.width + self.places[target]]
+
+
+def check_latency(spec: str) -> None:
+    """Refuse a specification that `parse_latency` would not read."""
+    _parsed(spec)
+
+
+def parse_latency(spec: str, peers: int, rng: random.Random) -> LatencyModel:
+    """Build the model that `spec` names for peers numbered from 0."""
+    kind, numbers = _parsed(spec)
+    if kind == "constant":
+        return Constant(numbers[0])
+    if kind == "uniform":
+        return Uniform(numbers[0], numbers[1], rng.getrandbits(64))
+    if kind == "normal":
+        return Normal(numbers[0], numbers[1], rng.getrandbits(64))
+    if kind == "regions":
+        weights, table = _regions()
+        places = rng.choices(range(len(weights)), weights, k=peers)
+        return Placed(array("H", places), table, len(weights))
+    order = rng.sample(range(MACHINES), MACHINES)
+    places = [order[peer % MACHINES] for peer in range(peers)]
+    return Placed(array("H", places), _planetlab(numbers[0]), MACHINES)
+
+
+def _parsed(spec: str) -> tuple[str, tuple[float, ...]]:
+    """The kind and its numbers, in seconds."""
+    kind, _, rest = spec.partition(":")
+    kinds = ["constant", "uniform", "normal", "regions", "planetlab"]
+    if kind not in kinds:
+        guess = nearest(kind, kinds)
+        hint = f"; {guess}" if guess.startswith("did you mean") else ""
+        raise ConfigError(f"latency: {spec!r} is unknown{hint}; allowed: {SPECS}")
+    if kind == "planetlab" and rest in {"", "uncapped"}:
+        return kind, (math.inf if rest else PLANETLAB_CAP,)
+    if kind == "regions" and not rest:
+        return kind, ()
+    separator, count = {"constant": (None, 1), "uniform": ("-", 2), "normal": (",", 2)}.get(
+        kind, (None, 0)
+    )
+    parts = rest.split(separator) if separator else [rest]
+    try:
+        numbers = tuple(parse_duration(part) for part in parts)
+    except ConfigError as error:
+        raise ConfigError(f"latency: {spec!r}: {error}; allowed: {SPECS}") from None
+    rising = kind != "uniform" or numbers == tuple(sorted(numbers))
+    if len(numbers) != count or min(numbers) < 0 or max(numbers) > LONGEST or not rising:
+        raise ConfigError(
+            f"latency: {spec!r} does not fit (from 0s to 1h, ranges rise); allowed: {SPECS}"
+        )
+    return kind, numbers
+
+
+def _mixed(key: int, source: int, target: int) -> int:
+    """A 64-bit word for an unordered pair: the output function of SplitMix64, applied twice."""
+    if source > target:
+        source, target = target, source
+    return _scrambled(_scrambled(key + source * 0x9E3779B97F4A7C15) + target * 0x9E3779B97F4A7C15)
+
+
+def _scrambled(word: int) -> int:
+    word &= _WORD
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
+    return word ^ (word >> 31)
+
+
+@functools.cache
+def _regions() -> tuple[list[int], list[float]]:
+    model: dict[str, Any] = msgspec.json.decode(shipped_bytes("regions.json"))
+    names = [region["name"] for region in model["regions"]]
+    rows = model["latency_ms"]
+    table = [rows[sender][receiver] / 1000.0 for sender in names for receiver in names]
+    return [region["weight"] for region in model["regions"]], table
+
+
+@functools.cache
+def _planetlab(cap: float) -> "array[float]":
+    """One-way seconds between machines, row by row; the diagonal is `SAME_MACHINE`."""
+    round_trips = map(float, shipped_bytes("planetlab-rtt.tsv.gz").split())
+    table = array("f", [min(trip / 1000.0, cap) / 2.0 for trip in round_trips])
+    for machine in range(MACHINES):
+        table[machine * MACHINES + machine] = SAME_MACHINE
+    return table
