@@ -32,6 +32,9 @@ MOST_MESSAGES: Final = 10_000_000
 MOST_TOPICS: Final = 100_000
 """Most topics of a generated workload; our choice, like the peers."""
 
+MOST_SUBSCRIPTIONS: Final = 10_000_000
+"""Most subscriptions, and topics weighed to draw them; our choice, like the messages."""
+
 MOST_FAULTS: Final = 10_000
 """Most fault entries of a file; our choice: more is a process, which churn describes."""
 
@@ -178,6 +181,12 @@ class Workload(Config, frozen=True, kw_only=True):
                 "subscriptions_per_peer": generated,
             },
         )
+
+    @property
+    def draws_per_peer(self) -> int:
+        """How many topics are looked at to find one peer's subscriptions."""
+        wanted = self.subscriptions_per_peer
+        return self.topics if wanted is None or self.kind == "zipf" else wanted
 
     @property
     def poisson(self) -> bool:
@@ -332,6 +341,11 @@ class Scenario(Config, frozen=True, kw_only=True):
             not isinstance(publishers, int) or publishers <= self.peers,
             "workload.publishers",
             f"must be at most peers, which is {self.peers}",
+        )
+        require(
+            self.peers * self.workload.draws_per_peer <= MOST_SUBSCRIPTIONS,
+            "workload.subscriptions_per_peer",
+            f"peers × topics must not exceed {MOST_SUBSCRIPTIONS} in all",
         )
         for index, fault in enumerate(self.faults):
             within(f"faults[{index}]", fault.validate)
