@@ -1,0 +1,31 @@
+"""Who we are and how authorship is checked, as a machine sees it.
+
+Cryptography is computation, not input or output, so machines call it directly; but which scheme
+is in use is the runtime's choice: Ed25519 keys on a network, a keyed hash in the simulator.
+"""
+
+from typing import Protocol
+
+from rumormill.core.ids import PeerId
+
+
+class Identity(Protocol):
+    """This peer's key, and the means to check other peers' signatures."""
+
+    @property
+    def peer(self) -> PeerId:
+        """The id that belongs to the key."""
+        ...
+
+    @property
+    def public_key(self) -> bytes:
+        """What a verifier needs besides the id; empty when the id contains the key."""
+        ...
+
+    def sign(self, payload: bytes) -> bytes:
+        """Return this peer's signature over `payload`."""
+        ...
+
+    def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
+        """Whether `author` signed `payload`; false for anything malformed."""
+        ...

@@ -1,0 +1,1 @@
+"""FloodSub: every message to every connected subscriber. The simplest protocol of all."""

@@ -1,0 +1,220 @@
+"""GossipSub's parameters, each with the source of its default, and the named presets."""
+
+from rumormill.core.config import Config, require
+from rumormill.core.ids import PeerId
+from rumormill.protocols.gossipsub.score_params import (
+    HARDENING_SCORE,
+    HARDENING_THRESHOLDS,
+    PeerScoreParams,
+    ScoreThresholds,
+)
+from rumormill.protocols.pubsub.config import PubSubConfig
+
+
+class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
+    """All parameters of a GossipSub peer.
+
+    "1.0" and "1.1" below are the parameter tables of the specifications' versions; "go" is
+    go-libp2p-pubsub, named where the specifications are silent.
+    """
+
+    D: int = 6
+    """Mesh links per topic that a peer aims at. 1.0."""
+
+    D_lo: int = 4
+    """Below this many mesh links a heartbeat grafts up to D. 1.0."""
+
+    D_hi: int = 12
+    """Above this many mesh links a heartbeat prunes down to D. 1.0."""
+
+    D_score: int = 4
+    """When pruning, keep this many links by score alone. 1.1 (4 or 5)."""
+
+    D_out: int = 2
+    """Keep at least this many links that we dialled; below D_lo and at most D / 2. 1.1."""
+
+    D_lazy: int = 6
+    """Gossip to at least this many peers per heartbeat. 1.0: as many as D."""
+
+    heartbeat_interval: float = 1.0
+    """Seconds between heartbeats. 1.0."""
+
+    heartbeat_initial_delay: float = 0.1
+    """Seconds before the first heartbeat; a random part of one interval is added so that peers
+    that start together do not beat together. 100 ms: go; the random part: our choice."""
+
+    history_length: int = 5
+    """Heartbeats for which a message can be asked for. 1.0, `mcache_len`."""
+
+    history_gossip: int = 3
+    """Heartbeats for which a message is gossiped about. 1.0, `mcache_gossip`."""
+
+    fanout_ttl: float = 60.0
+    """Seconds for which peers are kept for a topic that we publish in without subscribing. 1.0."""
+
+    prune_backoff: float = 60.0
+    """Seconds before a pruned link may be grafted again. 1.1."""
+
+    unsubscribe_backoff: float = 10.0
+    """The same after a PRUNE because of unsubscribing. 1.1."""
+
+    backoff_slack: float = 1.0
+    """Seconds that we wait on top of a back-off, since the peer may count them differently.
+    rust and js: one heartbeat."""
+
+    max_backoff: float = 3600.0
+    """Seconds of back-off that a remote peer can impose at most. rust, after GHSA-gc42-3jg7-rxr2."""
+
+    max_backoffs: int = 100_000
+    """Back-offs remembered at most, all topics and peers together. Our choice: a bound that no
+    honest network reaches."""
+
+    flood_publish: bool = True
+    """Send own messages to every subscriber above the publish threshold, not to the mesh alone.
+    1.1."""
+
+    gossip_factor: float = 0.25
+    """Gossip to this part of the peers outside the mesh, when that is more than D_lazy. 1.1."""
+
+    max_ihave_length: int = 5000
+    """Message ids that one peer can make us ask for per heartbeat, and ids per IHAVE. go."""
+
+    max_ihave_messages: int = 10
+    """IHAVE-bearing RPCs heeded per peer and heartbeat. go."""
+
+    gossip_retransmission: int = 3
+    """How many more times a peer may ask for the same message. go."""
+
+    iwant_followup_time: float = 3.0
+    """Seconds that a peer has to keep the promise of an IHAVE. go."""
+
+    max_promises: int = 10_000
+    """Promises tracked at most. Our choice: two heartbeats of 5000-id IHAVEs from one peer each
+    track a single promise, so thousands of peers fit."""
+
+    graft_flood_threshold: float = 10.0
+    """A GRAFT that comes within this many seconds of our PRUNE costs double. go."""
+
+    do_px: bool = False
+    """Offer other peers to a peer that we prune. 1.1 recommends it for bootstrappers only."""
+
+    prune_peers: int = 16
+    """Peers offered, and heeded, in one PRUNE. go."""
+
+    opportunistic_graft_ticks: int = 60
+    """Every this many heartbeats a mesh of poor score is improved. 1.1 (once a minute)."""
+
+    opportunistic_graft_peers: int = 2
+    """Peers grafted then. 1.1."""
+
+    direct_peers: tuple[PeerId, ...] = ()
+    """Explicit peers (1.1): always connected, always sent to, never in a mesh."""
+
+    direct_connect_ticks: int = 300
+    """Every this many heartbeats missing direct peers are dialled. 1.1 (5 minutes)."""
+
+    direct_connect_initial_delay: float = 1.0
+    """Seconds after the start at which direct peers are dialled first. go."""
+
+    idontwant_threshold: int = 1024
+    """Bytes of data from which on an IDONTWANT pays. go; 1.2 leaves it open."""
+
+    idontwant_ttl: int = 3
+    """Heartbeats for which an IDONTWANT is remembered. go."""
+
+    max_idontwant_messages: int = 1000
+    """IDONTWANT-bearing RPCs heeded per peer and heartbeat. go."""
+
+    max_idontwant_length: int = 10
+    """Ids heeded in one IDONTWANT-bearing RPC. go."""
+
+    scoring: bool = True
+    """Whether peers are scored at all. Our choice: on, with parameters that cannot hurt an
+    honest peer; go leaves it off."""
+
+    score: PeerScoreParams = PeerScoreParams()
+    """How peers are scored. See `score_params`."""
+
+    thresholds: ScoreThresholds = ScoreThresholds()
+    """What a score means. See `score_params`."""
+
+    def validate(self) -> None:
+        """Refuse degrees, histories and times that contradict each other."""
+        super().validate()
+        self._validate_degrees()
+        require(self.heartbeat_interval > 0, "heartbeat_interval", "must be positive")
+        require(self.heartbeat_initial_delay >= 0, "heartbeat_initial_delay", "must be >= 0")
+        require(self.history_length >= 0, "history_length", "must not be negative")
+        require(
+            0 <= self.history_gossip <= self.history_length,
+            "history_gossip",
+            "must be between 0 and history_length",
+        )
+        require(0 <= self.gossip_factor <= 1, "gossip_factor", "must be between 0 and 1")
+        for key in _NOT_NEGATIVE:
+            require(getattr(self, key) >= 0, key, "must not be negative")
+        for key in _AT_LEAST_ONE:
+            require(getattr(self, key) >= 1, key, "must be at least 1")
+        if self.scoring:
+            self.score.validate()
+            self.thresholds.validate()
+
+    def _validate_degrees(self) -> None:
+        for key in ("D", "D_lo", "D_hi", "D_score", "D_out", "D_lazy"):
+            require(getattr(self, key) >= 0, key, "must not be negative")
+        if self.D == self.D_lo == self.D_hi == self.D_out == 0:
+            return  # a bootstrapper, which keeps no mesh (1.1, "Recommendations")
+        require(self.D_lo <= self.D, "D_lo", f"must be at most D ({self.D})")
+        require(self.D <= self.D_hi, "D_hi", f"must be at least D ({self.D})")
+        require(self.D_score <= self.D_hi, "D_score", f"must be at most D_hi ({self.D_hi})")
+        require(
+            self.D_out < self.D_lo or self.D_out == 0,
+            "D_out",
+            f"must be below D_lo ({self.D_lo})",
+        )
+        require(self.D_out <= self.D // 2, "D_out", f"must be at most D / 2 ({self.D // 2})")
+
+
+_NOT_NEGATIVE = (
+    "fanout_ttl",
+    "prune_backoff",
+    "unsubscribe_backoff",
+    "backoff_slack",
+    "max_backoff",
+    "max_ihave_length",
+    "max_ihave_messages",
+    "gossip_retransmission",
+    "iwant_followup_time",
+    "graft_flood_threshold",
+    "prune_peers",
+    "opportunistic_graft_peers",
+    "direct_connect_initial_delay",
+    "idontwant_threshold",
+    "idontwant_ttl",
+    "max_idontwant_messages",
+    "max_idontwant_length",
+)
+_AT_LEAST_ONE = (
+    "max_backoffs",
+    "max_promises",
+    "opportunistic_graft_ticks",
+    "direct_connect_ticks",
+)
+
+PRESETS: dict[str, Config] = {
+    "default": GossipSubConfig(),
+    # Ethereum consensus-specs, "The gossip domain: gossipsub".
+    "ethereum": GossipSubConfig(
+        D=8, D_lo=6, D_hi=12, D_lazy=6, heartbeat_interval=0.7, history_length=6, history_gossip=3
+    ),
+    # libp2p/gossipsub-hardening, scripts/configs/1k.json: the published tuned set.
+    "hardening": GossipSubConfig(
+        D=8,
+        D_lo=6,
+        D_hi=12,
+        D_score=6,
+        D_lazy=12,
+        score=HARDENING_SCORE,
+        thresholds=HARDENING_THRESHOLDS,
+    ),
+}

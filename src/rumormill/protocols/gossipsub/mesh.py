@@ -1,0 +1,266 @@
+"""The mesh: for each of our topics, the links over which full messages travel.
+
+A link is meant to be mutual: GRAFT asks the other side to add us, PRUNE tells it to remove us. A
+peer keeps between D_lo and D_hi links per topic. Each heartbeat repairs a mesh that is too thin (up
+to D) or too thick (down to D), keeps the links with the best scores and enough links that we
+dialled ourselves, which an attacker cannot force on us. A pruned pair waits out a back-off before
+it grafts again, or links would flap. (GossipSub 1.0 "Control messages", 1.1 "Overlay mesh
+management" and "Explicit peering agreements".)
+"""
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.randomness import Randomness
+from rumormill.protocols.gossipsub import reasons
+from rumormill.protocols.gossipsub.backoff import Backoff
+from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.membership import Membership
+from rumormill.protocols.gossipsub.standing import Standing
+
+
+class MeshChanges(msgspec.Struct):
+    """What a heartbeat changed, to be told to the peers concerned."""
+
+    grafts: dict[PeerId, list[Topic]] = {}
+    prunes: dict[PeerId, list[Topic]] = {}
+    without_px: dict[PeerId, None] = {}
+
+
+class Mesh:
+    """The mesh links of all topics, and the rules by which they change."""
+
+    def __init__(
+        self,
+        config: GossipSubConfig,
+        membership: Membership,
+        standing: Standing,
+        randomness: Randomness,
+    ) -> None:
+        self.links: dict[Topic, dict[PeerId, None]] = {}
+        self.backoff = Backoff(
+            limit=config.max_backoffs, longest=config.max_backoff, slack=config.backoff_slack
+        )
+        self._config = config
+        self._membership = membership
+        self._standing = standing
+        self._randomness = randomness
+
+    # Joining and leaving.
+
+    def join(self, topic: Topic, preferred: list[PeerId], now: float, effects: Effects) -> None:
+        """Open the mesh of a topic with up to D links, those to `preferred` peers first."""
+        links = self.links[topic] = {}
+        for peer in [p for p in preferred if self._may_graft(topic, p, now)]:
+            self._add(topic, links, peer, now, effects)
+        for peer in self._candidates(topic, links, self._config.D - len(links), now):
+            self._add(topic, links, peer, now, effects)
+
+    def leave(self, topic: Topic, now: float, effects: Effects) -> list[PeerId]:
+        """Close the mesh of a topic; return the peers that must be told."""
+        links = list(self.links[topic])
+        for peer in links:
+            self._remove(topic, peer, now, effects)
+            self.backoff.add(topic, peer, self._config.unsubscribe_backoff, now)
+        del self.links[topic]
+        return links
+
+    def drop_peer(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
+        """Remove a link to a peer that left the topic or is gone."""
+        if peer in self.links.get(topic, ()):
+            self._remove(topic, peer, now, effects)
+
+    # What peers ask.
+
+    def on_graft(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> str | None:
+        """Take a peer into a mesh; return why not, when it must not be.
+
+        `GRAFT_UNKNOWN_TOPIC` deserves no answer, so that nobody can probe or flood us with
+        topics; every other refusal is answered with a PRUNE.
+        """
+        links = self.links.get(topic)
+        if links is None:
+            return reasons.GRAFT_UNKNOWN_TOPIC
+        if peer in links:
+            return None
+        if peer not in self._membership.topics.get(topic, ()):
+            return reasons.GRAFT_NOT_SUBSCRIBED
+        if peer in self._membership.direct:
+            return reasons.GRAFT_DIRECT_PEER
+        expires = self.backoff.expires(topic, peer)
+        if now < expires:
+            self._penalise_early_graft(peer, expires, now, effects)
+            self.backoff.add(topic, peer, self._config.prune_backoff, now)
+            return reasons.GRAFT_DURING_BACKOFF
+        refusal = None
+        if self._standing.of(peer, now) < 0:
+            refusal = reasons.NEGATIVE_SCORE
+        elif len(links) >= self._config.D_hi and not self._membership.dialled(peer):
+            refusal = reasons.GRAFT_MESH_FULL
+        if refusal is not None:
+            self.backoff.add(topic, peer, self._config.prune_backoff, now)
+            return refusal
+        self._add(topic, links, peer, now, effects)
+        return None
+
+    def _penalise_early_graft(
+        self, peer: PeerId, expires: float, now: float, effects: Effects
+    ) -> None:
+        penalise = self._standing.penalise
+        penalise(peer, reasons.GRAFT_DURING_BACKOFF, 1, effects)
+        pruned_at = expires - self._config.prune_backoff
+        if now < pruned_at + self._config.graft_flood_threshold:
+            penalise(peer, reasons.GRAFT_FLOOD, 1, effects)
+
+    def on_prune(
+        self, peer: PeerId, topic: Topic, backoff: float, now: float, effects: Effects
+    ) -> bool:
+        """Remove a link at the peer's wish; false when the topic is not ours."""
+        if topic not in self.links:
+            return False
+        self.drop_peer(topic, peer, now, effects)
+        self.backoff.add(topic, peer, backoff or self._config.prune_backoff, now)
+        return True
+
+    # The heartbeat.
+
+    def maintain(
+        self, topic: Topic, improve: bool, now: float, changes: MeshChanges, effects: Effects
+    ) -> None:
+        """Bring the mesh of a topic back within its bounds."""
+        config = self._config
+        links = self.links[topic]
+        scores = {peer: self._standing.of(peer, now) for peer in links}
+        for peer in [peer for peer in links if scores[peer] < 0]:
+            self._prune(topic, peer, now, changes, effects)
+            changes.without_px[peer] = None
+        if len(links) < config.D_lo:
+            self._graft(topic, links, config.D - len(links), now, changes, effects)
+        if len(links) > config.D_hi:
+            for peer in self._excess(links, scores):
+                self._prune(topic, peer, now, changes, effects)
+        if len(links) >= config.D_lo:
+            dialled = sum(map(self._membership.dialled, links))
+            if dialled < config.D_out:
+                missing = config.D_out - dialled
+                self._graft(topic, links, missing, now, changes, effects, only_dialled=True)
+        if improve and len(links) > 1:
+            self._improve(topic, links, now, changes, effects)
+
+    def _excess(self, links: dict[PeerId, None], scores: dict[PeerId, float]) -> list[PeerId]:
+        """Choose the links to prune: all but D, of which D_score are the best by score.
+
+        The rest is kept at random, but so that D_out of the kept ones are ours, if there are as
+        many. Peers grafted in this same heartbeat have no score in `scores`; they count as zero.
+        """
+        config = self._config
+        ranked = list(links)
+        self._randomness.shuffle(ranked)
+        ranked.sort(key=lambda peer: scores.get(peer, 0.0), reverse=True)
+        rest = ranked[config.D_score :]
+        self._randomness.shuffle(rest)
+        ranked[config.D_score :] = rest
+        dialled = self._membership.dialled
+        kept, excess = ranked[: config.D], ranked[config.D :]
+        missing = config.D_out - sum(map(dialled, kept))
+        for outsider in [peer for peer in excess if dialled(peer)][: max(missing, 0)]:
+            victim = next((peer for peer in reversed(kept) if not dialled(peer)), None)
+            if victim is None:
+                break
+            kept.remove(victim)
+            excess.remove(outsider)
+            kept.append(outsider)
+            excess.append(victim)
+        return excess
+
+    def _improve(
+        self,
+        topic: Topic,
+        links: dict[PeerId, None],
+        now: float,
+        changes: MeshChanges,
+        effects: Effects,
+    ) -> None:
+        """Opportunistic grafting (1.1): a mesh whose median is poor gets better peers."""
+        scores = sorted(self._standing.of(peer, now) for peer in links)
+        median = scores[len(scores) // 2]
+        if median < self._standing.thresholds.opportunistic_graft:
+            wanted = self._config.opportunistic_graft_peers
+            self._graft(topic, links, wanted, now, changes, effects, above=median)
+
+    def _graft(
+        self,
+        topic: Topic,
+        links: dict[PeerId, None],
+        count: int,
+        now: float,
+        changes: MeshChanges,
+        effects: Effects,
+        *,
+        only_dialled: bool = False,
+        above: float | None = None,
+    ) -> None:
+        for peer in self._candidates(
+            topic, links, count, now, only_dialled=only_dialled, above=above
+        ):
+            self._add(topic, links, peer, now, effects)
+            changes.grafts.setdefault(peer, []).append(topic)
+
+    def _prune(
+        self, topic: Topic, peer: PeerId, now: float, changes: MeshChanges, effects: Effects
+    ) -> None:
+        self._remove(topic, peer, now, effects)
+        self.backoff.add(topic, peer, self._config.prune_backoff, now)
+        changes.prunes.setdefault(peer, []).append(topic)
+
+    # Links.
+
+    def _add(
+        self, topic: Topic, links: dict[PeerId, None], peer: PeerId, now: float, effects: Effects
+    ) -> None:
+        links[peer] = None
+        if self._standing.keeper is not None:
+            self._standing.keeper.graft(peer, topic, now)
+        effects.append(trace.Graft(peer, topic))
+
+    def _remove(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
+        del self.links[topic][peer]
+        if self._standing.keeper is not None:
+            self._standing.keeper.prune(peer, topic, now)
+        effects.append(trace.Prune(peer, topic))
+
+    def _may_graft(self, topic: Topic, peer: PeerId, now: float) -> bool:
+        return (
+            peer in self._membership.topics.get(topic, ())
+            and peer not in self._membership.direct
+            and self._standing.of(peer, now) >= 0
+            and not self.backoff.active(topic, peer, now)
+        )
+
+    def _candidates(
+        self,
+        topic: Topic,
+        links: dict[PeerId, None],
+        count: int,
+        now: float,
+        *,
+        only_dialled: bool = False,
+        above: float | None = None,
+    ) -> list[PeerId]:
+        if count <= 0:
+            return []
+        membership = self._membership
+        found = [
+            peer
+            for peer in membership.topics.get(topic, ())
+            if peer not in links
+            and membership.meshes(peer)
+            and (not only_dialled or membership.dialled(peer))
+            and self._may_graft(topic, peer, now)
+            and (above is None or self._standing.of(peer, now) > above)
+        ]
+        if len(found) <= count:
+            return found
+        return self._randomness.sample(found, count)

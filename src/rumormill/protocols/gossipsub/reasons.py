@@ -1,0 +1,24 @@
+"""Why GossipSub did not act on something, and what it charged peers for: fixed labels."""
+
+BELOW_GRAYLIST = "score below graylist threshold"
+BELOW_GOSSIP_THRESHOLD = "score below gossip threshold"
+BELOW_PX_THRESHOLD = "score below px threshold"
+NEGATIVE_SCORE = "negative score"
+THROTTLED = "throttled by the gater"
+
+GRAFT_UNKNOWN_TOPIC = "graft: unknown topic"
+GRAFT_NOT_SUBSCRIBED = "graft: sender not subscribed"
+GRAFT_DIRECT_PEER = "graft: direct peer"
+GRAFT_DURING_BACKOFF = "graft: during backoff"
+GRAFT_FLOOD = "graft: flood"
+GRAFT_MESH_FULL = "graft: mesh full"
+
+IHAVE_TOO_MANY_MESSAGES = "ihave: too many per heartbeat"
+IHAVE_TOO_MANY_IDS = "ihave: too many ids"
+IWANT_TOO_OFTEN = "iwant: asked too often"
+IDONTWANT_TOO_MANY_MESSAGES = "idontwant: too many per heartbeat"
+IDONTWANT_TOO_MANY_IDS = "idontwant: too many ids"
+PX_TOO_MANY_PEERS = "px: too many peers"
+PX_BAD_RECORD = "px: record not valid"
+
+BROKEN_PROMISE = "broken promise"

@@ -1,0 +1,410 @@
+"""GossipSub 1.0, 1.1 and 1.2 as one machine.
+
+Full messages travel over a mesh of few links per topic (`mesh`); ids of recent messages are
+gossiped to peers outside it, who fetch what they missed (`gossip`); peers are scored by what they
+bring, and those below thresholds lose gossip, links and in the end our ear (`score`, `standing`).
+A peer that publishes in a topic without subscribing keeps a few peers for it, the fanout. Own
+messages are flooded to all subscribers unless told otherwise, so that no mesh can silence us.
+
+This file is the junction: it turns inputs into calls of those parts and their answers into RPCs.
+Everything that a peer is told in one go leaves in one RPC.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Connect, Effects, Send, SetTimer
+from rumormill.core.identity import Identity
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import (
+    PeerConnected,
+    PeerDisconnected,
+    Received,
+    SendDropped,
+    Start,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
+)
+from rumormill.core.randomness import Randomness
+from rumormill.protocols.gossipsub import reasons
+from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.fanout import Fanout
+from rumormill.protocols.gossipsub.gossip import Gossip
+from rumormill.protocols.gossipsub.membership import Membership
+from rumormill.protocols.gossipsub.mesh import Mesh, MeshChanges
+from rumormill.protocols.gossipsub.outbox import Outbox
+from rumormill.protocols.gossipsub.score import ApplicationScore
+from rumormill.protocols.gossipsub.standing import Standing
+from rumormill.protocols.pubsub import reasons as pubsub_reasons
+from rumormill.protocols.pubsub.authorship import MessageIdFunction
+from rumormill.protocols.pubsub.router import PubSubRouter, Validator
+from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
+from rumormill.wire.pubsub import Control, Message, PeerInfo, Prune, Rpc
+
+RecordCheck: TypeAlias = Callable[[PeerId, bytes], bool]
+"""Whether a signed peer record is valid and belongs to the peer."""
+
+
+class _Heartbeat(msgspec.Struct, frozen=True):
+    """The timer of the heartbeat."""
+
+
+class _DirectConnect(msgspec.Struct, frozen=True):
+    """The timer of the first dial to explicit peers."""
+
+
+class GossipSub(PubSubRouter):
+    """A GossipSub peer."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        randomness: Randomness,
+        config: GossipSubConfig,
+        *,
+        message_id: MessageIdFunction | None = None,
+        validator: Validator | None = None,
+        subscription_filter: SubscriptionFilter | None = None,
+        application_score: ApplicationScore | None = None,
+        check_record: RecordCheck | None = None,
+        peer_records: dict[PeerId, bytes] | None = None,
+    ) -> None:
+        super().__init__(
+            identity,
+            randomness,
+            config,
+            message_id=message_id,
+            validator=validator,
+            subscription_filter=subscription_filter,
+        )
+        self._config = config
+        self.direct: dict[PeerId, None] = dict.fromkeys(config.direct_peers)
+        self._membership = Membership(self.peers, self.topics, self.direct)
+        self.standing = Standing(config, application_score)
+        self._score = self.standing.keeper
+        self.mesh = Mesh(config, self._membership, self.standing, randomness)
+        self.gossip = Gossip(config, self._membership, self.standing, self._seen, randomness)
+        self.fanout = Fanout(config, self._membership, self.standing, randomness)
+        self._outbox = Outbox(self.mesh.links)
+        self._check_record = check_record
+        self._peer_records = {} if peer_records is None else peer_records
+        self._floodsub_peers: dict[PeerId, None] = {}
+        self._ticks = 0
+
+    # Own requests.
+
+    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+        super()._on_start(event, now, effects)
+        config = self._config
+        phase = self._randomness.random() * config.heartbeat_interval
+        effects.append(SetTimer(_Heartbeat(), now + config.heartbeat_initial_delay + phase))
+        if self.direct:
+            effects.append(SetTimer(_DirectConnect(), now + config.direct_connect_initial_delay))
+
+    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+        topic = event.topic
+        if topic in self.subscriptions:
+            return
+        super()._on_subscribe(event, now, effects)
+        self.mesh.join(topic, self.fanout.take(topic), now, effects)
+        graft = Rpc(control=Control(graft=(topic,)))
+        effects.extend(Send(peer, graft) for peer in self.mesh.links[topic])
+
+    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+        topic = event.topic
+        if topic not in self.subscriptions:
+            return
+        super()._on_unsubscribe(event, now, effects)
+        for peer in self.mesh.leave(topic, now, effects):
+            prune = self._prune_for(peer, topic, self._config.unsubscribe_backoff, now, px=False)
+            effects.append(Send(peer, Rpc(control=Control(prune=(prune,)))))
+
+    def enough_peers(self, topic: Topic, suggested: int = 0) -> bool:
+        """Whether the topic has so many peers that publishing will reach the network.
+
+        FloodSub peers of the topic plus mesh links reach `suggested` (D_lo by default), or the
+        mesh is full.
+        """
+        subscribers = self.topics.get(topic, {})
+        flooding = sum(peer in subscribers for peer in self._floodsub_peers)
+        links = len(self.mesh.links.get(topic, ()))
+        return flooding + links >= (suggested or self._config.D_lo) or links >= self._config.D_hi
+
+    def add_direct_peer(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """Make a peer explicit from now on."""
+        self.direct[peer] = None
+        for topic in self.mesh.links:
+            self.mesh.drop_peer(topic, peer, now, effects)
+        self.fanout.drop_peer(peer)
+        if peer not in self.peers:
+            effects.append(Connect(peer))
+
+    def remove_direct_peer(self, peer: PeerId) -> None:
+        """Treat a peer like any other again."""
+        self.direct.pop(peer, None)
+
+    # Peers come and go.
+
+    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+        if event.peer not in self.peers and event.peer != self.id and self._score is not None:
+            self._score.add_peer(event.peer, event.address, now)
+        super()._on_peer_connected(event, now, effects)
+        if not self._membership.meshes(event.peer):
+            self._floodsub_peers[event.peer] = None
+
+    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+        peer = event.peer
+        if peer not in self.peers:
+            return
+        super()._on_peer_disconnected(event, now, effects)
+        self.fanout.drop_peer(peer)
+        self.gossip.forget_peer(peer)
+        self._outbox.forget_peer(peer)
+        self._floodsub_peers.pop(peer, None)
+        if self._score is not None:
+            self._score.remove_peer(peer, now)
+
+    def _on_peer_left_topic(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> None:
+        self.mesh.drop_peer(topic, peer, now, effects)
+        self.fanout.drop_peer(peer, topic)
+
+    # What peers send.
+
+    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
+        peer = event.peer
+        state = self.peers.get(peer)
+        if state is None:
+            effects.append(trace.Refuse(peer, pubsub_reasons.NOT_CONNECTED))
+            return
+        rpc: Rpc = event.message  # type: ignore[assignment]
+        if rpc.subscriptions:
+            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
+        if (
+            self._score is not None
+            and self._score.score(peer, now) < self.standing.thresholds.graylist
+            and peer not in self.direct
+        ):
+            effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
+            return
+        if rpc.publish:
+            self._on_messages(peer, rpc.publish, now, effects)
+        if rpc.control is not None:
+            self._on_control(peer, rpc.control, now, effects)
+
+    def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
+        wanted = messages = prunes = ()
+        if control.ihave:
+            wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
+        if control.iwant:
+            messages = self.gossip.on_iwant(peer, control.iwant, now, effects)
+        if control.graft:
+            prunes = self._on_grafts(peer, control.graft, now, effects)
+        if control.prune:
+            self._on_prunes(peer, control.prune, now, effects)
+        if control.idontwant:
+            self.gossip.on_idontwant(peer, control.idontwant, effects)
+        if wanted or messages or prunes:
+            answer = Control(iwant=wanted, prune=prunes) if wanted or prunes else None
+            self._send_split(peer, Rpc(publish=messages, control=answer), effects)
+
+    def _on_grafts(
+        self, peer: PeerId, topics: tuple[Topic, ...], now: float, effects: Effects
+    ) -> tuple[Prune, ...]:
+        refused: list[Topic] = []
+        px = self._config.do_px
+        for topic in topics:
+            refusal = self.mesh.on_graft(peer, topic, now, effects)
+            if refusal is None:
+                continue
+            effects.append(trace.Refuse(peer, refusal, topic))
+            px = px and refusal == reasons.GRAFT_MESH_FULL
+            if refusal != reasons.GRAFT_UNKNOWN_TOPIC:
+                refused.append(topic)
+        backoff = self._config.prune_backoff
+        return tuple(self._prune_for(peer, topic, backoff, now, px=px) for topic in refused)
+
+    def _on_prunes(
+        self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
+    ) -> None:
+        for prune in prunes:
+            ours = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
+            if ours and prune.peers:
+                self._on_offered_peers(peer, prune.peers, now, effects)
+
+    def _on_offered_peers(
+        self, peer: PeerId, offered: tuple[PeerInfo, ...], now: float, effects: Effects
+    ) -> None:
+        """Peer exchange (1.1): dial peers that a trusted peer offers, if their records hold."""
+        if self.standing.of(peer, now) < self.standing.thresholds.accept_px:
+            effects.append(trace.Refuse(peer, reasons.BELOW_PX_THRESHOLD, count=len(offered)))
+            return
+        limit = self._config.prune_peers
+        if len(offered) > limit:
+            refused = len(offered) - limit
+            effects.append(trace.Refuse(peer, reasons.PX_TOO_MANY_PEERS, count=refused))
+            offered = tuple(self._randomness.sample(offered, limit))
+        for info in offered:
+            if info.peer in self.peers or info.peer == self.id:
+                continue
+            if info.record and not self._record_holds(info):
+                effects.append(trace.Refuse(peer, reasons.PX_BAD_RECORD))
+                continue
+            effects.append(Connect(info.peer, info.record))
+
+    def _record_holds(self, info: PeerInfo) -> bool:
+        return self._check_record is not None and self._check_record(info.peer, info.record)
+
+    def _prune_for(
+        self, peer: PeerId, topic: Topic, backoff: float, now: float, *, px: bool
+    ) -> Prune:
+        if not self._membership.exchanges_peers(peer):
+            return Prune(topic)
+        offered: tuple[PeerInfo, ...] = ()
+        if px:
+            good = [
+                other
+                for other in self.topics.get(topic, ())
+                if other != peer and self.standing.of(other, now) >= 0
+            ]
+            count = min(self._config.prune_peers, len(good))
+            chosen = self._randomness.sample(good, count)
+            records = self._peer_records
+            offered = tuple(PeerInfo(other, records.get(other, b"")) for other in chosen)
+        return Prune(topic, offered, int(backoff))
+
+    # The way of a message.
+
+    def _before_validation(
+        self, peer: PeerId, message: Message, now: float, effects: Effects
+    ) -> None:
+        if len(message.data) >= self._config.idontwant_threshold:
+            self._tell_unwanted(message, peer, effects)
+        if self._score is not None and self._score.tracks_deliveries:
+            self._score.validate_message(message.id, now)
+
+    def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:
+        """IDONTWANT (1.2): spare us the copies that mesh peers have not sent yet."""
+        rpc = Rpc(control=Control(idontwant=(message.id,)))
+        for peer in self.mesh.links.get(message.topic, ()):
+            if peer != received_from and self._membership.heeds_idontwant(peer):
+                effects.append(Send(peer, rpc))
+
+    def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
+        self.gossip.promises.fulfil(message.id)
+        if self._score is not None:
+            self._score.deliver_message(peer, message.topic, message.id, now)
+
+    def _on_rejected(
+        self, peer: PeerId, message: Message, reason: str, now: float, effects: Effects
+    ) -> None:
+        self.gossip.promises.rejected(message.id, peer, reason)
+        if self._score is not None:
+            self._score.reject_message(peer, message.topic, message.id, reason, now)
+
+    def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
+        if self._score is not None and self._score.tracks_deliveries:
+            self._score.duplicate_message(peer, message.topic, message.id, now)
+
+    def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
+        self.gossip.cache.put(message)
+        own = received_from == self.id
+        if own and len(message.data) >= self._config.idontwant_threshold:
+            self._tell_unwanted(message, received_from, effects)
+        message_id, author = message.id, message.author
+        unwanted = self.gossip.unwanted
+        pending = self._outbox.pending
+        rpc = Rpc(publish=(message,))
+        reached = 0
+        for peer in self._recipients(message.topic, own, now):
+            if peer == received_from or peer == author:
+                continue
+            if unwanted and message_id in unwanted.get(peer, ()):
+                continue
+            if pending and peer in pending:
+                control = self._outbox.take(peer)
+                effects.append(Send(peer, Rpc(publish=(message,), control=control)))
+            else:
+                effects.append(Send(peer, rpc))
+            reached += 1
+        return reached
+
+    def _recipients(self, topic: Topic, own: bool, now: float) -> dict[PeerId, None]:
+        links = self.mesh.links.get(topic)
+        flood = own and self._config.flood_publish
+        if links is not None and not (flood or self.direct or self._floodsub_peers):
+            return links
+        subscribers = self.topics.get(topic)
+        if subscribers is None:
+            return {}
+        direct, publishes = self.direct, self.standing.publishes
+        if flood:
+            everyone = (p for p in subscribers if p in direct or publishes(p, now))
+            return dict.fromkeys(everyone)
+        chosen = dict.fromkeys(peer for peer in direct if peer in subscribers)
+        for peer in self._floodsub_peers:
+            if peer in subscribers and publishes(peer, now):
+                chosen[peer] = None
+        chosen.update(self.fanout.use(topic, now) if links is None else links)
+        return chosen
+
+    # The heartbeat.
+
+    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+        timer = event.timer
+        if isinstance(timer, _Heartbeat):
+            effects.append(SetTimer(timer, now + self._config.heartbeat_interval))
+            self._on_heartbeat(now, effects)
+        elif isinstance(timer, _DirectConnect):
+            self._connect_direct_peers(effects)
+        else:
+            super()._on_timer(event, now, effects)
+
+    def _on_heartbeat(self, now: float, effects: Effects) -> None:
+        self._ticks += 1
+        self._seen.sweep(now)
+        self.mesh.backoff.sweep(now)
+        if self._score is not None:
+            self._score.refresh(now)
+        self.gossip.start_heartbeat(now, effects)
+        if self._ticks % self._config.direct_connect_ticks == 0:
+            self._connect_direct_peers(effects)
+        changes = MeshChanges()
+        improve = self._ticks % self._config.opportunistic_graft_ticks == 0
+        outbox = self._outbox
+        for topic, links in self.mesh.links.items():
+            self.mesh.maintain(topic, improve, now, changes, effects)
+            for peer, ihave in self.gossip.emit(topic, links, now):
+                outbox.ihave(peer, ihave)
+        self.fanout.maintain(now)
+        for topic, peers in self.fanout.peers.items():
+            for peer, ihave in self.gossip.emit(topic, peers, now):
+                outbox.ihave(peer, ihave)
+        self._queue_changes(changes, now)
+        for peer in list(outbox.pending):
+            control = outbox.take(peer)
+            if control is not None:
+                self._send_split(peer, Rpc(control=control), effects)
+        self.gossip.cache.shift()
+
+    def _queue_changes(self, changes: MeshChanges, now: float) -> None:
+        for peer, topics in changes.grafts.items():
+            for topic in topics:
+                self._outbox.graft(peer, topic)
+        for peer, topics in changes.prunes.items():
+            px = self._config.do_px and peer not in changes.without_px
+            for topic in topics:
+                prune = self._prune_for(peer, topic, self._config.prune_backoff, now, px=px)
+                self._outbox.prune(peer, prune)
+
+    def _connect_direct_peers(self, effects: Effects) -> None:
+        effects.extend(Connect(peer) for peer in self.direct if peer not in self.peers)
+
+    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+        super()._on_send_dropped(event, now, effects)
+        rpc: Rpc = event.message  # type: ignore[assignment]
+        if rpc.control is not None and event.peer in self.peers:
+            self._outbox.retry(event.peer, rpc.control)

@@ -1,0 +1,416 @@
+"""The pub/sub layer as a machine: subscriptions, and the way of a message.
+
+A peer that connects is told our topics and tells us its own. A message that arrives is first
+looked up among the seen ones, because most arrivals are duplicates and a duplicate must cost
+next to nothing. A new one passes, in this order: is its topic ours, is its author not ourselves,
+does the sign policy accept it, what does the application's validator say. Only then is it
+delivered, and routed on. An id counts as seen once the signature is good, and not before: a
+forger must not be able to block a message by sending a false copy of it first.
+
+Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what they add to
+the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import (
+    CancelTimer,
+    Deliver,
+    Effects,
+    Keep,
+    Published,
+    Send,
+    SetTimer,
+    Validate,
+)
+from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.event import Event
+from rumormill.core.identity import Identity
+from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.inputs import (
+    Input,
+    PeerConnected,
+    PeerDisconnected,
+    Publish,
+    Received,
+    SendDropped,
+    Start,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
+    Validated,
+    Verdict,
+)
+from rumormill.core.randomness import Randomness
+from rumormill.protocols.pubsub import reasons
+from rumormill.protocols.pubsub.authorship import (
+    Authorship,
+    MessageIdFunction,
+    author_and_seqno,
+    content_hash,
+    proof_of,
+)
+from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
+from rumormill.protocols.pubsub.seen_cache import SeenCache
+from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
+from rumormill.wire.pubsub import Message, Rpc, SubOpts, rpc_size
+from rumormill.wire.pubsub_split import split_rpc
+
+Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
+
+NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
+ALREADY_PUBLISHED = "a message with this id was published or received before"
+
+
+_HANDLERS = {
+    Start: "_on_start",
+    Subscribe: "_on_subscribe",
+    Unsubscribe: "_on_unsubscribe",
+    Publish: "_on_publish",
+    PeerConnected: "_on_peer_connected",
+    PeerDisconnected: "_on_peer_disconnected",
+    SendDropped: "_on_send_dropped",
+    TimerFired: "_on_timer",
+    Validated: "_on_validated",
+}
+
+
+class PeerState(msgspec.Struct):
+    """What is known of a connected peer."""
+
+    protocol: str
+    outbound: bool
+    address: str
+    topics: dict[Topic, None] = {}
+
+
+class _Announce(msgspec.Struct, frozen=True):
+    """The timer that repeats an announcement to a peer."""
+
+    peer: PeerId
+
+
+class PubSubRouter:
+    """The common part of FloodSub and GossipSub."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        randomness: Randomness,
+        config: PubSubConfig,
+        *,
+        message_id: MessageIdFunction | None = None,
+        validator: Validator | None = None,
+        subscription_filter: SubscriptionFilter | None = None,
+    ) -> None:
+        config.validate()
+        signs = config.sign_policy is SignPolicy.STRICT_SIGN
+        self.id = identity.peer
+        self.peers: dict[PeerId, PeerState] = {}
+        self.topics: dict[Topic, dict[PeerId, None]] = {}
+        self.subscriptions: dict[Topic, None] = {}
+        self._randomness = randomness
+        self._settings = config
+        self._authorship = Authorship(identity, config.sign_policy)
+        self._message_id = message_id or (author_and_seqno if signs else content_hash)
+        self._validator = validator
+        self._subscription_filter = subscription_filter
+        self._seen = SeenCache(config.seen_ttl, config.seen_limit)
+        self._seen_times = self._seen.times
+        self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
+        self._unannounced: dict[PeerId, dict[Topic, None]] = {}
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input (see `core.machine`)."""
+        kind = type(event)
+        if kind is Received:
+            self._on_received(event, now, effects)  # type: ignore[arg-type]
+            return
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            raise LocalError(f"{kind.__name__} is not an input of this protocol")
+        getattr(self, handler)(event, now, effects)
+
+    # What subclasses decide.
+
+    def _route(
+        self, message: Message, received_from: PeerId, now: float, effects: Effects
+    ) -> int:
+        """Send a message on to whom it concerns; return to how many."""
+        raise LocalError("this router routes nothing")
+
+    def _before_validation(
+        self, peer: PeerId, message: Message, now: float, effects: Effects
+    ) -> None:
+        """A new message arrived whose validation has not begun."""
+
+    def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
+        """A peer brought a valid message first."""
+
+    def _on_rejected(
+        self, peer: PeerId, message: Message, reason: str, now: float, effects: Effects
+    ) -> None:
+        """A peer brought a message that was refused."""
+
+    def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
+        """A peer brought a message that was seen before."""
+
+    def _on_peer_joined_topic(
+        self, peer: PeerId, topic: Topic, now: float, effects: Effects
+    ) -> None:
+        """A peer announced a subscription."""
+
+    def _on_peer_left_topic(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> None:
+        """A peer ended a subscription, or is gone."""
+
+    # Own requests.
+
+    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+        self._authorship.start(now)
+
+    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+        topic = event.topic
+        if topic in self.subscriptions:
+            return
+        self._check_topic(topic)
+        if len(self.subscriptions) >= self._settings.max_subscriptions:
+            raise LimitError(
+                f"cannot subscribe to more than {self._settings.max_subscriptions} topics"
+                " (max_subscriptions)"
+            )
+        self.subscriptions[topic] = None
+        effects.append(trace.Join(topic))
+        self._announce(SubOpts(True, topic), effects)
+
+    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+        topic = event.topic
+        if topic not in self.subscriptions:
+            return
+        del self.subscriptions[topic]
+        effects.append(trace.Leave(topic))
+        self._announce(SubOpts(False, topic), effects)
+
+    def _announce(self, sub: SubOpts, effects: Effects) -> None:
+        announcement = Rpc(subscriptions=(sub,))
+        for peer in self.peers:
+            effects.append(Send(peer, announcement))
+
+    def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
+        topic = event.topic
+        self._check_topic(topic)
+        message = self._authorship.compose(topic, event.data)
+        if rpc_size(Rpc(publish=(message,))) > self._settings.max_rpc_size:
+            raise LimitError(
+                f"{len(event.data)} bytes do not fit a message of at most"
+                f" {self._settings.max_rpc_size} bytes with its envelope (max_rpc_size)"
+            )
+        message_id = message.id = self._message_id(message)
+        published = self._event_of(message)
+        if not self._seen.add(message_id, now):
+            effects.append(Published(published, 0, ALREADY_PUBLISHED))
+            return
+        effects.append(Keep(published))
+        effects.append(trace.PublishMessage(message_id, topic))
+        if topic in self.subscriptions:
+            effects.append(trace.DeliverMessage(message_id, topic, self.id))
+            effects.append(Deliver(published, self.id))
+        reached = self._route(message, self.id, now, effects)
+        effects.append(Published(published, reached, "" if reached else NO_SUBSCRIBERS))
+
+    def _check_topic(self, topic: Topic) -> None:
+        if not topic:
+            raise LocalError("a topic needs a name")
+        if len(topic.encode()) > self._settings.max_topic_length:
+            raise LimitError(
+                f"a topic name has at most {self._settings.max_topic_length} bytes"
+                " (max_topic_length)"
+            )
+
+    # Peers come and go.
+
+    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+        peer = event.peer
+        if peer in self.peers or peer == self.id:
+            return
+        self.peers[peer] = PeerState(event.protocol, event.outbound, event.address)
+        effects.append(trace.AddPeer(peer, event.protocol))
+        if self.subscriptions:
+            hello = Rpc(subscriptions=tuple(SubOpts(True, topic) for topic in self.subscriptions))
+            self._send_split(peer, hello, effects)
+
+    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+        peer = event.peer
+        state = self.peers.pop(peer, None)
+        if state is None:
+            return
+        effects.append(trace.RemovePeer(peer))
+        for topic in state.topics:
+            self._forget_subscriber(peer, topic)
+            self._on_peer_left_topic(peer, topic, now, effects)
+        if self._unannounced.pop(peer, None):
+            effects.append(CancelTimer(_Announce(peer)))
+
+    def _forget_subscriber(self, peer: PeerId, topic: Topic) -> None:
+        subscribers = self.topics[topic]
+        del subscribers[peer]
+        if not subscribers:
+            del self.topics[topic]
+
+    # What peers send.
+
+    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
+        peer = event.peer
+        state = self.peers.get(peer)
+        if state is None:
+            effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
+            return
+        rpc: Rpc = event.message  # type: ignore[assignment]
+        if rpc.subscriptions:
+            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
+        if rpc.publish:
+            self._on_messages(peer, rpc.publish, now, effects)
+
+    def _on_subscriptions(
+        self,
+        peer: PeerId,
+        state: PeerState,
+        subscriptions: tuple[SubOpts, ...],
+        now: float,
+        effects: Effects,
+    ) -> None:
+        wanted = subscriptions
+        if self._subscription_filter is not None:
+            wanted = self._subscription_filter.filter(subscriptions)
+            if len(wanted) < len(subscriptions):
+                refused = len(subscriptions) - len(wanted)
+                effects.append(
+                    trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=refused)
+                )
+        known = state.topics
+        limit = self._settings.max_subscriptions_per_peer
+        refused = 0
+        for sub in wanted:
+            topic = sub.topic
+            if not sub.subscribe:
+                if topic in known:
+                    del known[topic]
+                    self._forget_subscriber(peer, topic)
+                    self._on_peer_left_topic(peer, topic, now, effects)
+            elif topic not in known:
+                if len(known) >= limit:
+                    refused += 1
+                    continue
+                known[topic] = None
+                self.topics.setdefault(topic, {})[peer] = None
+                self._on_peer_joined_topic(peer, topic, now, effects)
+        if refused:
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_SUBSCRIPTIONS, count=refused))
+
+    def _on_messages(
+        self, peer: PeerId, messages: tuple[Message, ...], now: float, effects: Effects
+    ) -> None:
+        seen = self._seen_times
+        for message in messages:
+            message_id = message.id or self._identify(message)
+            if message_id in seen:
+                effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
+                self._on_duplicate(peer, message, now)
+            else:
+                self._on_new_message(peer, message, now, effects)
+
+    def _identify(self, message: Message) -> MessageId:
+        message.id = self._message_id(message)
+        return message.id
+
+    def _on_new_message(
+        self, peer: PeerId, message: Message, now: float, effects: Effects
+    ) -> None:
+        if message.topic not in self.subscriptions:
+            effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
+            return
+        if message.author == self.id:
+            self._reject(peer, message, reasons.SELF_ORIGIN, now, effects)
+            return
+        self._before_validation(peer, message, now, effects)
+        reason = self._authorship.check(message)
+        if reason is not None:
+            self._reject(peer, message, reason, now, effects)
+            return
+        self._seen.add(message.id, now)
+        if self._validator is None:
+            self._accept(peer, message, now, effects)
+        else:
+            verdict = self._validator(self._event_of(message), peer)
+            self._on_verdict(peer, message, verdict, now, effects)
+
+    def _on_verdict(
+        self, peer: PeerId, message: Message, verdict: Verdict, now: float, effects: Effects
+    ) -> None:
+        if verdict is Verdict.ACCEPT:
+            self._accept(peer, message, now, effects)
+        elif verdict is Verdict.REJECT:
+            self._reject(peer, message, reasons.VALIDATION_FAILED, now, effects)
+        elif verdict is Verdict.IGNORE:
+            self._reject(peer, message, reasons.VALIDATION_IGNORED, now, effects)
+        elif len(self._pending) >= self._settings.max_pending_validations:
+            self._reject(peer, message, reasons.VALIDATION_THROTTLED, now, effects)
+        else:
+            self._pending[message.id] = (peer, message)
+            effects.append(Validate(self._event_of(message), peer))
+
+    def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
+        if event.verdict is Verdict.DEFER:
+            raise LocalError("a deferred validation must end in accept, ignore or reject")
+        waiting = self._pending.pop(event.message_id, None)
+        if waiting is not None:
+            peer, message = waiting
+            self._on_verdict(peer, message, event.verdict, now, effects)
+
+    def _accept(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+        self._on_accepted(peer, message, now)
+        topic = message.topic
+        if topic in self.subscriptions:
+            effects.append(trace.DeliverMessage(message.id, topic, peer))
+            effects.append(Deliver(self._event_of(message), peer))
+        self._route(message, peer, now, effects)
+
+    def _reject(
+        self, peer: PeerId, message: Message, reason: str, now: float, effects: Effects
+    ) -> None:
+        effects.append(trace.RejectMessage(message.id, peer, reason, message.topic))
+        self._on_rejected(peer, message, reason, now, effects)
+
+    def _event_of(self, message: Message) -> Event:
+        return Event(
+            message.topic, message.data, message.author, message.id, proof=proof_of(message)
+        )
+
+    # What could not be sent.
+
+    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+        peer = event.peer
+        rpc: Rpc = event.message  # type: ignore[assignment]
+        if peer in self.peers and rpc.subscriptions:
+            lost = self._unannounced.setdefault(peer, {})
+            lost.update((sub.topic, None) for sub in rpc.subscriptions)
+            effects.append(SetTimer(_Announce(peer), now + self._settings.announce_retry))
+
+    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+        timer = event.timer
+        if isinstance(timer, _Announce):
+            topics = self._unannounced.pop(timer.peer, {})
+            subs = tuple(SubOpts(topic in self.subscriptions, topic) for topic in topics)
+            if subs:
+                self._send_split(timer.peer, Rpc(subscriptions=subs), effects)
+
+    def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
+        """Send an RPC that may be larger than the limit."""
+        if rpc.meta.size <= self._settings.max_rpc_size:
+            effects.append(Send(peer, rpc))
+            return
+        for part in split_rpc(rpc, self._settings.max_rpc_size)[0]:
+            effects.append(Send(peer, part))

@@ -1,0 +1,47 @@
+"""A hostile peer: it subscribes like everybody, and then sends arbitrary messages."""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from rumormill.core.effects import Effects, Send, SetTimer
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import Input, PeerConnected, PeerDisconnected, Start, TimerFired
+from rumormill.core.messages import WireMessage
+
+
+class _Attack(msgspec.Struct, frozen=True):
+    """The timer of the next attack."""
+
+
+class Attacker:
+    """A machine that sends `rate` arbitrary messages per second to random peers of its."""
+
+    def __init__(
+        self,
+        junk: Callable[[random.Random, list[PeerId], list[Topic]], WireMessage],
+        topics: list[Topic],
+        rate: float,
+        randomness: random.Random,
+    ) -> None:
+        self._junk = junk
+        self._topics = topics
+        self._interval = 1 / rate
+        self._randomness = randomness
+        self._peers: dict[PeerId, None] = {}
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input (see `core.machine`)."""
+        if isinstance(event, PeerConnected):
+            self._peers[event.peer] = None
+        elif isinstance(event, PeerDisconnected):
+            self._peers.pop(event.peer, None)
+        elif isinstance(event, Start):
+            effects.append(SetTimer(_Attack(), now + self._interval))
+        elif isinstance(event, TimerFired):
+            effects.append(SetTimer(_Attack(), now + self._interval))
+            peers = list(self._peers)
+            if peers:
+                message = self._junk(self._randomness, peers, self._topics)
+                effects.append(Send(self._randomness.choice(peers), message))

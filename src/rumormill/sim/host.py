@@ -1,0 +1,252 @@
+"""A simulated peer: a machine, its timers and links, and what the network does to it.
+
+The host is the simulator's runtime for one machine. It carries out effects in order, as a real
+node would, and knows four states besides being up: down (crashed), paused (messages and timers
+wait), slow (reads so many messages per second), and hostile (its machine is an attacker's).
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from rumormill.core import trace
+from rumormill.core.effects import (
+    CancelTimer,
+    Connect,
+    Deliver,
+    Disconnect,
+    Effects,
+    Keep,
+    LookUp,
+    Published,
+    Send,
+    SetTimer,
+    Validate,
+)
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Input, TimerFired, Validated, Verdict
+from rumormill.core.machine import Machine
+from rumormill.core.messages import WireMessage
+from rumormill.sim.engine import Engine
+from rumormill.sim.link import CLOSED, QUEUE_FULL, Link
+
+if TYPE_CHECKING:
+    from rumormill.sim.network import Network
+
+_UNLIMITED = float("inf")
+
+
+class Host:
+    """One simulated peer."""
+
+    def __init__(
+        self,
+        network: "Network",
+        index: int,
+        peer: PeerId,
+        address: str,
+        protocols: tuple[str, ...],
+        build: Callable[[random.Random], Machine],
+    ) -> None:
+        self.network = network
+        self.engine: Engine = network.engine
+        self.index = index
+        self.id = peer
+        self.address = address
+        self.protocols = protocols
+        self.build = build
+        self.machine: Machine
+        self.links: dict[PeerId, Link] = {}
+        self.up = False
+        self.busy = False
+        self.effects: Effects = []
+        self.record = self.engine.recorder.record
+        self.upload = self.download = _UNLIMITED
+        self.upload_free = self.download_free = 0.0
+        self.on_event: Callable[[Event], None] | None = None
+        self.receipts: list[Published] | None = None
+        self.validation_delay = 0.0
+        self.verdict: Callable[[Event], Verdict] | None = None
+        self._next_order = self.engine.next_order
+        self._timers: dict[Hashable, int] = {}
+        self._paused = False
+        self._read_interval = 0.0
+        self._next_read = 0.0
+        self._wake_up = 0.0
+        self._inbox: deque[tuple[Link, WireMessage]] = deque()
+        self._waiting_timers: list[Hashable] = []
+        self._waiting_requests: list[Input] = []
+
+    @property
+    def limits_bandwidth(self) -> bool:
+        """Whether messages to and from this peer take time to transmit."""
+        return self.upload < _UNLIMITED or self.download < _UNLIMITED
+
+    # The runtime of a machine.
+
+    def handle(self, event: Input) -> None:
+        """Feed an input to the machine and carry out what it asks for."""
+        self.machine.handle(event, self.engine.now, self.effects)
+        if self.effects:
+            self.carry_out()
+
+    def carry_out(self) -> None:
+        """Carry out the effects of one input, in order."""
+        effects, self.effects = self.effects, []
+        now, record, links = self.engine.now, self.record, self.links
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                peer, message = effect.peer, effect.message  # type: ignore[union-attr]
+                link = links.get(peer)
+                if link is None:
+                    record((now, self.id, trace.DropRPC(peer, message.meta, CLOSED)))
+                elif link.plain:
+                    record((now, self.id, trace.SendRPC(peer, message.meta)))
+                    heapq.heappush(
+                        self.engine.queue,
+                        (now + link.latency, self._next_order(), link.arrive, message),
+                    )
+                elif link.accepts(now):
+                    record((now, self.id, trace.SendRPC(peer, message.meta)))
+                    link.transmit(message, now)
+                else:
+                    link.drop(message, QUEUE_FULL)
+            elif kind in _ACTIONS:
+                _ACTIONS[kind](self, effect)
+            else:
+                record((now, self.id, effect))  # type: ignore[arg-type]
+
+    def _do_deliver(self, effect: Deliver) -> None:
+        if self.on_event is not None:
+            self.on_event(effect.event)
+
+    def _do_published(self, effect: Published) -> None:
+        if self.receipts is not None:
+            self.receipts.append(effect)
+
+    def _do_validate(self, effect: Validate) -> None:
+        verdict = Verdict.ACCEPT if self.verdict is None else self.verdict(effect.event)
+        answer = Validated(effect.event.id, verdict)
+        self.engine.schedule(self.engine.now + self.validation_delay, self._answer, answer)
+
+    def _answer(self, answer: Validated) -> None:
+        if self.up:
+            self.handle(answer)
+
+    def _do_set_timer(self, effect: SetTimer) -> None:
+        order = self._timers[effect.timer] = self._next_order()
+        self.engine.schedule(effect.at, self._fire, (effect.timer, order))
+
+    def _do_cancel_timer(self, effect: CancelTimer) -> None:
+        self._timers.pop(effect.timer, None)
+
+    def _fire(self, armed: tuple[Hashable, int]) -> None:
+        timer, order = armed
+        if self._timers.get(timer) != order:
+            return
+        del self._timers[timer]
+        if self._paused:
+            self._waiting_timers.append(timer)
+        else:
+            self.handle(TimerFired(timer))
+
+    def _do_connect(self, effect: Connect) -> None:
+        self.network.dial(self, effect.peer)
+
+    def _do_disconnect(self, effect: Disconnect) -> None:
+        self.network.disconnect(self, effect.peer)
+
+    def _do_look_up(self, effect: LookUp) -> None:
+        self.network.look_up(self, effect.key)
+
+    def _do_nothing(self, effect: Any) -> None:
+        """Simulated peers keep no store: what a machine keeps is seen in the trace alone."""
+
+    def submit(self, request: Input) -> None:
+        """Take a request of the application: at once, or when a pause is over."""
+        if self._paused:
+            self._waiting_requests.append(request)
+        else:
+            self.handle(request)
+
+    # What befalls a peer.
+
+    def start(self, machine: Machine) -> None:
+        """Come up with a machine, new or old, and no connections."""
+        self.machine = machine
+        self.up = True
+        self.record((self.engine.now, self.id, trace.NodeUp()))
+
+    def stop(self, reason: str) -> None:
+        """Go down at once; connections are the network's to close."""
+        self.up = False
+        self._paused = self.busy = False
+        self._read_interval = 0.0
+        self._timers.clear()
+        self._waiting_timers.clear()
+        self._waiting_requests.clear()
+        for link, message in self._inbox:
+            link.drop(message, reason, tell=False)
+        self._inbox.clear()
+        self.record((self.engine.now, self.id, trace.NodeDown(reason)))
+
+    def pause(self) -> None:
+        """Stop doing anything, without anybody being told."""
+        self._paused = self.busy = True
+
+    def resume(self) -> None:
+        """Go on: first what arrived meanwhile, then the timers that are due, then requests."""
+        self._paused = False
+        self._read()
+        timers, self._waiting_timers = self._waiting_timers, []
+        for timer in timers:
+            self.handle(TimerFired(timer))
+        requests, self._waiting_requests = self._waiting_requests, []
+        for request in requests:
+            self.handle(request)
+
+    def read_slowly(self, messages_per_second: float) -> None:
+        """Read at most so many messages per second from now on; 0 ends that."""
+        self._read_interval = 1 / messages_per_second if messages_per_second else 0.0
+        self.busy = True
+        self._read()
+
+    def enqueue(self, link: Link, message: WireMessage) -> None:
+        """Keep a message that arrived while the peer does not read."""
+        if len(self._inbox) >= self.network.inbox_limit:
+            link.drop(message, QUEUE_FULL)
+            return
+        self._inbox.append((link, message))
+        self._read()
+
+    def _read(self, _argument: None = None) -> None:
+        """Handle waiting messages: all at once, or one now and the next when its time comes."""
+        now = self.engine.now
+        while not self._paused and self._inbox and now >= self._next_read:
+            self._next_read = now + self._read_interval
+            link, message = self._inbox.popleft()
+            if link.open:
+                link.deliver(message)
+            else:
+                link.drop(message, CLOSED, tell=False)
+        self.busy = self._paused or self._read_interval > 0 or bool(self._inbox)
+        if self._inbox and not self._paused and self._next_read > self._wake_up:
+            self._wake_up = self._next_read
+            self.engine.schedule(self._wake_up, self._read)
+
+
+_ACTIONS: dict[type, Callable[[Host, Any], None]] = {
+    Deliver: Host._do_deliver,
+    Published: Host._do_published,
+    Keep: Host._do_nothing,
+    Validate: Host._do_validate,
+    SetTimer: Host._do_set_timer,
+    CancelTimer: Host._do_cancel_timer,
+    Connect: Host._do_connect,
+    Disconnect: Host._do_disconnect,
+    LookUp: Host._do_look_up,
+}

@@ -1,0 +1,147 @@
+"""One direction of a connection between two simulated peers.
+
+A link is a stream: what is sent arrives in order, after the latency, unless the scenario asks for
+loss or reordering. Bandwidth belongs to the peers, not to the link: all streams of a peer share
+its upload and download. Messages that wait for the upload stand in a bounded queue per link, and
+what does not fit is dropped, counted, and told to the sender's machine.
+"""
+
+import random
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.inputs import Received, SendDropped
+from rumormill.core.messages import WireMessage
+
+if TYPE_CHECKING:
+    from rumormill.sim.host import Host
+
+LOST = "lost on the link"
+QUEUE_FULL = "queue full"
+PEER_DOWN = "peer down"
+CLOSED = "connection closed"
+
+
+class LinkFaults(msgspec.Struct, frozen=True):
+    """What the network does to messages besides delaying them."""
+
+    jitter: float = 0.0
+    loss: float = 0.0
+    reorder: float = 0.0
+    queue_limit: int = 1024
+
+
+class Link:
+    """The stream from one peer to another."""
+
+    __slots__ = (
+        "_faults",
+        "_last_arrival",
+        "_randomness",
+        "_waiting",
+        "arrive",
+        "latency",
+        "open",
+        "outbound",
+        "plain",
+        "source",
+        "target",
+    )
+
+    def __init__(
+        self,
+        source: "Host",
+        target: "Host",
+        latency: float,
+        faults: LinkFaults,
+        randomness: random.Random,
+        *,
+        outbound: bool,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.latency = latency
+        self.outbound = outbound
+        self.open = True
+        limited = source.limits_bandwidth or target.limits_bandwidth
+        troubled = faults.jitter or faults.loss or faults.reorder
+        self.plain = not (limited or troubled or source.network.round_trip)
+        self.arrive = self._arrive
+        self._faults = faults
+        self._randomness = randomness
+        self._last_arrival = 0.0
+        self._waiting: deque[float] | None = None
+
+    def transmit(self, message: WireMessage, now: float) -> None:
+        """Send a message that was traced as sent, over a link that is not plain."""
+        faults, draw = self._faults, self._randomness
+        round_trip = self.source.network.round_trip
+        if round_trip is not None:
+            message = round_trip(message)
+        departs = now
+        if self.source.upload < _UNLIMITED or self.target.download < _UNLIMITED:
+            departs = self._depart(message.meta.size, now)
+        if faults.loss and draw.random() < faults.loss:
+            self.drop(message, LOST, tell=False)
+            return
+        arrives = departs + self.latency
+        if faults.jitter:
+            arrives += draw.random() * faults.jitter
+        if not faults.reorder or draw.random() >= faults.reorder:
+            arrives = self._last_arrival = max(arrives, self._last_arrival)
+        self.source.engine.schedule(arrives, self.arrive, message)
+
+    def accepts(self, now: float) -> bool:
+        """Whether the queue of messages that wait for the upload has room."""
+        waiting = self._waiting
+        if waiting is None:
+            return True
+        while waiting and waiting[0] <= now:
+            waiting.popleft()
+        return len(waiting) < self._faults.queue_limit
+
+    def _depart(self, size: int, now: float) -> float:
+        """Take a place in the sender's upload and the receiver's download; return the end."""
+        source, target = self.source, self.target
+        begins = max(now, source.upload_free)
+        ends = source.upload_free = begins + size / source.upload
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.append(ends)
+        received = max(ends, target.download_free - self.latency) + size / target.download
+        target.download_free = received + self.latency
+        return received
+
+    def drop(self, message: WireMessage, reason: str, *, tell: bool = True) -> None:
+        """Trace a loss at the sender, and tell its machine where a real sender would know."""
+        source = self.source
+        now = source.engine.now
+        source.record((now, source.id, trace.DropRPC(self.target.id, message.meta, reason)))
+        if tell and source.up:
+            source.handle(SendDropped(self.target.id, message, reason))
+
+    def _arrive(self, message: WireMessage) -> None:
+        target = self.target
+        if not self.open:
+            self.drop(message, CLOSED if target.up else PEER_DOWN, tell=False)
+        elif target.busy:
+            target.enqueue(self, message)
+        else:
+            self.deliver(message)
+
+    def deliver(self, message: WireMessage) -> None:
+        """Hand a message to the target's machine."""
+        target = self.target
+        now = target.engine.now
+        sender = self.source.id
+        target.record((now, target.id, trace.RecvRPC(sender, message.meta)))
+        effects = target.effects
+        target.machine.handle(Received(sender, message), now, effects)
+        if effects:
+            target.carry_out()
+
+
+_UNLIMITED = float("inf")

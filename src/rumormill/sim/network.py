@@ -1,0 +1,183 @@
+"""The simulated network: hosts, connections between them, and what can go wrong with those.
+
+Connections are mutual. Opening one takes the dialler's latency to the listener, and both sides
+learn of it at the same moment; when one ends, each side learns of it when the news can have
+reached it. A partition breaks the connections that cross it and lets no new ones through.
+"""
+
+import random
+from collections.abc import Callable
+
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Found, NotFound, PeerConnected, PeerDisconnected, Start
+from rumormill.core.machine import Machine
+from rumormill.core.messages import WireMessage
+from rumormill.sim.engine import Engine
+from rumormill.sim.host import Host
+from rumormill.sim.latency import Constant, LatencyModel
+from rumormill.sim.link import Link, LinkFaults
+from rumormill.trace.recorder import Recorder
+
+CRASHED = "crash"
+
+
+class Network:
+    """All hosts of a simulation and the connections between them."""
+
+    def __init__(
+        self,
+        seed: int,
+        recorder: Recorder | None = None,
+        latency: LatencyModel | None = None,
+        faults: LinkFaults | None = None,
+        round_trip: Callable[[WireMessage], WireMessage] | None = None,
+        processing_delay: float = 0.0,
+    ) -> None:
+        self.seed = seed
+        self.engine = Engine(recorder or Recorder())
+        self.latency = latency or Constant(0.05)
+        self.faults = faults or LinkFaults()
+        self.inbox_limit = self.faults.queue_limit
+        self.round_trip = round_trip
+        self.processing_delay = processing_delay
+        self.hosts: list[Host] = []
+        self.by_id: dict[PeerId, Host] = {}
+        self.directory: dict[bytes, bytes] = {}
+        self._link_randomness = random.Random(f"{seed}/links")
+        self._dialling: dict[tuple[int, int], None] = {}
+        self._cut: dict[tuple[int, int], None] = {}
+        self._group_of: dict[int, int] = {}
+        self._incarnations: dict[int, int] = {}
+
+    def add_host(
+        self,
+        protocols: tuple[str, ...],
+        build: Callable[[PeerId, random.Random], Machine],
+        address: str = "",
+    ) -> Host:
+        """Add a peer that is not up yet."""
+        index = len(self.hosts)
+        peer = index.to_bytes(4, "big")
+        where = address or f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}"
+        host = Host(self, index, peer, where, protocols, lambda rng: build(peer, rng))
+        self.hosts.append(host)
+        self.by_id[peer] = host
+        return host
+
+    # Peers come and go.
+
+    def start(self, host: Host, *, keep_state: bool = False) -> None:
+        """Bring a host up, with a new machine or the one that it had."""
+        if host.up:
+            return
+        if keep_state and self._incarnations.get(host.index):
+            machine = host.machine
+        else:
+            incarnation = self._incarnations.get(host.index, 0) + 1
+            self._incarnations[host.index] = incarnation
+            machine = host.build(random.Random(f"{self.seed}/peer/{host.index}/{incarnation}"))
+        host.start(machine)
+        host.handle(Start())
+
+    def replace_machine(self, host: Host, machine: Machine) -> None:
+        """Put another machine on a host; it goes down for a moment to take it in."""
+        self.crash(host)
+        self._incarnations[host.index] = self._incarnations.get(host.index, 0) + 1
+        host.start(machine)
+        host.handle(Start())
+
+    def crash(self, host: Host) -> None:
+        """Take a host down without a word; its peers learn of it a latency later."""
+        if not host.up:
+            return
+        lost = list(host.links.values())
+        for link in lost:
+            self._close(host, link.target, tell_first=False)
+        host.stop(CRASHED)
+        for link in lost:
+            host.machine.handle(PeerDisconnected(link.target.id), self.engine.now, [])
+
+    # Connections.
+
+    def reachable(self, one: Host, other: Host) -> bool:
+        """Whether both are up and no partition stands between them."""
+        group = self._group_of
+        return (
+            one.up and other.up and group.get(one.index, -1) == group.get(other.index, -1)
+        )
+
+    def dial(self, dialler: Host, peer: PeerId) -> None:
+        """Open a connection; a peer that is unknown or out of reach cannot be dialled."""
+        listener = self.by_id.get(peer)
+        if listener is None or listener is dialler or not self.reachable(dialler, listener):
+            return
+        pair = _pair(dialler, listener)
+        if peer in dialler.links or pair in self._dialling:
+            return
+        self._dialling[pair] = None
+        latency = self.latency.one_way(dialler.index, listener.index)
+        self.engine.schedule(self.engine.now + latency, self._establish, (dialler, listener))
+
+    def _establish(self, pair: tuple[Host, Host]) -> None:
+        dialler, listener = pair
+        del self._dialling[_pair(dialler, listener)]
+        spoken = next((p for p in dialler.protocols if p in listener.protocols), None)
+        if spoken is None or not self.reachable(dialler, listener):
+            return
+        for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
+            latency = self.latency.one_way(one.index, other.index) + self.processing_delay
+            one.links[other.id] = Link(
+                one, other, latency, self.faults, self._link_randomness, outbound=outbound
+            )
+        dialler.handle(PeerConnected(listener.id, spoken, True, listener.address))
+        listener.handle(PeerConnected(dialler.id, spoken, False, dialler.address))
+
+    def disconnect(self, host: Host, peer: PeerId) -> None:
+        """Close a connection at the wish of one side."""
+        link = host.links.get(peer)
+        if link is not None:
+            self._close(host, link.target)
+
+    def _close(self, host: Host, other: Host, *, tell_first: bool = True) -> None:
+        forth, back = host.links.pop(other.id), other.links.pop(host.id)
+        forth.open = back.open = False
+        now = self.engine.now
+        if tell_first:
+            self.engine.schedule(now, self._tell_disconnected, (host, other.id))
+        self.engine.schedule(now + forth.latency, self._tell_disconnected, (other, host.id))
+
+    def _tell_disconnected(self, news: tuple[Host, PeerId]) -> None:
+        host, peer = news
+        if host.up and peer not in host.links:
+            host.handle(PeerDisconnected(peer))
+
+    # Partitions.
+
+    def partition(self, groups: list[list[int]]) -> list[tuple[int, int]]:
+        """Separate groups of hosts; return the (dialler, listener) pairs that were cut."""
+        self._group_of = {index: number for number, group in enumerate(groups) for index in group}
+        cut: list[tuple[int, int]] = []
+        for host in self.hosts:
+            for link in list(host.links.values()):
+                if link.outbound and not self.reachable(host, link.target):
+                    cut.append((host.index, link.target.index))
+                    self._close(host, link.target)
+        self._cut.update(dict.fromkeys(cut))
+        return cut
+
+    def heal(self) -> None:
+        """End all partitions and dial again what they cut."""
+        self._group_of = {}
+        cut, self._cut = self._cut, {}
+        for dialler, listener in cut:
+            self.dial(self.hosts[dialler], self.hosts[listener].id)
+
+    def look_up(self, host: Host, key: bytes) -> None:
+        """Answer a look-up from the directory, after a moment."""
+        value = self.directory.get(key)
+        answer = NotFound(key) if value is None else Found(key, value)
+        self.engine.schedule(self.engine.now + 0.05, lambda _: host.handle(answer))
+
+
+def _pair(one: Host, other: Host) -> tuple[int, int]:
+    return (min(one.index, other.index), max(one.index, other.index))

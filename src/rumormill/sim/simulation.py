@@ -1,0 +1,207 @@
+"""A scenario, run: peers join, publish, suffer, and the trace tells what came of it.
+
+Each source of randomness has a generator of its own, named after what it decides and seeded from
+the scenario's seed, so that a change in one part of a run does not reshuffle the others.
+"""
+
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rumormill.core.inputs import Publish, Subscribe
+from rumormill.core.messages import WireMessage
+from rumormill.protocols.registry import ProtocolSpec, protocol
+from rumormill.sim.attacker import Attacker
+from rumormill.sim.bandwidth import build_bandwidth
+from rumormill.sim.faults import FaultAction, expand_faults
+from rumormill.sim.host import Host
+from rumormill.sim.identity import SimulatedIdentity
+from rumormill.sim.latency import parse_latency
+from rumormill.sim.link import LinkFaults
+from rumormill.sim.network import Network
+from rumormill.sim.scenario import Scenario
+from rumormill.sim.topology import build_topology
+from rumormill.sim.workload import PlannedPublish, build_plan
+from rumormill.trace.entries import Observer
+from rumormill.trace.recorder import Recorder
+
+_PROGRESS_STEPS = 200
+
+
+class Simulation:
+    """One run of one scenario."""
+
+    def __init__(self, scenario: Scenario, observers: Sequence[Observer] = ()) -> None:
+        self.scenario = scenario
+        self.recorder = Recorder(observers)
+        self.spec = protocol(scenario.protocol)
+        self.config = self.spec.configure(scenario.preset, scenario.parameters)
+        self.plan = build_plan(scenario, self._randomness("workload"))
+        links = scenario.links
+        self.network = Network(
+            scenario.seed,
+            self.recorder,
+            parse_latency(links.latency, scenario.peers, self._randomness("latency")),
+            LinkFaults(links.jitter, links.loss, links.reorder, links.queue_limit),
+            round_trip_of(self.spec) if scenario.check_codec else None,
+            processing_delay=scenario.processing_delay,
+        )
+        self._add_hosts()
+        self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(scenario.peers)]
+        for edge in build_topology(
+            scenario.topology, scenario.peers, self._randomness("topology")
+        ):
+            for end in edge:
+                self._neighbours[end].append(edge)
+        self._faults = expand_faults(scenario, self.plan, self._randomness("faults"))
+        self._fillers: dict[int, bytes] = {}
+
+    def _randomness(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.scenario.seed}/{purpose}")
+
+    def _add_hosts(self) -> None:
+        scenario, spec, config = self.scenario, self.spec, self.config
+        bandwidth = build_bandwidth(
+            scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
+        )
+        for index in range(scenario.peers):
+            host = self.network.add_host(
+                spec.protocol_ids,
+                lambda peer, rng: spec.build(SimulatedIdentity(peer), rng, config),
+            )
+            host.upload = bandwidth.upload[index]
+            host.download = bandwidth.download[index]
+
+    def run(self, progress: Callable[[float], None] | None = None) -> None:
+        """Run to the end; `progress` is called with the part that is done, from 0 to 1.
+
+        An error that escapes carries the seed and the way to repeat the run.
+        """
+        scenario, engine = self.scenario, self.network.engine
+        one_by_one = scenario.join == "one-by-one"
+        for index, host in enumerate(self.network.hosts):
+            at = index * scenario.join_interval if one_by_one else 0.0
+            engine.schedule(at, self._join, host)
+        for action in self._faults:
+            engine.schedule(action.at, self._strike, action)
+        self._publications = iter(self.plan.publications)
+        self._schedule_publication()
+        try:
+            with _collector_paused():
+                for step in range(1, _PROGRESS_STEPS + 1):
+                    engine.run_until(self.plan.end * step / _PROGRESS_STEPS)
+                    if progress is not None:
+                        progress(step / _PROGRESS_STEPS)
+                self.recorder.close()
+        except Exception as error:
+            error.add_note(f"seed {scenario.seed}, virtual time {engine.now:.6f}")
+            raise
+
+    # The workload.
+
+    def _join(self, host: Host) -> None:
+        if not host.up:
+            self._come_up(host)
+
+    def _come_up(self, host: Host, *, keep_state: bool = False) -> None:
+        self.network.start(host, keep_state=keep_state)
+        self._dial_neighbours(host)
+        for topic in self.plan.subscriptions[host.index]:
+            host.handle(Subscribe(topic))
+
+    def _dial_neighbours(self, host: Host) -> None:
+        hosts = self.network.hosts
+        for dialler, listener in self._neighbours[host.index]:
+            self.network.dial(hosts[dialler], hosts[listener].id)
+
+    def _schedule_publication(self) -> None:
+        planned = next(self._publications, None)
+        if planned is not None:
+            self.network.engine.schedule(planned.at, self._publish, planned)
+
+    def _publish(self, planned: PlannedPublish) -> None:
+        host = self.network.hosts[planned.publisher]
+        if host.up:
+            data = self._filler(planned.size) if planned.data is None else planned.data
+            host.submit(Publish(planned.topic, data))
+        self._schedule_publication()
+
+    def _filler(self, size: int) -> bytes:
+        """One payload per size, shared by all messages: a simulated message is its metadata."""
+        filler = self._fillers.get(size)
+        if filler is None:
+            filler = self._fillers[size] = bytes(size)
+        return filler
+
+    # Faults.
+
+    def _strike(self, action: FaultAction) -> None:
+        if action.kind == "partition":
+            self.network.partition([list(group) for group in action.groups])
+        elif action.kind == "heal":
+            self.network.heal()
+        else:
+            strike = getattr(self, f"_{action.kind.replace('-', '_')}")
+            for index in action.peers:
+                strike(self.network.hosts[index], action)
+
+    def _crash(self, host: Host, action: FaultAction) -> None:
+        self.network.crash(host)
+
+    def _restart(self, host: Host, action: FaultAction) -> None:
+        self._come_up(host, keep_state=action.keep_state)
+
+    def _pause(self, host: Host, action: FaultAction) -> None:
+        host.pause()
+
+    def _resume(self, host: Host, action: FaultAction) -> None:
+        host.resume()
+
+    def _slow_reader(self, host: Host, action: FaultAction) -> None:
+        host.read_slowly(action.rate)
+
+    def _normal_reader(self, host: Host, action: FaultAction) -> None:
+        host.read_slowly(0.0)
+
+    def _byzantine(self, host: Host, action: FaultAction) -> None:
+        randomness = self._randomness(f"attacker/{host.index}")
+        topics = list(self.plan.topics)
+        attacker = Attacker(self.spec.junk, topics, action.rate, randomness)
+        self.network.replace_machine(host, attacker)
+        self._dial_neighbours(host)
+
+    def _honest(self, host: Host, action: FaultAction) -> None:
+        self.network.crash(host)
+        self._come_up(host)
+
+
+def round_trip_of(spec: ProtocolSpec) -> Callable[[WireMessage], WireMessage]:
+    """Return a check that sends every message through the protocol's codec.
+
+    The receiver gets what was decoded, and decoding must lose nothing.
+    """
+
+    def round_trip(message: WireMessage) -> WireMessage:
+        encoded = spec.encode(message)
+        decoded = spec.decode(encoded)
+        if spec.encode(decoded) != encoded or len(encoded) != message.meta.size:
+            raise AssertionError(f"the codec of {spec.name} altered a message: {message!r}")
+        return decoded
+
+    return round_trip
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the cycle collector from walking millions of long-lived objects again and again.
+
+    Simulated peers make almost no cycles; what they make is collected when the run ends.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
