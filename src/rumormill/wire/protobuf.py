@@ -76,18 +76,16 @@ def next_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
     The value of a length-delimited field is what follows the length. A field of the wrong wire
     type has another tag than the expected one, and is thereby an unknown field, as protobuf says.
     """
-    if end - position > 2:
-        # Nearly every field of every message: a tag of one byte, a length of one or two.
-        tag, length = data[position], data[position + 1]
-        if tag in PLAIN_TAGS:
-            start = position + 2
-            if length >= 0x80 and data[start] < 0x80:
-                length += (data[start] << 7) - 0x80
-                start += 1
-            if length < 0x80 or start > position + 2:
-                stop = start + length
-                if stop <= end:
-                    return tag, start, stop
+    if position + 2 < end:
+        # Nearly every field of every message: a tag of one byte, a length of one or two. A length
+        # of more bytes shows as 0x4000 or more, because its second byte has the highest bit.
+        tag, length, start = data[position], data[position + 1], position + 2
+        if length >= 0x80:
+            length += (data[start] << 7) - 0x80
+            start += 1
+        stop = start + length
+        if tag in PLAIN_TAGS and length < 0x4000 and stop <= end:
+            return tag, start, stop
     tag, position = read_tag(data, position, end)
     if tag & 7 == LENGTH_DELIMITED:
         return tag, *read_length(data, position, end)

@@ -15,6 +15,7 @@ counts, parts of a message that occur several times are merged. Field groups, wh
 has given up, are refused.
 """
 
+import struct
 from collections.abc import Callable
 
 import msgspec
@@ -148,9 +149,14 @@ def _too_many(what: str, limit: int) -> DecodeError:
     return DecodeError(f"too-many-{what}", f"more than {limit} in one RPC")
 
 
+def _topic_too_long(topic: bytes, limits: RpcLimits) -> DecodeError:
+    detail = f"{len(topic)} bytes, allowed are {limits.topic_bytes}"
+    return DecodeError("topic-too-long", detail)
+
+
 def _topic(raw: bytes, limits: RpcLimits) -> Topic:
     if len(raw) > limits.topic_bytes:
-        raise DecodeError("topic-too-long", f"{len(raw)} bytes, allowed are {limits.topic_bytes}")
+        raise _topic_too_long(raw, limits)
     return raw.decode()
 
 
@@ -158,14 +164,15 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
     begin = position
     author = payload = seqno = topic = signature = key = b""
     while position < end:
-        tag, length = data[position], data[position + 1]
-        if length < 0x80 and tag in PLAIN_TAGS:
-            start = position + 2
-            position = start + length
-            if position > end:
-                raise DecodeError("truncated", "a message's field is cut short")
-        else:
-            tag, start, position = next_field(data, position, end)
+        # `next_field` written out: this loop runs five times for every message.
+        tag, length, start = data[position], data[position + 1], position + 2
+        if length >= 0x80:
+            length += (data[start] << 7) - 0x80
+            start += 1
+        stop = start + length
+        if length >= 0x4000 or stop > end or tag not in PLAIN_TAGS:
+            tag, start, stop = next_field(data, position, end)
+        position = stop
         if tag == _FIELD_1:
             author = data[start:position]
         elif tag == _FIELD_2:
@@ -175,12 +182,16 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
         elif tag == _FIELD_4:
             topic = data[start:position]
         elif tag == _FIELD_5:
-            signature = data[start : min(position, start + limits.signature_bytes + 1)]
+            signature = data[start:position]
         elif tag == _FIELD_6:
-            key = data[start : min(position, start + limits.key_bytes + 1)]
-    return Message(
-        _topic(topic, limits), payload, author, seqno, signature, key, b"", data[begin:end]
-    )
+            key = data[start:position]
+    if len(topic) > limits.topic_bytes:
+        raise _topic_too_long(topic, limits)
+    if len(signature) > limits.signature_bytes:
+        signature = signature[: limits.signature_bytes + 1]
+    if len(key) > limits.key_bytes:
+        key = key[: limits.key_bytes + 1]
+    return Message(topic.decode(), payload, author, seqno, signature, key, b"", data[begin:end])
 
 
 def _read_subscription(data: bytes, position: int, end: int, limits: RpcLimits) -> SubOpts:
@@ -260,22 +271,37 @@ def _read_ids(
 ) -> bytes:
     """Append a list's ids to `ids`; return the list's topic, which only an IHAVE has."""
     topic = b""
+    first = True
     while position < end:
-        tag, length = data[position], data[position + 1]
-        if length < 0x80 and tag in PLAIN_TAGS:
-            start = position + 2
-            position = start + length
-            if position > end:
-                raise DecodeError("truncated", "a message id is cut short")
-        else:
-            tag, start, position = next_field(data, position, end)
+        begin = position
+        tag, start, position = next_field(data, begin, end)
         if tag == id_tag:
-            if len(ids) >= limit:
+            # Asked once per list: asking at every id would make the walk quadratic.
+            count = _alike(data, begin, position, end) if first and start == begin + 2 else 1
+            first = False
+            if len(ids) + count > limit:
                 raise DecodeError("too-many-ids", "more message ids than one RPC may hold")
+            if count > 1:
+                run = struct.iter_unpack(f"2x{position - start}s", data[begin:end])
+                ids += [message_id for (message_id,) in run]
+                break
             ids.append(data[start:position])
         elif tag == _FIELD_1:
             topic = data[start:position]
     return topic
+
+
+def _alike(data: bytes, begin: int, stop: int, end: int) -> int:
+    """How many fields there are up to `end`, if all are like the one from `begin` to `stop`.
+
+    The answer is 1 if they are not. Ids in a list are nearly always of one length, and then their
+    tags and lengths, taken at equal distances, are two runs of one byte each.
+    """
+    stride = stop - begin
+    count, rest = divmod(end - begin, stride)
+    if rest or data[begin:end:stride].count(data[begin]) != count:
+        return 1
+    return count if data[begin + 1 : end : stride].count(data[begin + 1]) == count else 1
 
 
 def _read_graft(data: bytes, position: int, end: int, limits: RpcLimits) -> Topic:
@@ -335,12 +361,16 @@ def _append_field(parts: list[bytes], heads: tuple[bytes, ...], value: bytes) ->
     parts.append(value)
 
 
-def _build_message(values: tuple[bytes, ...]) -> bytes:
-    """Encode the given fields of a message, in the order of their numbers; empty ones are left."""
+def _build_message(message: Message, signature: bytes, key: bytes) -> bytes:
+    """Encode a message in the order of the field numbers; empty fields are left out."""
+    values = (message.author, message.data, message.seqno, message.topic.encode(), signature, key)
     parts: list[bytes] = []
-    for heads, value in zip(_HEADS, values, strict=False):
-        if value:
+    for heads, value in zip(_HEADS, values, strict=True):
+        length = len(value)
+        if length >= 0x80:
             _append_field(parts, heads, value)
+        elif length:
+            parts += (heads[length], value)
     return b"".join(parts)
 
 
@@ -351,16 +381,8 @@ def encode_message(message: Message) -> bytes:
     """
     encoded = message.encoded
     if not encoded:
-        encoded = message.encoded = _build_message(
-            (
-                message.author,
-                message.data,
-                message.seqno,
-                message.topic.encode(),
-                message.signature,
-                message.key,
-            )
-        )
+        encoded = _build_message(message, message.signature, message.key)
+        message.encoded = encoded
     return encoded
 
 
@@ -372,8 +394,7 @@ def signing_payload(message: Message) -> bytes:
     known fields go in the order of their numbers and unknown ones stay as they are, behind them.
     """
     if not message.encoded:
-        values = (message.author, message.data, message.seqno, message.topic.encode())
-        return SIGN_PREFIX + _build_message(values)
+        return SIGN_PREFIX + _build_message(message, b"", b"")
     data = message.encoded
     known: dict[int, bytes] = {}
     unknown: list[bytes] = []
