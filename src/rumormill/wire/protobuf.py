@@ -4,7 +4,8 @@ rumormill reads peers' protobuf itself, for one reason: a general parser builds 
 the bytes describe before anybody can count them. Here nothing is built from a length or a count
 that has not been checked first. Values that lie inside the input are `bytes` slices of it.
 
-Cold codecs use `fields`; hot ones walk the buffer with `read_varint` and `skip_value`.
+Cold codecs use `fields`; hot ones walk the buffer with `next_field`, or with `read_varint` and
+`skip_value` where a step per field is too dear.
 """
 
 from rumormill.core.errors import DecodeError
@@ -16,6 +17,10 @@ FIXED32 = 5
 
 _MAX_VARINT_BYTES = 10
 _UINT64_MAX = 2**64 - 1
+_MAX_FIELD_NUMBER = 2**29 - 1
+PLAIN_TAGS = frozenset(number << 3 | LENGTH_DELIMITED for number in range(1, 16))
+"""The length-delimited fields whose tag takes one byte."""
+
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
@@ -43,6 +48,14 @@ def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
     return start, start + length
 
 
+def read_tag(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Read a field's tag (number and wire type); return it and the position behind it."""
+    tag, position = read_varint(data, position, end)
+    if not 1 <= tag >> 3 <= _MAX_FIELD_NUMBER:
+        raise DecodeError("bad-tag", f"no field has the number {tag >> 3}")
+    return tag, position
+
+
 def skip_value(data: bytes, position: int, end: int, wire_type: int) -> int:
     """Return the position behind a value that nobody here wants."""
     if wire_type == LENGTH_DELIMITED:
@@ -57,6 +70,28 @@ def skip_value(data: bytes, position: int, end: int, wire_type: int) -> int:
     return position + size
 
 
+def next_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Read one field; return its tag, and where its value starts and ends.
+
+    The value of a length-delimited field is what follows the length. A field of the wrong wire
+    type has another tag than the expected one, and is thereby an unknown field, as protobuf says.
+    """
+    if position + 2 < end:
+        # Nearly every field of every message: a tag of one byte, a length of one or two. A length
+        # of more bytes shows as 0x4000 or more, because its second byte has the highest bit.
+        tag, length, start = data[position], data[position + 1], position + 2
+        if length >= 0x80:
+            length += (data[start] << 7) - 0x80
+            start += 1
+        stop = start + length
+        if tag in PLAIN_TAGS and length < 0x4000 and stop <= end:
+            return tag, start, stop
+    tag, position = read_tag(data, position, end)
+    if tag & 7 == LENGTH_DELIMITED:
+        return tag, *read_length(data, position, end)
+    return tag, position, skip_value(data, position, end, tag & 7)
+
+
 def fields(data: bytes, *, max_fields: int) -> list[tuple[int, int | bytes]]:
     """Split a message into (field number, value) pairs, in order.
 
@@ -67,19 +102,11 @@ def fields(data: bytes, *, max_fields: int) -> list[tuple[int, int | bytes]]:
     while position < end:
         if len(found) == max_fields:
             raise DecodeError("too-many-fields", f"more than {max_fields} fields in one message")
-        tag, position = read_varint(data, position, end)
-        number, wire_type = tag >> 3, tag & 7
-        if number == 0:
-            raise DecodeError("bad-tag", "field number 0 is not in use")
-        if wire_type == VARINT:
-            value, position = read_varint(data, position, end)
-            found.append((number, value))
-        elif wire_type == LENGTH_DELIMITED:
-            start, position = read_length(data, position, end)
-            found.append((number, data[start:position]))
+        tag, start, position = next_field(data, position, end)
+        if tag & 7 == VARINT:
+            found.append((tag >> 3, read_varint(data, start, position)[0]))
         else:
-            start, position = position, skip_value(data, position, end, wire_type)
-            found.append((number, data[start:position]))
+            found.append((tag >> 3, data[start:position]))
     return found
 
 
@@ -105,6 +132,11 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 def varint_size(value: int) -> int:
     """How many bytes `varint(value)` takes."""
     return (value.bit_length() + 6) // 7 or 1
+
+
+def field_size(length: int) -> int:
+    """Bytes of a length-delimited field whose value takes `length`, with a tag of one byte."""
+    return 1 + varint_size(length) + length
 
 
 def bytes_field(number: int, value: bytes) -> bytes:

@@ -19,14 +19,15 @@ from rumormill.core.trace import (
     RpcMeta,
     SubMeta,
 )
-from rumormill.wire.protobuf import varint_size
+from rumormill.wire.protobuf import field_size, varint_size
 
 
 class Message(msgspec.Struct, gc=False):
-    """A published message. Empty bytes stand for an absent field.
+    """A published message. An empty value stands for an absent field.
 
     `id` is filled in by the router's message-id function. `encoded` is the message as it arrived,
-    so that forwarding repeats it byte for byte, fields that we do not know included.
+    or as it was first sent, so that forwarding repeats it byte for byte, fields that we do not
+    know included; a copy with other values must be given an empty one.
     """
 
     topic: Topic
@@ -43,10 +44,17 @@ class Message(msgspec.Struct, gc=False):
         """Bytes of the encoded message, without the tag and length that frame it in an RPC."""
         if self.encoded:
             return len(self.encoded)
-        size = _field_size(len(self.topic.encode()))
-        for value in (self.author, self.data, self.seqno, self.signature, self.key):
+        size = 0
+        for value in (
+            self.author,
+            self.data,
+            self.seqno,
+            self.topic.encode(),
+            self.signature,
+            self.key,
+        ):
             if value:
-                size += _field_size(len(value))
+                size += field_size(len(value))
         return size
 
 
@@ -115,32 +123,44 @@ class Rpc(msgspec.Struct, gc=False):
         return not self.publish
 
 
-def _field_size(length: int) -> int:
-    """Bytes of a length-delimited field whose tag takes one byte."""
-    return 1 + varint_size(length) + length
+def subscription_size(sub: SubOpts) -> int:
+    """Bytes of a subscription inside an RPC."""
+    return field_size(2 + field_size(len(sub.topic.encode())))
 
 
-def _ids_size(message_ids: tuple[MessageId, ...]) -> int:
-    return sum(_field_size(len(message_id)) for message_id in message_ids)
+def ids_size(message_ids: tuple[MessageId, ...]) -> int:
+    """Bytes of the ids inside an IHAVE, IWANT or IDONTWANT."""
+    return sum([field_size(len(message_id)) for message_id in message_ids])
 
 
-def _control_size(control: Control) -> int:
+def graft_size(topic: Topic) -> int:
+    """Bytes of a GRAFT inside a control part."""
+    return field_size(field_size(len(topic.encode())))
+
+
+def prune_size(prune: Prune) -> int:
+    """Bytes of a PRUNE inside a control part."""
+    size = field_size(len(prune.topic.encode()))
+    for info in prune.peers:
+        record = field_size(len(info.record)) if info.record else 0
+        size += field_size(field_size(len(info.peer)) + record)
+    if prune.backoff:
+        size += 1 + varint_size(prune.backoff)
+    return field_size(size)
+
+
+def control_size(control: Control) -> int:
+    """Bytes of a control part, without the tag and length that frame it in an RPC."""
     size = 0
     for ihave in control.ihave:
-        size += _field_size(_field_size(len(ihave.topic.encode())) + _ids_size(ihave.message_ids))
+        size += field_size(field_size(len(ihave.topic.encode())) + ids_size(ihave.message_ids))
     for ids in (control.iwant, control.idontwant):
         if ids:
-            size += _field_size(_ids_size(ids))
+            size += field_size(ids_size(ids))
     for topic in control.graft:
-        size += _field_size(_field_size(len(topic.encode())))
+        size += graft_size(topic)
     for prune in control.prune:
-        inner = _field_size(len(prune.topic.encode()))
-        for info in prune.peers:
-            record = _field_size(len(info.record)) if info.record else 0
-            inner += _field_size(_field_size(len(info.peer)) + record)
-        if prune.backoff:
-            inner += 1 + varint_size(prune.backoff)
-        size += _field_size(inner)
+        size += prune_size(prune)
     return size
 
 
@@ -148,11 +168,11 @@ def rpc_size(rpc: Rpc) -> int:
     """Bytes of the encoded RPC, without the length prefix of the stream."""
     size = 0
     for sub in rpc.subscriptions:
-        size += _field_size(2 + _field_size(len(sub.topic.encode())))
+        size += subscription_size(sub)
     for message in rpc.publish:
-        size += _field_size(message.size)
+        size += field_size(message.size)
     if rpc.control is not None:
-        size += _field_size(_control_size(rpc.control))
+        size += field_size(control_size(rpc.control))
     return size
 
 
@@ -163,7 +183,7 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
         subscription=tuple(SubMeta(sub.subscribe, sub.topic) for sub in rpc.subscriptions),
         control=None if control is None else _control_meta_of(control),
         size=rpc_size(rpc),
-        data_size=sum(_field_size(message.size) for message in rpc.publish),
+        data_size=sum(field_size(message.size) for message in rpc.publish),
     )
 
 

@@ -1,0 +1,99 @@
+"""Frames on a stream: an unsigned varint that says how long, and then so many bytes.
+
+The rule: a length is judged before a byte of its frame is kept. What `FrameReader` holds is never
+more than one unfinished frame, and of that only bytes that arrived.
+
+The prefix is libp2p's unsigned varint, which has to be as short as possible.
+"""
+
+from rumormill.core.errors import DecodeError
+from rumormill.wire.protobuf import varint
+
+_MAX_PREFIX_BITS = 63
+
+
+def frame(data: bytes) -> bytes:
+    """Put the length in front."""
+    return varint(len(data)) + data
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, however the stream was cut into pieces.
+
+    `error` is set once the stream broke a rule; nothing can be read from it any more.
+    """
+
+    __slots__ = ("_buffer", "_length", "_shift", "_value", "error", "max_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.error: DecodeError | None = None
+        self._value = self._shift = 0
+        self._length = -1
+        self._buffer = bytearray()
+
+    @property
+    def buffered(self) -> int:
+        """Bytes kept of a frame that has not ended."""
+        return len(self._buffer)
+
+    @property
+    def mid_frame(self) -> bool:
+        """Whether a stream that ended now would have ended inside a frame."""
+        return self._length >= 0 or self._shift > 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what arrived; return the frames that it completed, in order.
+
+        A bad length raises `DecodeError`, and so does every call after it. Frames that ended
+        before the bad length in the same piece are returned first; the call after that raises,
+        and `error` tells at once.
+        """
+        if self.error is not None:
+            raise self.error
+        frames: list[bytes] = []
+        position, end = 0, len(data)
+        while position < end or self._length == 0:
+            if self._length < 0:
+                try:
+                    position = self._read_prefix(data, position, end)
+                except DecodeError as error:
+                    self.error = error
+                    if not frames:
+                        raise
+                    break
+                continue
+            missing = self._length - len(self._buffer)
+            stop = position + missing
+            if stop > end:
+                self._buffer += data[position:]
+                break
+            if self._buffer:
+                self._buffer += data[position:stop]
+                frames.append(bytes(self._buffer))
+                self._buffer.clear()
+            else:
+                frames.append(data[position:stop])
+            self._length = -1
+            position = stop
+        return frames
+
+    def _read_prefix(self, data: bytes, position: int, end: int) -> int:
+        """Read as much of a length as there is; set `_length` when it is complete."""
+        while position < end:
+            byte = data[position]
+            position += 1
+            self._value |= (byte & 0x7F) << self._shift
+            self._shift += 7
+            if self._value > self.max_bytes:
+                # Said as soon as the digits so far are too large: the rest only adds to them.
+                raise DecodeError("frame-too-long", f"allowed are {self.max_bytes} bytes")
+            if byte < 0x80:
+                if byte == 0 and self._shift > 7:
+                    raise DecodeError("bad-varint", "a length is not as short as possible")
+                self._length = self._value
+                self._value = self._shift = 0
+                break
+            if self._shift >= _MAX_PREFIX_BITS:
+                raise DecodeError("bad-varint", "a length is longer than nine bytes")
+        return position

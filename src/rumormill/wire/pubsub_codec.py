@@ -1,0 +1,456 @@
+"""The pub/sub RPC as bytes: encoding, bounded decoding, and what a message's signature covers.
+
+The rule: no object is built that a limit has not allowed. The walk counts as it goes and stops at
+the first item too many; nothing that a peer sends makes it allocate more than a small multiple of
+the bytes that arrived, and those are bounded by the stream's frames. Whatever is wrong with the
+bytes, the answer is a `DecodeError`.
+
+Limits come in two kinds. Counts and sizes that the *sender* chose (subscriptions, control, the
+number of messages) are refused with the whole RPC. What the *author* of a message chose travels
+unchanged through honest peers, so refusing it there would let one author cut us off from
+everybody who forwards; see `RpcLimits.key_bytes`.
+
+Reading follows protobuf: unknown fields are skipped, of a repeated single value the last one
+counts, parts of a message that occur several times are merged. Field groups, which protobuf itself
+has given up, are refused.
+"""
+
+import struct
+from collections.abc import Callable
+
+import msgspec
+
+from rumormill.core.config import Config, require
+from rumormill.core.errors import DecodeError
+from rumormill.core.ids import MessageId, Topic
+from rumormill.wire.protobuf import (
+    PLAIN_TAGS,
+    bytes_field,
+    next_field,
+    read_varint,
+    string_field,
+    varint,
+    varint_field,
+)
+from rumormill.wire.pubsub import Control, IHave, Message, PeerInfo, Prune, Rpc, SubOpts
+
+SIGN_PREFIX = b"libp2p-pubsub:"
+"""What a signature covers starts with this, so that it can never be taken for one of another kind
+(pub/sub specification, message signing)."""
+
+# Tags as they appear on the wire: the field number, then the wire type in the lowest three bits.
+_FIELD_1, _FIELD_2, _FIELD_3, _FIELD_4, _FIELD_5, _FIELD_6 = 0x0A, 0x12, 0x1A, 0x22, 0x2A, 0x32
+_SUBSCRIBE = 0x08
+_BACKOFF = 0x18
+
+
+class RpcLimits(Config, frozen=True, kw_only=True):
+    """How much one RPC may hold. All counts are per RPC unless they say otherwise."""
+
+    rpc_bytes: int = 1 << 20
+    """go-libp2p-pubsub, DefaultMaxMessageSize: 1 MiB."""
+    subscriptions: int = 5000
+    """js-libp2p-gossipsub, decodeRpcLimits, its answer to CVE-2026-46679."""
+    messages: int = 5000
+    """rust-libp2p: at most 5000 published messages are decoded."""
+    control_bytes: int = 256 << 10
+    """Our choice: go sends IHAVE of up to 5000 ids of 46 to 47 bytes (an author's peer id and eight
+    bytes), which take 240 to 245 kB. rust's 16 KiB would refuse honest go peers."""
+    ihave_lists: int = 1000
+    """Our choice, as for GRAFT: one IHAVE per topic that two peers share."""
+    ihave_ids: int = 5000
+    """go-libp2p-pubsub, GossipSubMaxIHaveLength."""
+    iwant_ids: int = 5000
+    """As many as IHAVE can offer."""
+    idontwant_ids: int = 5000
+    """As many as one RPC can publish."""
+    grafts: int = 1000
+    """Our choice: two peers share no more topics than that in a mesh."""
+    prunes: int = 1000
+    """As for GRAFT."""
+    peers_per_prune: int = 64
+    """Our choice: four times what go offers (GossipSubPrunePeers, 16)."""
+    record_bytes: int = 8 << 10
+    """go-libp2p reads at most 8 KiB of an identify message that carries such a record."""
+    topic_bytes: int = 1024
+    """Our choice: a name, not a payload. A peer sends only topics that it or we subscribe to."""
+    key_bytes: int = 2048
+    """go-libp2p's longest keys are RSA keys of 8192 bits, 1.1 kB encoded. A longer key or signature
+    does not fail the RPC: the field is cut one byte behind the limit, and the message alone fails
+    its signature check."""
+    signature_bytes: int = 1024
+    """The signature of such a key."""
+    other_fields: int = 100
+    """Control parts and unknown fields. Our choice: there is one control part, and one field for
+    each extension."""
+
+    def validate(self) -> None:
+        """Refuse limits under which nothing could be received."""
+        for field in msgspec.structs.fields(self):
+            require(getattr(self, field.name) >= 0, field.name, "must not be negative")
+        require(self.rpc_bytes > 0, "rpc_bytes", "must be positive")
+        require(self.topic_bytes > 0, "topic_bytes", "must be positive")
+        require(self.control_bytes <= self.rpc_bytes, "control_bytes", "must not exceed rpc_bytes")
+
+
+DEFAULT_LIMITS = RpcLimits()
+
+MessageIdFunction = Callable[[Message], MessageId]
+
+
+def decode_rpc(
+    data: bytes,
+    limits: RpcLimits = DEFAULT_LIMITS,
+    message_id: MessageIdFunction | None = None,
+) -> Rpc:
+    """Read an RPC; each message gets its id from `message_id` when that is given."""
+    if len(data) > limits.rpc_bytes:
+        raise DecodeError("rpc-too-long", f"{len(data)} bytes, allowed are {limits.rpc_bytes}")
+    try:
+        rpc = _read_rpc(data, limits)
+    except IndexError:
+        # The walk reads a tag and a length together, and so may look one byte behind the end.
+        raise DecodeError("truncated", "a field is cut short") from None
+    except UnicodeDecodeError:
+        raise DecodeError("bad-topic", "a topic is not UTF-8") from None
+    if message_id is not None:
+        for message in rpc.publish:
+            message.id = message_id(message)
+    return rpc
+
+
+def _read_rpc(data: bytes, limits: RpcLimits) -> Rpc:
+    subscriptions: list[SubOpts] = []
+    publish: list[Message] = []
+    control: _ControlReader | None = None
+    others = position = 0
+    end = len(data)
+    while position < end:
+        tag, start, position = next_field(data, position, end)
+        if tag == _FIELD_2:
+            if len(publish) == limits.messages:
+                raise _too_many("messages", limits.messages)
+            publish.append(_read_message(data, start, position, limits))
+        elif tag == _FIELD_1:
+            if len(subscriptions) == limits.subscriptions:
+                raise _too_many("subscriptions", limits.subscriptions)
+            subscriptions.append(_read_subscription(data, start, position, limits))
+        else:
+            others += 1
+            if others > limits.other_fields:
+                raise _too_many("fields", limits.other_fields)
+            if tag == _FIELD_3:
+                control = control or _ControlReader(limits)
+                control.read(data, start, position)
+    return Rpc(tuple(subscriptions), tuple(publish), None if control is None else control.result())
+
+
+def _too_many(what: str, limit: int) -> DecodeError:
+    return DecodeError(f"too-many-{what}", f"more than {limit} in one RPC")
+
+
+def _topic_too_long(topic: bytes, limits: RpcLimits) -> DecodeError:
+    detail = f"{len(topic)} bytes, allowed are {limits.topic_bytes}"
+    return DecodeError("topic-too-long", detail)
+
+
+def _topic(raw: bytes, limits: RpcLimits) -> Topic:
+    if len(raw) > limits.topic_bytes:
+        raise _topic_too_long(raw, limits)
+    return raw.decode()
+
+
+def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Message:
+    begin = position
+    author = payload = seqno = topic = signature = key = b""
+    while position < end:
+        # `next_field` written out: this loop runs five times for every message.
+        tag, length, start = data[position], data[position + 1], position + 2
+        if length >= 0x80:
+            length += (data[start] << 7) - 0x80
+            start += 1
+        stop = start + length
+        if length >= 0x4000 or stop > end or tag not in PLAIN_TAGS:
+            tag, start, stop = next_field(data, position, end)
+        position = stop
+        if tag == _FIELD_1:
+            author = data[start:position]
+        elif tag == _FIELD_2:
+            payload = data[start:position]
+        elif tag == _FIELD_3:
+            seqno = data[start:position]
+        elif tag == _FIELD_4:
+            topic = data[start:position]
+        elif tag == _FIELD_5:
+            signature = data[start:position]
+        elif tag == _FIELD_6:
+            key = data[start:position]
+    if len(topic) > limits.topic_bytes:
+        raise _topic_too_long(topic, limits)
+    if len(signature) > limits.signature_bytes:
+        signature = signature[: limits.signature_bytes + 1]
+    if len(key) > limits.key_bytes:
+        key = key[: limits.key_bytes + 1]
+    return Message(topic.decode(), payload, author, seqno, signature, key, b"", data[begin:end])
+
+
+def _read_subscription(data: bytes, position: int, end: int, limits: RpcLimits) -> SubOpts:
+    subscribe, topic = False, b""
+    while position < end:
+        tag, start, position = next_field(data, position, end)
+        if tag == _SUBSCRIBE:
+            subscribe = read_varint(data, start, position)[0] != 0
+        elif tag == _FIELD_2:
+            topic = data[start:position]
+    return SubOpts(subscribe, _topic(topic, limits))
+
+
+class _ControlReader:
+    """Collects the control parts of one RPC, of which there is normally one."""
+
+    __slots__ = ("graft", "idontwant", "ihave", "ihave_ids", "iwant", "limits", "prune", "size")
+
+    def __init__(self, limits: RpcLimits) -> None:
+        self.limits = limits
+        self.size = 0
+        self.ihave: list[IHave] = []
+        self.ihave_ids = 0
+        self.iwant: list[MessageId] = []
+        self.graft: list[Topic] = []
+        self.prune: list[Prune] = []
+        self.idontwant: list[MessageId] = []
+
+    def read(self, data: bytes, position: int, end: int) -> None:
+        """Read one control part."""
+        limits = self.limits
+        self.size += end - position
+        if self.size > limits.control_bytes:
+            raise DecodeError("control-too-long", f"more than {limits.control_bytes} bytes")
+        while position < end:
+            tag, start, position = next_field(data, position, end)
+            if tag == _FIELD_1:
+                self._read_ihave(data, start, position)
+            elif tag == _FIELD_2:
+                limit = limits.iwant_ids
+                _read_ids(data, start, position, self.iwant, id_tag=_FIELD_1, limit=limit)
+            elif tag == _FIELD_3:
+                if len(self.graft) == limits.grafts:
+                    raise _too_many("grafts", limits.grafts)
+                self.graft.append(_read_graft(data, start, position, limits))
+            elif tag == _FIELD_4:
+                if len(self.prune) == limits.prunes:
+                    raise _too_many("prunes", limits.prunes)
+                self.prune.append(_read_prune(data, start, position, limits))
+            elif tag == _FIELD_5:
+                limit = limits.idontwant_ids
+                _read_ids(data, start, position, self.idontwant, id_tag=_FIELD_1, limit=limit)
+
+    def _read_ihave(self, data: bytes, position: int, end: int) -> None:
+        limits = self.limits
+        if len(self.ihave) == limits.ihave_lists:
+            raise _too_many("ihaves", limits.ihave_lists)
+        ids: list[MessageId] = []
+        limit = limits.ihave_ids - self.ihave_ids
+        topic = _read_ids(data, position, end, ids, id_tag=_FIELD_2, limit=limit)
+        self.ihave_ids += len(ids)
+        self.ihave.append(IHave(_topic(topic, limits), tuple(ids)))
+
+    def result(self) -> Control:
+        """Everything that was read, as one control part."""
+        return Control(
+            tuple(self.ihave),
+            tuple(self.iwant),
+            tuple(self.graft),
+            tuple(self.prune),
+            tuple(self.idontwant),
+        )
+
+
+def _read_ids(
+    data: bytes, position: int, end: int, ids: list[MessageId], *, id_tag: int, limit: int
+) -> bytes:
+    """Append a list's ids to `ids`; return the list's topic, which only an IHAVE has."""
+    topic = b""
+    first = True
+    while position < end:
+        begin = position
+        tag, start, position = next_field(data, begin, end)
+        if tag == id_tag:
+            # Asked once per list: asking at every id would make the walk quadratic.
+            count = _alike(data, begin, position, end) if first and start == begin + 2 else 1
+            first = False
+            if len(ids) + count > limit:
+                raise DecodeError("too-many-ids", "more message ids than one RPC may hold")
+            if count > 1:
+                run = struct.iter_unpack(f"2x{position - start}s", data[begin:end])
+                ids += [message_id for (message_id,) in run]
+                break
+            ids.append(data[start:position])
+        elif tag == _FIELD_1:
+            topic = data[start:position]
+    return topic
+
+
+def _alike(data: bytes, begin: int, stop: int, end: int) -> int:
+    """How many fields there are up to `end`, if all are like the one from `begin` to `stop`.
+
+    The answer is 1 if they are not. Ids in a list are nearly always of one length, and then their
+    tags and lengths, taken at equal distances, are two runs of one byte each.
+    """
+    stride = stop - begin
+    count, rest = divmod(end - begin, stride)
+    if rest or data[begin:end:stride].count(data[begin]) != count:
+        return 1
+    return count if data[begin + 1 : end : stride].count(data[begin + 1]) == count else 1
+
+
+def _read_graft(data: bytes, position: int, end: int, limits: RpcLimits) -> Topic:
+    topic = b""
+    while position < end:
+        tag, start, position = next_field(data, position, end)
+        if tag == _FIELD_1:
+            topic = data[start:position]
+    return _topic(topic, limits)
+
+
+def _read_prune(data: bytes, position: int, end: int, limits: RpcLimits) -> Prune:
+    topic, backoff = b"", 0
+    peers: list[PeerInfo] = []
+    while position < end:
+        tag, start, position = next_field(data, position, end)
+        if tag == _FIELD_1:
+            topic = data[start:position]
+        elif tag == _FIELD_2:
+            if len(peers) == limits.peers_per_prune:
+                raise DecodeError("too-many-peers", f"more than {len(peers)} in one PRUNE")
+            peers.append(_read_peer(data, start, position, limits))
+        elif tag == _BACKOFF:
+            backoff = read_varint(data, start, position)[0]
+    return Prune(_topic(topic, limits), tuple(peers), backoff)
+
+
+def _read_peer(data: bytes, position: int, end: int, limits: RpcLimits) -> PeerInfo:
+    peer = record = b""
+    while position < end:
+        tag, start, position = next_field(data, position, end)
+        if tag == _FIELD_1:
+            peer = data[start:position]
+        elif tag == _FIELD_2:
+            if position - start > limits.record_bytes:
+                raise DecodeError("record-too-long", f"more than {limits.record_bytes} bytes")
+            record = data[start:position]
+    return PeerInfo(peer, record)
+
+
+def _heads(number: int) -> tuple[bytes, ...]:
+    """Tag and length of a field, for every length that takes one byte."""
+    return tuple(varint(number << 3 | 2) + varint(length) for length in range(0x80))
+
+
+_HEADS = tuple(_heads(number) for number in range(1, 7))
+
+
+def _append_field(parts: list[bytes], heads: tuple[bytes, ...], value: bytes) -> None:
+    length = len(value)
+    if length < 0x80:
+        parts.append(heads[length])
+    elif length < 0x4000:
+        parts.append(bytes((heads[0][0], length & 0x7F | 0x80, length >> 7)))
+    else:
+        parts.append(heads[0][:1] + varint(length))
+    parts.append(value)
+
+
+def _build_message(message: Message, signature: bytes, key: bytes) -> bytes:
+    """Encode a message in the order of the field numbers; empty fields are left out."""
+    values = (message.author, message.data, message.seqno, message.topic.encode(), signature, key)
+    parts: list[bytes] = []
+    for heads, value in zip(_HEADS, values, strict=True):
+        length = len(value)
+        if length >= 0x80:
+            _append_field(parts, heads, value)
+        elif length:
+            parts += (heads[length], value)
+    return b"".join(parts)
+
+
+def encode_message(message: Message) -> bytes:
+    """The bytes of a message, without the tag and length that frame it in an RPC.
+
+    They are made once and kept in `message.encoded`.
+    """
+    encoded = message.encoded
+    if not encoded:
+        encoded = _build_message(message, message.signature, message.key)
+        message.encoded = encoded
+    return encoded
+
+
+def signing_payload(message: Message) -> bytes:
+    """What a message's signature covers: a prefix, and the message without signature and key.
+
+    For a message that arrived this is made from the bytes that arrived, since the author may have
+    signed fields that are present but empty, or that we do not know. As go-libp2p-pubsub does, the
+    known fields go in the order of their numbers and unknown ones stay as they are, behind them.
+    """
+    if not message.encoded:
+        return SIGN_PREFIX + _build_message(message, b"", b"")
+    data = message.encoded
+    known: dict[int, bytes] = {}
+    unknown: list[bytes] = []
+    position, end = 0, len(data)
+    while position < end:
+        begin = position
+        tag, start, position = next_field(data, begin, end)
+        if tag in {_FIELD_1, _FIELD_2, _FIELD_3, _FIELD_4}:
+            known[tag >> 3] = data[start:position]
+        elif tag not in {_FIELD_5, _FIELD_6}:
+            unknown.append(data[begin:position])
+    parts = [SIGN_PREFIX]
+    for number in sorted(known):
+        _append_field(parts, _HEADS[number - 1], known[number])
+    return b"".join(parts + unknown)
+
+
+def encode_rpc(rpc: Rpc) -> bytes:
+    """The bytes of an RPC, without the length prefix of the stream."""
+    parts: list[bytes] = []
+    for sub in rpc.subscriptions:
+        inner = varint_field(1, sub.subscribe) + string_field(2, sub.topic)
+        _append_field(parts, _HEADS[0], inner)
+    for message in rpc.publish:
+        _append_field(parts, _HEADS[1], message.encoded or encode_message(message))
+    if rpc.control is not None:
+        _append_field(parts, _HEADS[2], _encode_control(rpc.control))
+    return b"".join(parts)
+
+
+def _encode_control(control: Control) -> bytes:
+    parts: list[bytes] = []
+    for ihave in control.ihave:
+        inner = string_field(1, ihave.topic) + _encode_ids(_HEADS[1], ihave.message_ids)
+        parts.append(bytes_field(1, inner))
+    if control.iwant:
+        parts.append(bytes_field(2, _encode_ids(_HEADS[0], control.iwant)))
+    parts += [bytes_field(3, string_field(1, topic)) for topic in control.graft]
+    parts += [bytes_field(4, _encode_prune(prune)) for prune in control.prune]
+    if control.idontwant:
+        parts.append(bytes_field(5, _encode_ids(_HEADS[0], control.idontwant)))
+    return b"".join(parts)
+
+
+def _encode_ids(heads: tuple[bytes, ...], message_ids: tuple[MessageId, ...]) -> bytes:
+    parts: list[bytes] = []
+    for message_id in message_ids:
+        _append_field(parts, heads, message_id)
+    return b"".join(parts)
+
+
+def _encode_prune(prune: Prune) -> bytes:
+    parts = [string_field(1, prune.topic)]
+    for info in prune.peers:
+        record = bytes_field(2, info.record) if info.record else b""
+        parts.append(bytes_field(2, bytes_field(1, info.peer) + record))
+    if prune.backoff:
+        parts.append(varint_field(3, prune.backoff))
+    return b"".join(parts)
