@@ -1,0 +1,350 @@
+"""Metrics: the figures of a run, computed from its trace alone.
+
+The rules: the same trace gives the same figures, whatever recorded it; nothing is sampled or
+estimated; a ratio without a denominator is `None`, never zero. Percentiles are nearest-rank: the
+q-th percentile of n values is the value of rank ceil(q·n/100), so it is always one of them.
+
+What counts as a delivery is the ledger's business (`trace.ledger`). A *remote* delivery is one at
+another peer than the publisher. Latency and hops are those of remote deliveries to subscribers
+that were expected when the event was published, at their first delivery.
+
+Relative message redundancy is that of J. Leitão, J. Pereira, L. Rodrigues, "Epidemic Broadcast
+Trees", SRDS 2007: m / (n − 1) − 1, with m the copies of an event that were sent and n the peers
+that have it. Here n − 1 is the number of remote deliveries, and the figure is the mean over the
+events that reached anybody.
+
+Hops are counted along first arrivals: the publisher has 0, and a peer has one more than the peer
+whose copy reached it first (RECV_RPC, which covers relays that do not subscribe; or, where a trace
+lacks it, the DELIVER_MESSAGE's `receivedFrom`). Entries must be in the order of time.
+
+Memory: eight bytes per remote delivery, and two per peer and event that is not delivered
+everywhere yet, besides the ledger's one.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rumormill.core.ids import MessageId, PeerId
+from rumormill.core.trace import (
+    ControlMeta,
+    DeliverMessage,
+    DropRPC,
+    DuplicateMessage,
+    Join,
+    Leave,
+    NodeDown,
+    NodeUp,
+    Penalise,
+    PublishMessage,
+    RecvRPC,
+    Refuse,
+    RejectMessage,
+    RpcMeta,
+    SendRPC,
+    TracePayload,
+    UndeliverableMessage,
+)
+from rumormill.trace.entries import Batch
+from rumormill.trace.ledger import EXTRA, NEW, UNSPECIFIED, Ledger
+
+REACH_LEVELS = (50, 90, 99, 100)
+"""The percentages of an event's subscribers whose time to be reached is reported."""
+
+_MAX_HOPS = 65_000
+
+
+def nearest_rank(ordered: Sequence[float], percent: int) -> float | None:
+    """Return the percentile of values in ascending order; `None` if there are none."""
+    if not ordered:
+        return None
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(rank, 1) - 1]
+
+
+def ratio(numerator: float, denominator: float) -> float | None:
+    """Divide; `None` if there is nothing to divide by."""
+    return numerator / denominator if denominator else None
+
+
+class _Spread:
+    """How one event spreads. `hops` holds each peer's hops + 1 by its number, 0 if not there."""
+
+    __slots__ = (
+        "copies",
+        "expected",
+        "hops",
+        "level",
+        "need",
+        "published_at",
+        "publisher",
+        "reached",
+        "received",
+    )
+
+    def __init__(self, publisher: PeerId, published_at: float, expected: int) -> None:
+        self.publisher = publisher
+        self.published_at = published_at
+        self.expected = expected
+        self.hops: array[int] | None = None
+        self.copies = self.received = self.reached = self.level = 0
+        self.need = self.need_at(0)
+
+    def need_at(self, level: int) -> int:
+        """Return how many subscribers make up a level of `REACH_LEVELS`."""
+        return -(-self.expected * REACH_LEVELS[level] // 100)
+
+
+class Metrics:
+    """An observer that computes the figures of a run; `summary` returns them."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._spreads: dict[MessageId, _Spread] = {}
+        self._duplicates = self._own = 0
+        self._messages_sent = self._rpcs_sent = self._bytes_sent = self._data_bytes = 0
+        self._load: dict[PeerId, int] = {}
+        self._latencies = array("d")
+        self._reach = tuple(array("d") for _ in REACH_LEVELS)
+        self._hops_sum = self._hops_max = self._hops_known = 0
+        self._control: dict[str, int] = {}
+        self._rejected: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
+        self._penalties: dict[str, int] = {}
+        self._rpcs_dropped: dict[str, int] = {}
+        self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
+            PublishMessage: self._publish,
+            DeliverMessage: self._deliver,
+            UndeliverableMessage: self._undeliver,
+            RejectMessage: self._reject,
+            DropRPC: self._drop,
+            Refuse: self._refuse,
+            Penalise: self._penalise,
+            Join: self._membership,
+            Leave: self._membership,
+            NodeUp: self._membership,
+            NodeDown: self._membership,
+        }
+
+    def observe(self, batch: Batch) -> None:
+        """Add a batch of a trace."""
+        handler_of = self._handlers.get
+        spread_of = self._spreads.get
+        load = self._load
+        index = self.ledger.index
+        duplicates = sent = rpcs = size = data_size = 0
+        entries: Any = batch  # the kind is looked at once per entry; below it is known
+        for now, peer, payload in entries:
+            kind = type(payload)
+            if kind is SendRPC:
+                meta = payload.meta
+                rpcs += 1
+                size += meta.size
+                data_size += meta.data_size
+                messages = meta.messages
+                if messages:
+                    sent += len(messages)
+                    load[peer] = load.get(peer, 0) + len(messages)
+                    for message in messages:
+                        spread = spread_of(message.message_id)
+                        if spread is not None:
+                            spread.copies += 1
+                if meta.control is not None or meta.subscription or meta.operations:
+                    self._count_control(meta)
+            elif kind is RecvRPC:
+                for message in payload.meta.messages:
+                    spread = spread_of(message.message_id)
+                    if spread is not None and spread.hops is not None:
+                        try:
+                            if spread.hops[index[peer]]:
+                                continue
+                        except (KeyError, IndexError):
+                            pass
+                        self._arrive(spread, peer, payload.received_from)
+            elif kind is DuplicateMessage:
+                duplicates += 1
+            else:
+                handler = handler_of(kind)
+                if handler is not None:
+                    handler(now, peer, payload)
+        self._duplicates += duplicates
+        self._messages_sent += sent
+        self._rpcs_sent += rpcs
+        self._bytes_sent += size
+        self._data_bytes += data_size
+
+    def close(self) -> None:
+        """Settle the ledger: the run is over."""
+        self.ledger.close()
+
+    def summary(self) -> dict[str, Any]:
+        """Return every figure under its name, always in the same order, ready for JSON.
+
+        Times are seconds; `None` stands where a figure has nothing to be computed from.
+        """
+        total = self.ledger.total()
+        remote = total.delivered - self._own
+        latencies = _whole_nanoseconds(self._latencies)
+        redundancies = [
+            spread.copies / spread.received - 1
+            for spread in self._spreads.values()
+            if spread.received
+        ]
+        load = sorted(self._load.get(peer, 0) for peer in self._peers())
+        load_mean = ratio(sum(load), len(load)) or 0
+        return {
+            "published": total.published + self.ledger.untracked,
+            "expected_deliveries": total.expected,
+            "delivered": total.delivered,
+            "pending": total.pending,
+            "delivery_ratio": ratio(total.delivered, total.expected),
+            "remote_deliveries": remote,
+            "extra_deliveries": total.extra,
+            "repeated_deliveries": total.repeated,
+            "messages_sent": self._messages_sent,
+            "messages_per_delivery": ratio(self._messages_sent, remote),
+            "duplicates": self._duplicates,
+            "duplicates_per_delivery": ratio(self._duplicates, remote),
+            "rmr": ratio(sum(redundancies), len(redundancies)),
+            "latency_p50": nearest_rank(latencies, 50),
+            "latency_p90": nearest_rank(latencies, 90),
+            "latency_p99": nearest_rank(latencies, 99),
+            "latency_max": nearest_rank(latencies, 100),
+            "hops_max": self._hops_max if self._hops_known else None,
+            "hops_mean": ratio(self._hops_sum, self._hops_known),
+            "time_to_reach": self._times_to_reach(),
+            "rpcs_sent": self._rpcs_sent,
+            "control_bytes": self._bytes_sent - self._data_bytes,
+            "data_bytes": self._data_bytes,
+            "control_messages": dict(sorted(self._control.items())),
+            "load_max_over_mean": ratio(nearest_rank(load, 100) or 0, load_mean),
+            "load_p99_over_mean": ratio(nearest_rank(load, 99) or 0, load_mean),
+            "dropped": total.dropped,
+            "rpcs_dropped": dict(sorted(self._rpcs_dropped.items())),
+            "rejected": dict(sorted(self._rejected.items())),
+            "refused": dict(sorted(self._refused.items())),
+            "penalties": dict(sorted(self._penalties.items())),
+        }
+
+    def _peers(self) -> Mapping[PeerId, int]:
+        """Every peer that started, joined, took part in a spread, or sent a message."""
+        for peer in self._load:
+            self.ledger.register(peer)
+        return self.ledger.index
+
+    def _times_to_reach(self) -> dict[str, dict[str, float | int | None]]:
+        levels = {}
+        for percent, times in zip(REACH_LEVELS, self._reach, strict=True):
+            ordered = _whole_nanoseconds(times)
+            levels[str(percent)] = {
+                "events": len(ordered),
+                "median": nearest_rank(ordered, 50),
+                "max": nearest_rank(ordered, 100),
+            }
+        return levels
+
+    def _publish(self, now: float, peer: PeerId, payload: PublishMessage) -> None:
+        message_id = payload.message_id
+        expected = self.ledger.publish(peer, payload)
+        if message_id in self._spreads or self.ledger.untracked:
+            return
+        publisher = self.ledger.register(peer)
+        self._spreads[message_id] = spread = _Spread(peer, now, expected)
+        if expected:
+            spread.hops = array("H", bytes(2 * len(self.ledger.index)))
+            spread.hops[publisher] = 1
+
+    def _arrive(self, spread: _Spread, peer: PeerId, sender: PeerId) -> int:
+        """Note a peer's hops at its first copy; return them + 1, 0 if nobody knows them."""
+        hops = spread.hops
+        if hops is None:
+            return 0
+        register = self.ledger.register
+        number, before = register(peer), register(sender)
+        known = len(hops)
+        if known <= number or known <= before:
+            hops.extend([0] * (len(self.ledger.index) - known))
+        if not hops[number] and hops[before]:
+            hops[number] = min(hops[before] + 1, _MAX_HOPS)
+        return hops[number]
+
+    def _deliver(self, now: float, peer: PeerId, payload: DeliverMessage) -> None:
+        verdict = self.ledger.deliver(peer, payload)
+        if verdict not in (NEW, EXTRA):
+            return
+        spread = self._spreads.get(payload.message_id)
+        if spread is None:
+            return
+        own = peer == spread.publisher
+        if not own:
+            spread.received += 1
+        if verdict != NEW:
+            return
+        latency = now - spread.published_at
+        if own:
+            self._own += 1
+        else:
+            self._latencies.append(latency)
+            hops = self._arrive(spread, peer, payload.received_from) - 1
+            if hops > 0:
+                self._hops_known += 1
+                self._hops_sum += hops
+                self._hops_max = max(self._hops_max, hops)
+        spread.reached += 1
+        while spread.reached == spread.need:
+            self._reach[spread.level].append(latency)
+            spread.level += 1
+            if spread.level == len(REACH_LEVELS):
+                spread.need = 0
+                spread.hops = None
+            else:
+                spread.need = spread.need_at(spread.level)
+
+    def _undeliver(self, now: float, peer: PeerId, payload: UndeliverableMessage) -> None:
+        spread = self._spreads.get(payload.message_id)
+        if self.ledger.undeliver(peer, payload) and spread is not None:
+            spread.reached -= 1
+            if spread.publisher == peer:
+                self._own -= 1
+            else:
+                spread.received -= 1
+
+    def _membership(self, now: float, peer: PeerId, payload: TracePayload) -> None:
+        self.ledger.enter(peer, payload)
+
+    def _reject(self, now: float, peer: PeerId, payload: RejectMessage) -> None:
+        self.ledger.reject(peer, payload)
+        _add(self._rejected, payload.reason, 1)
+
+    def _drop(self, now: float, peer: PeerId, payload: DropRPC) -> None:
+        self.ledger.note_lost(peer, payload)
+        _add(self._rpcs_dropped, payload.reason, 1)
+
+    def _refuse(self, now: float, peer: PeerId, payload: Refuse) -> None:
+        _add(self._refused, payload.reason, payload.count)
+
+    def _penalise(self, now: float, peer: PeerId, payload: Penalise) -> None:
+        _add(self._penalties, payload.reason, 1)
+
+    def _count_control(self, meta: RpcMeta) -> None:
+        counts = self._control
+        control = meta.control
+        if control is not None:
+            for name in ControlMeta.__struct_fields__:
+                entries = getattr(control, name)
+                if entries:
+                    _add(counts, name, len(entries))
+        for subscription in meta.subscription:
+            _add(counts, "subscribe" if subscription.subscribe else "unsubscribe", 1)
+        for operation in meta.operations:
+            _add(counts, operation.name, 1)
+
+
+def _whole_nanoseconds(times: Iterable[float]) -> list[float]:
+    """Order durations, without the noise that subtracting two floats leaves behind."""
+    return sorted(round(time, 9) for time in times)
+
+
+def _add(counts: dict[str, int], reason: str, count: int) -> None:
+    reason = reason or UNSPECIFIED
+    counts[reason] = counts.get(reason, 0) + count
