@@ -1,0 +1,1 @@
+"""The dissemination protocols, one folder each, all pure state machines (see `core.machine`)."""

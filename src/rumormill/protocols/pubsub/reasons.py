@@ -1,0 +1,20 @@
+"""Why a message or a request was refused: the fixed labels under which refusals are counted.
+
+The first group is go-libp2p-pubsub's reject reasons, word for word, so that traces compare.
+"""
+
+MISSING_SIGNATURE = "missing signature"
+INVALID_SIGNATURE = "invalid signature"
+UNEXPECTED_SIGNATURE = "unexpected signature"
+UNEXPECTED_AUTH_INFO = "unexpected auth info"
+SELF_ORIGIN = "self originated message"
+VALIDATION_QUEUE_FULL = "validation queue full"
+VALIDATION_THROTTLED = "validation throttled"
+VALIDATION_FAILED = "validation failed"
+VALIDATION_IGNORED = "validation ignored"
+
+NOT_SUBSCRIBED = "not subscribed"
+NOT_CONNECTED = "not connected"
+TOO_MANY_SUBSCRIPTIONS = "too many subscriptions"
+FILTERED_SUBSCRIPTION = "filtered subscription"
+TOPIC_TOO_LONG = "topic too long"
