@@ -4,8 +4,8 @@ The score is that of GossipSub 1.1. Per topic: time in the mesh (P1) and first d
 count for a peer; too few deliveries while in the mesh (P3), leaving the mesh with such a deficit
 (P3b) and invalid messages (P4) count against it. Over all topics: the application's opinion (P5),
 peers at the same address (P6) and misbehaviour that the router reports (P7). Counters decay, so
-the past fades. A peer that leaves with a score that is not positive is remembered for a while, so that
-nobody sheds a bad name by reconnecting.
+the past fades. A peer that leaves with a score that is not positive is remembered for a while, so
+that nobody sheds a bad name by reconnecting.
 
 Penalties count at once. Rewards count from the next `refresh` on, as the time in the mesh does in
 the specification: a score is therefore computed once per refresh and otherwise only read.
