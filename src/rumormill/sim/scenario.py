@@ -105,7 +105,7 @@ class Links(Config, frozen=True, kw_only=True):
     bandwidth: str = "unlimited"
     # Probability that a message may overtake earlier ones of its link; streams never reorder.
     reorder: Share = 0.0
-    # RPCs waiting for one peer; our choice, go-libp2p-pubsub's own default is 32 plus priorities.
+    # RPCs waiting for one peer; our choice: losses shall come from the links (go's default is 32).
     queue_limit: int = 1024
 
     def validate(self) -> None:
@@ -332,6 +332,10 @@ class Scenario(Config, frozen=True, kw_only=True):
             require(0 < len(getattr(self, key)) <= 200, key, "must have 1 to 200 characters")
         for key in ("join_interval", "warm_up", "cool_down"):
             require(0 <= getattr(self, key) <= 1e6, key, "must be from 0s to 1000000s")
+        try:
+            msgspec.json.encode(self.parameters)
+        except (TypeError, OverflowError, ValueError):
+            raise ConfigError("parameters: only values that JSON has, of 64 bits") from None
         require(0 <= self.processing_delay <= 60, "processing_delay", "must be from 0s to 1m")
         require(len(self.faults) <= MOST_FAULTS, "faults", f"at most {MOST_FAULTS} entries")
         for key in ("topology", "links", "workload", "churn"):
