@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
 from rumormill.sim.bandwidth import build_bandwidth, check_bandwidth
-from rumormill.sim.latency import MACHINES, SAME_MACHINE, check_latency, parse_latency
+from rumormill.sim.latency import MACHINES, SAME_MACHINE, Placed, check_latency, parse_latency
 from rumormill.sim.shipped import shipped_bytes
 
 SPECS = [
@@ -78,15 +78,15 @@ def test_regions_come_by_weight_with_their_latencies() -> None:
 
 def test_the_one_asymmetric_way_is_kept() -> None:
     """South America to South Africa takes 195 ms and back 190 ms, as in the source."""
-    model = parse_latency("regions", 5000, random.Random(1))
+    model = parse_latency("regions", 1, random.Random(1))
+    assert isinstance(model, Placed)
     ways = {
-        (model.one_way(a, b), model.one_way(b, a))
-        for a in range(5000)
-        for b in range(0, 5000, 50)
-        if model.one_way(a, b) != model.one_way(b, a)
+        (model.table[8 * a + b], model.table[8 * b + a])
+        for a in range(8)
+        for b in range(8)
+        if model.table[8 * a + b] != model.table[8 * b + a]
     }
-    assert ways <= {(0.195, 0.19), (0.19, 0.195)}
-    assert ways
+    assert ways == {(0.195, 0.19), (0.19, 0.195)}
 
 
 def test_planetlab_is_half_of_the_measured_round_trips() -> None:
@@ -102,7 +102,9 @@ def test_planetlab_is_half_of_the_measured_round_trips() -> None:
             model.one_way(a, b) for a in range(MACHINES) for b in range(MACHINES) if a != b
         )
         expected = [min(trip, cap) / 2000.0 for trip in trips]
-        assert ways == pytest.approx(expected, rel=1e-6)
+        assert len(ways) == len(expected)
+        worst = max(abs(way - half) / half for way, half in zip(ways, expected, strict=True))
+        assert worst < 1e-6
 
 
 def test_planetlab_machines_are_shared_evenly_beyond_490_peers() -> None:
@@ -128,15 +130,11 @@ def test_planetlab_machines_are_shared_evenly_beyond_490_peers() -> None:
         "normal:5ms",
         "regions:3",
         "planetlab:3",
-        "planetlab:",
         "gaussian:5ms",
     ],
 )
 def test_unknown_latencies_are_refused_with_all_models(bad: str) -> None:
     """The refusal lists every model with an example."""
-    if bad == "planetlab:":
-        check_latency(bad)  # nothing after the colon is no variant, so it is the plain model
-        return
     with pytest.raises(ConfigError, match=r"latency: .*allowed: constant:50ms, uniform.*planetlab"):
         check_latency(bad)
 
@@ -170,11 +168,10 @@ def test_bandwidth_of_regions_is_drawn_by_node_type() -> None:
     assert drawn.upload.count(128e6) / 5000 == pytest.approx(0.2, abs=0.02)
 
 
-@pytest.mark.parametrize("bad", ["", "fast", "10", "1bit", "5mbit/", "1mbit/2mbit/3mbit", "-1mbit"])
+@pytest.mark.parametrize(
+    "bad", ["", "fast", "10mb", "1bit", "5mbit/", "1mbit/2mbit/3mbit", "-1mbit"]
+)
 def test_unknown_bandwidths_are_refused_with_all_forms(bad: str) -> None:
     """The refusal lists every form; less than a byte per second is none."""
-    if bad == "10":
-        check_bandwidth(bad)  # a bare number is bits per second
-        return
-    with pytest.raises(ConfigError, match="bandwidth: .*allowed: unlimited, 10mbit, .*regions"):
+    with pytest.raises(ConfigError, match=r"bandwidth: .*allowed: unlimited, 10mbit, .*regions"):
         check_bandwidth(bad)

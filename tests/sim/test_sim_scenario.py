@@ -98,10 +98,12 @@ REFUSALS = [
     ("parameters = 3", "parameters: expected `object`, got `int`"),
     (
         '[topology]\nkind = "ringrandom"',
-        "topology.kind: 'ringrandom' is unknown; did you mean ring-random?; allowed: "
-        "random-regular, ring-random, star, tree, line, complete, file",
+        "topology.kind: 'ringrandom' is unknown; did you mean ring-random?; allowed: random-regu",
     ),
-    ("[topology]\nkind = []", "topology.kind: [] is unknown; allowed: random-regular, "),
+    (
+        "[topology]\nkind = []",
+        "topology.kind: [] is unknown; allowed: random-regular, ring-random, star, tree, line, com",
+    ),
     ("[topology]\ndegree = 1", "topology.degree: must be at least 2 for random-regular"),
     (
         '[topology]\nkind = "star"\ndegree = 3',
@@ -111,8 +113,7 @@ REFUSALS = [
     ("[topology]\nbranching = 3", "topology.branching: has no meaning with kind = "),
     (
         '[links]\nlatency = "constnt:5ms"',
-        "links.latency: 'constnt:5ms' is unknown; did you mean constant?; allowed: constant:50ms, "
-        "uniform:10ms-100ms, normal:50ms,10ms (mean, deviation), regions, planetlab, ",
+        "links.latency: 'constnt:5ms' is unknown; did you mean constant?; allowed: constant:50ms, ",
     ),
     ('[links]\nlatency = "uniform:9ms-1ms"', "links.latency: 'uniform:9ms-1ms' does not fit"),
     ('[links]\nbandwidth = "5mb"', "links.bandwidth: '5mb' is unknown"),
@@ -121,8 +122,7 @@ REFUSALS = [
     ("[links]\nqueue_limit = 0", "links.queue_limit: must be from 1 to 1048576"),
     (
         '[workload]\nkind = "zip"',
-        "workload.kind: 'zip' is unknown; did you mean zipf?; "
-        "allowed: fixed, poisson, zipf, reddit2007",
+        "workload.kind: 'zip' is unknown; did you mean zipf?; allowed: fixed, poisson, zipf, redd",
     ),
     ("[workload]\nrate = 0", "workload.rate: must be from 0.000001 to"),
     ("[workload]\nrate = nan", "workload.rate: must be from 0.000001 to"),
@@ -194,7 +194,10 @@ REFUSALS = [
     (f"peers = 1{'0' * 400}", "peers: "),
     (f"[workload]\nrate = 1{'0' * 400}", "workload.rate: "),
     (f"[workload]\npublishers = 1{'0' * 400}", "workload.publishers: "),
-    (f"[parameters]\nD = 1{'0' * 400}", "parameters: only values that JSON has"),
+    ("[parameters]\nD = nan", "parameters: only what JSON keeps: text, "),
+    (f"x = 1{'0' * 5000}", "scenario: not TOML: "),
+    (f"x = {'[' * 50_000}", "scenario: not TOML: "),
+    ("[parameters]\nD = 2026-01-01", "parameters: only what JSON keeps: text, "),
     ("x = [", "scenario: not TOML: "),
 ]
 
