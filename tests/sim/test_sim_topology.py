@@ -74,6 +74,13 @@ def test_random_networks_differ_by_seed_and_dial_both_ways() -> None:
     assert 0.4 < lower_dials / len(links) < 0.6
 
 
+def test_networks_that_fall_apart_are_drawn_again() -> None:
+    """One in about 550 cubic networks of eight peers is two fours; none of those is returned."""
+    for seed in range(3000):
+        links = build_topology(Topology(degree=3), 8, random.Random(seed))
+        assert is_connected(8, links), seed
+
+
 def test_random_regular_links_do_not_favour_pairs() -> None:
     """Over many seeds every pair of ten peers is linked about equally often."""
     seen = Counter(
