@@ -342,36 +342,47 @@ def _read_peer(data: bytes, position: int, end: int, limits: RpcLimits) -> PeerI
     return PeerInfo(peer, record)
 
 
-def _heads(number: int) -> tuple[bytes, ...]:
-    """Tag and length of a field, for every length that takes one byte."""
-    return tuple(varint(number << 3 | 2) + varint(length) for length in range(0x80))
+# Tag and length of fields 1 to 6, for every length that takes one byte.
+_HEADS = tuple(
+    tuple(varint(number << 3 | 2) + varint(length) for length in range(0x80))
+    for number in range(1, 7)
+)
+# The same for the fields of a message, where an empty value is an absent field.
+_AUTHOR, _DATA, _SEQNO, _TOPIC, _SIGNATURE, _KEY = ((b"", *heads[1:]) for heads in _HEADS)
 
 
-_HEADS = tuple(_heads(number) for number in range(1, 7))
+def _long_head(tag: int, length: int) -> bytes:
+    """Tag and length of a field of 128 bytes or more."""
+    if length < 0x4000:
+        return bytes((tag, length & 0x7F | 0x80, length >> 7))
+    return bytes((tag,)) + varint(length)
 
 
 def _append_field(parts: list[bytes], heads: tuple[bytes, ...], value: bytes) -> None:
     length = len(value)
-    if length < 0x80:
-        parts.append(heads[length])
-    elif length < 0x4000:
-        parts.append(bytes((heads[0][0], length & 0x7F | 0x80, length >> 7)))
-    else:
-        parts.append(heads[0][:1] + varint(length))
+    parts.append(heads[length] if length < 0x80 else _long_head(heads[0][0], length))
     parts.append(value)
 
 
 def _build_message(message: Message, signature: bytes, key: bytes) -> bytes:
-    """Encode a message in the order of the field numbers; empty fields are left out."""
-    values = (message.author, message.data, message.seqno, message.topic.encode(), signature, key)
-    parts: list[bytes] = []
-    for heads, value in zip(_HEADS, values, strict=True):
-        length = len(value)
-        if length >= 0x80:
-            _append_field(parts, heads, value)
-        elif length:
-            parts += (heads[length], value)
-    return b"".join(parts)
+    """Encode a message in the order of the field numbers; a loop would take twice as long."""
+    author, data, seqno, topic = message.author, message.data, message.seqno, message.topic.encode()
+    return b"".join(
+        (
+            _AUTHOR[n] if (n := len(author)) < 0x80 else _long_head(_FIELD_1, n),
+            author,
+            _DATA[n] if (n := len(data)) < 0x80 else _long_head(_FIELD_2, n),
+            data,
+            _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(_FIELD_3, n),
+            seqno,
+            _TOPIC[n] if (n := len(topic)) < 0x80 else _long_head(_FIELD_4, n),
+            topic,
+            _SIGNATURE[n] if (n := len(signature)) < 0x80 else _long_head(_FIELD_5, n),
+            signature,
+            _KEY[n] if (n := len(key)) < 0x80 else _long_head(_FIELD_6, n),
+            key,
+        )
+    )
 
 
 def encode_message(message: Message) -> bytes:
