@@ -45,7 +45,8 @@ class RpcLimits(Config, frozen=True, kw_only=True):
     topic_bytes: int = 1024
     """Our choice: a name, not a payload. A peer sends only topics that it or we subscribe to."""
     key_bytes: int = 2048
-    """go-libp2p's longest keys are RSA keys of 8192 bits, 1.1 kB encoded. A longer key or signature
+    """go-libp2p takes RSA keys of up to 8192 bits (its answer to CVE-2023-39533), which is 1.1 kB
+    encoded. A longer key or signature
     does not fail the RPC: the field is cut one byte behind the limit, and the message alone fails
     its signature check."""
     signature_bytes: int = 1024
