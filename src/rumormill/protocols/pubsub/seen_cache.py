@@ -66,11 +66,12 @@ class SeenCache:
 
     def sweep(self, now: float) -> None:
         """Forget what is old."""
-        self._sweep_at = now + self._ttl / _SWEEPS_PER_TTL
         ages = self._ages
         if self._added:
-            ages.append((now, self._added))
+            # Whatever was added came before the sweep that was due, however late that is.
+            ages.append((min(now, self._sweep_at), self._added))
             self._added = 0
+        self._sweep_at = now + self._ttl / _SWEEPS_PER_TTL
         expired = 0
         while ages and ages[0][0] + self._ttl <= now:
             expired += ages.popleft()[1]
