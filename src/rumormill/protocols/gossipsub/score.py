@@ -294,7 +294,7 @@ class PeerScore:
 
     def validate_message(self, message_id: MessageId, now: float) -> None:
         """A new message enters validation."""
-        if self.tracks_deliveries:
+        if self.tracks_deliveries and message_id not in self._records:
             self._deliveries.open(message_id, now)
 
     def deliver_message(
@@ -303,10 +303,14 @@ class PeerScore:
         """A message turned out valid; `peer` was the first to bring it."""
         stats = self._active.get(peer)
         if stats is not None:
-            topic_stats = self._topic_stats(stats, topic)
+            topics = stats.topics
+            topic_stats = topics.get(topic) if topics else None
+            if topic_stats is None:
+                topic_stats = self._topic_stats(stats, topic)
             if topic_stats is not None:
-                cap = topic_stats.params.first_message_deliveries_cap
-                topic_stats.first = min(topic_stats.first + 1.0, cap)
+                count, cap = topic_stats.first, topic_stats.params.first_message_deliveries_cap
+                if count < cap:
+                    topic_stats.first = min(cap, count + 1.0)
                 if self._tracks_mesh and topic_stats.grafted is not None:
                     count_mesh_delivery(topic_stats)
         if self._tracks_mesh:
