@@ -107,6 +107,25 @@ def test_score_time_in_mesh_cap():
     assert score.score(A, 1.0) == 0.5 * 10
 
 
+def test_score_follows_the_clock_refresh_by_refresh():
+    """A score that is read at each refresh grows to P1's cap, and falls with P3's activation."""
+    score = scoring(
+        topic(
+            **P3_ON | {"mesh_message_deliveries_activation": 15.0},
+            time_in_mesh_weight=1.0,
+            time_in_mesh_quantum=1.0,
+            time_in_mesh_cap=10.0,
+        )
+    )
+    quiet = scoring(topic(time_in_mesh_weight=1.0, time_in_mesh_quantum=1.0, time_in_mesh_cap=10.0))
+    for tick in range(1, 31):
+        score.refresh(float(tick))
+        quiet.refresh(float(tick))
+        earned = min(tick, 10)
+        assert quiet.score(A, float(tick)) == earned
+        assert score.score(A, float(tick)) == earned - (20**2 if tick > 15 else 0)
+
+
 def first_deliveries(decay=1.0, cap=2000.0):
     return scoring(
         topic(
@@ -577,7 +596,8 @@ def test_idle_topics_are_dropped():
         score.deliver_message(A, f"t{number}", message(number), 0.0)
     assert len(score.inspect(A, 0.0).topics) == 100
     score.refresh(60.0)
-    assert score.inspect(A, 60.0).topics == {}
+    score.refresh(61.0)
+    assert score.inspect(A, 61.0).topics == {}
 
 
 def test_twenty_mesh_peers_in_one_topic_take_less_than_fifteen_kilobytes():
