@@ -451,8 +451,11 @@ def test_a_peer_earns_p3_once_per_message():
     for _ in range(3):
         score.duplicate_message(A, T, message(0), 0.001)
         score.duplicate_message(B, T, message(0), 0.001)
-    for peer in (A, B):
-        assert score.inspect(peer, 0.0).topics[T].mesh_message_deliveries == 1
+    score.validate_message(message(1), 0.0)
+    score.deliver_message(A, T, message(1), 0.0)
+    score.duplicate_message(A, T, message(1), 0.001)
+    counts = [score.inspect(peer, 0.0).topics[T].mesh_message_deliveries for peer in (A, B)]
+    assert counts == [2, 1]
 
 
 def test_switching_p3_on_gives_mesh_peers_their_activation_time():

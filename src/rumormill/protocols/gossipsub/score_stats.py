@@ -11,7 +11,6 @@ import msgspec
 from rumormill.core.ids import Topic
 from rumormill.protocols.gossipsub.score_params import TopicScoreParams
 
-
 COUNTER_MAX: Final = 1e9
 SCORE_MAX: Final = 1e15
 """Scores and counters saturate, so that no parameters and no events make a score infinite."""
