@@ -7,6 +7,7 @@ import gc
 import math
 import sys
 import tracemalloc
+from collections import Counter
 
 import msgspec
 import pytest
@@ -698,6 +699,10 @@ def test_scores_stay_finite_and_tables_bounded_whatever_happens(setup, steps):
         getattr(score, name)(*arguments)
         assert len(score._active) + len(score._retained) <= parameters.peers_max
         assert len(score._records) <= parameters.delivery_records_max
+        if score._colocation is not None:
+            known = [*score._active.values(), *score._retained.values()]
+            counted = Counter(group for stats in known for group in stats.groups)
+            assert score._colocation._counts == counted
         for peer in (A, B, C, D):
             assert math.isfinite(score.score(peer, now))
             snapshot = score.inspect(peer, now)
