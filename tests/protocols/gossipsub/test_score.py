@@ -572,6 +572,19 @@ def test_peers_are_bounded_and_the_longest_gone_make_way():
     assert (score.forgotten, score.untracked) == (3, 1)
 
 
+def test_a_peer_forgotten_to_make_room_no_longer_counts_at_its_address():
+    """P6 counts connected and remembered peers, and no others."""
+    score = PeerScore(
+        params(ip_colocation_factor_weight=-1.0, ip_colocation_factor_threshold=1, peers_max=2)
+    )
+    for peer in (A, B, C):
+        score.add_peer(peer, "9.9.9.9", 0.0)
+        score.remove_peer(peer, 0.0)
+    assert score.forgotten == 1
+    score.add_peer(C, "9.9.9.9", 0.0)
+    assert score.score(C, 0.0) == -1
+
+
 def test_a_peer_cannot_hide_invalid_messages_behind_many_topics():
     """When no counter is left for a topic, the charge falls on P7."""
     score = PeerScore(
