@@ -22,6 +22,7 @@ everywhere yet, besides the ledger's one.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -103,7 +104,7 @@ class Metrics:
         self._spreads: dict[MessageId, _Spread] = {}
         self._duplicates = self._own = 0
         self._messages_sent = self._rpcs_sent = self._bytes_sent = self._data_bytes = 0
-        self._load: dict[PeerId, int] = {}
+        self._load: Counter[PeerId] = Counter()
         self._latencies = array("d")
         self._reach = tuple(array("d") for _ in REACH_LEVELS)
         self._hops_sum = self._hops_max = self._hops_known = 0
@@ -130,9 +131,9 @@ class Metrics:
         """Add a batch of a trace."""
         handler_of = self._handlers.get
         spread_of = self._spreads.get
-        load = self._load
         index = self.ledger.index
-        duplicates = sent = rpcs = size = data_size = 0
+        senders: list[PeerId] = []
+        duplicates = rpcs = size = data_size = 0
         entries: Any = batch  # the kind is looked at once per entry; below it is known
         for now, peer, payload in entries:
             kind = type(payload)
@@ -141,25 +142,23 @@ class Metrics:
                 rpcs += 1
                 size += meta.size
                 data_size += meta.data_size
-                messages = meta.messages
-                if messages:
-                    sent += len(messages)
-                    load[peer] = load.get(peer, 0) + len(messages)
-                    for message in messages:
-                        spread = spread_of(message.message_id)
-                        if spread is not None:
-                            spread.copies += 1
+                for message in meta.messages:
+                    senders.append(peer)
+                    spread = spread_of(message.message_id)
+                    if spread is not None:
+                        spread.copies += 1
                 if meta.control is not None or meta.subscription or meta.operations:
                     self._count_control(meta)
             elif kind is RecvRPC:
                 for message in payload.meta.messages:
                     spread = spread_of(message.message_id)
-                    if spread is not None and spread.hops is not None:
-                        try:
-                            if spread.hops[index[peer]]:
-                                continue
-                        except (KeyError, IndexError):
-                            pass
+                    if spread is None or (hops := spread.hops) is None:
+                        continue
+                    try:
+                        first = not hops[index[peer]]
+                    except (KeyError, IndexError):
+                        first = True
+                    if first:
                         self._arrive(spread, peer, payload.received_from)
             elif kind is DuplicateMessage:
                 duplicates += 1
@@ -168,7 +167,8 @@ class Metrics:
                 if handler is not None:
                     handler(now, peer, payload)
         self._duplicates += duplicates
-        self._messages_sent += sent
+        self._messages_sent += len(senders)
+        self._load.update(senders)
         self._rpcs_sent += rpcs
         self._bytes_sent += size
         self._data_bytes += data_size
