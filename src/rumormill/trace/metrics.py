@@ -53,6 +53,7 @@ REACH_LEVELS = (50, 90, 99, 100)
 """The percentages of an event's subscribers whose time to be reached is reported."""
 
 _MAX_HOPS = 65_000
+_NOBODY = 1 << 62
 
 
 def nearest_rank(ordered: Sequence[float], percent: int) -> float | None:
@@ -152,14 +153,10 @@ class Metrics:
             elif kind is RecvRPC:
                 for message in payload.meta.messages:
                     spread = spread_of(message.message_id)
-                    if spread is None or (hops := spread.hops) is None:
-                        continue
-                    try:
-                        first = not hops[index[peer]]
-                    except (KeyError, IndexError):
-                        first = True
-                    if first:
-                        self._arrive(spread, peer, payload.received_from)
+                    if spread is not None and (hops := spread.hops) is not None:
+                        number = index.get(peer, _NOBODY)
+                        if number >= len(hops) or not hops[number]:
+                            self._arrive(spread, peer, payload.received_from)
             elif kind is DuplicateMessage:
                 duplicates += 1
             else:
@@ -285,11 +282,7 @@ class Metrics:
             self._own += 1
         else:
             self._latencies.append(latency)
-            hops = self._arrive(spread, peer, payload.received_from) - 1
-            if hops > 0:
-                self._hops_known += 1
-                self._hops_sum += hops
-                self._hops_max = max(self._hops_max, hops)
+            self._count_hops(spread, peer, payload.received_from)
         spread.reached += 1
         while spread.reached == spread.need:
             self._reach[spread.level].append(latency)
@@ -299,6 +292,17 @@ class Metrics:
                 spread.hops = None
             else:
                 spread.need = spread.need_at(spread.level)
+
+    def _count_hops(self, spread: _Spread, peer: PeerId, sender: PeerId) -> None:
+        hops = spread.hops
+        if hops is None:
+            return
+        number = self.ledger.index[peer]
+        count = (number < len(hops) and hops[number]) or self._arrive(spread, peer, sender)
+        if count > 1:
+            self._hops_known += 1
+            self._hops_sum += count - 1
+            self._hops_max = max(self._hops_max, count - 1)
 
     def _undeliver(self, now: float, peer: PeerId, payload: UndeliverableMessage) -> None:
         spread = self._spreads.get(payload.message_id)
