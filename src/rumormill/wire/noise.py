@@ -26,7 +26,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from rumormill.core.errors import DecodeError, PeerError
+from rumormill.core.errors import DecodeError, LimitError, PeerError
 from rumormill.wire import schema
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES, PeerId, PrivateKey, PublicKey
 from rumormill.wire.protobuf import bytes_field, string_field
@@ -88,7 +88,7 @@ class NoiseSession:
         size = len(plaintext)
         nonce = self._send_nonce
         if nonce + size // MAX_PLAINTEXT_BYTES >= _MAX_NONCE:
-            raise PeerError("nonces-spent", "the session has encrypted all it may")
+            raise LimitError("the session has encrypted all it may; connect anew")
         if 0 < size <= MAX_PLAINTEXT_BYTES:
             self._send_nonce = nonce + 1
             ciphertext = self._encrypt(_pack_nonce(nonce), plaintext, None)

@@ -5,9 +5,9 @@ side opens streams: the client has odd numbers, the server even ones; number 0 i
 stream's sender may have at most its window outstanding: 256 KiB at first, more when the receiver
 says so. Half-closing is FIN, giving up is RST.
 
-How bytes flow here. `receive` takes whatever arrived, many frames or half of one, and returns events
-in order; bodies are handed on as they come, so nothing is buffered but an unfinished header. The
-caller reports with `consumed` what it is done with, and the window is reopened in halves: one
+How bytes flow here. `receive` takes whatever arrived, many frames or half of one, and returns
+events in order; bodies are handed on as they come, so nothing is buffered but an unfinished header.
+The caller reports with `consumed` what it is done with, and the window is reopened in halves: one
 update per 128 KiB, not one per message. `send` queues bytes up to a limit and says how many it
 took; `data_to_send` joins all that waits on a stream into as few frames as window and frame size
 allow, one frame per stream in turn. A stream that was refused bytes shows up in `take_writable`
