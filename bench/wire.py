@@ -6,7 +6,7 @@ same run, for one message per write and for many. Rounds alternate, the minimum 
 """
 
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -14,6 +14,9 @@ from rumormill.wire.keys import PrivateKey
 from rumormill.wire.noise import NoiseHandshake, NoiseSession
 from rumormill.wire.yamux import YamuxSession
 from rumormill.wire.yamux_types import DataReceived
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MESSAGE = bytes(1024)
 MESSAGES = 4096

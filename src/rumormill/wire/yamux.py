@@ -87,6 +87,10 @@ class YamuxSession:
         """Start a session; the side that dialled is the client."""
         self.config = config or YamuxConfig()
         self.config.validate()
+        self._max_stream_queue = self.config.max_stream_queue
+        self._max_session_queue = self.config.max_session_queue
+        self._max_data_frame = self.config.max_data_frame
+        self._max_unconsumed = self.config.max_session_unconsumed
         self.drops: dict[str, int] = {}
         """How many frames or streams were dropped or refused, by reason."""
         self._own_parity = 1 if client else 0
@@ -155,11 +159,10 @@ class YamuxSession:
             self.accept(stream_id)
         size = len(data)
         outgoing = stream.outgoing
-        config = self.config
-        room = min(config.max_stream_queue - len(outgoing), config.max_session_queue - self._queued)
-        if size > room:
-            data = data[:room]
-            size = room
+        room = self._max_stream_queue - len(outgoing)
+        if size > room or size > self._max_session_queue - self._queued:
+            size = min(room, self._max_session_queue - self._queued)
+            data = data[:size]
             self._starved[stream_id] = stream
         if size:
             outgoing += data
@@ -221,12 +224,10 @@ class YamuxSession:
     def data_to_send(self, limit: int = 256 * 1024) -> bytes:
         """Return bytes for the peer, about `limit` at most; call again until there are none."""
         ready = self._ready
-        if not ready:
-            data = bytes(self._control)
-            self._control.clear()
-            return data
-        parts = [bytes(self._control)]
-        self._control.clear()
+        parts: list[bytes | bytearray] = []
+        if self._control:
+            parts.append(self._control)
+            self._control = bytearray()
         total = 0
         while ready and total < limit:
             # One frame per stream, then the next: a bulk transfer does not hold up the others.
@@ -246,26 +247,27 @@ class YamuxSession:
             del self._starved[stream_id]
         return writable
 
-    def _write_frame(self, stream: _Stream, parts: list[bytes]) -> int:
+    def _write_frame(self, stream: _Stream, parts: list[bytes | bytearray]) -> int:
         """Write one data frame of a ready stream; it goes to the back of the line, or out of it."""
         stream_id = stream.stream_id
         outgoing = stream.outgoing
         queued = len(outgoing)
-        size = min(queued, stream.window, self.config.max_data_frame)
+        window = stream.window
         del self._ready[stream_id]
         flags = 0
-        if size == queued:
-            body = bytes(outgoing)
-            outgoing.clear()
+        if queued <= window and queued <= self._max_data_frame:
+            size, body = queued, outgoing
+            stream.outgoing = bytearray()
             if stream.fin_queued:
                 flags = _FIN
                 stream.fin_sent = True
         else:
-            body = bytes(outgoing[:size])
+            size = min(window, self._max_data_frame)
+            body = outgoing[:size]
             del outgoing[:size]
-            if stream.window > size:
+            if window > size:
                 self._ready[stream_id] = stream
-        stream.window -= size
+        stream.window = window - size
         self._queued -= size
         parts.append(_pack_header(_DATA, flags, stream_id, size))
         parts.append(body)
@@ -339,7 +341,7 @@ class YamuxSession:
         stream.credit -= length
         stream.unconsumed += length
         self._unconsumed += length
-        if self._unconsumed <= self.config.max_session_unconsumed:
+        if self._unconsumed <= self._max_unconsumed:
             return stream
         self._drop("session-full")
         self.reset(stream.stream_id)
