@@ -191,6 +191,10 @@ def test_send_takes_what_fits_and_tells_when_there_is_room() -> None:
     assert session.take_writable() == [stream_id]
     assert session.take_writable() == []
     assert session.send(stream_id, bytes(50 * KIB)) == 50 * KIB
+    assert session.send(stream_id, bytes(51 * KIB)) == 50 * KIB
+    session.end(stream_id)
+    flush(session)
+    assert session.take_writable() == []
 
 
 def test_the_queue_of_all_streams_is_bounded_too() -> None:
