@@ -137,12 +137,13 @@ def der_length(length: int) -> bytes:
     return bytes((0x80 | len(body),)) + body
 
 
-def rsa_spki(modulus: int, exponent: int = 65537) -> bytes:
+def rsa_spki(
+    modulus: int, exponent: int = 65537, algorithm: str = "300d06092a864886f70d0101010500"
+) -> bytes:
     """Write an RSA public key by hand: no library makes keys of the sizes wanted here."""
     numbers = der_integer(modulus) + der_integer(exponent)
     key = b"\x00\x30" + der_length(len(numbers)) + numbers
-    algorithm = bytes.fromhex("300d06092a864886f70d0101010500")
-    body = algorithm + b"\x03" + der_length(len(key)) + key
+    body = bytes.fromhex(algorithm) + b"\x03" + der_length(len(key)) + key
     return b"\x30" + der_length(len(body)) + body
 
 
@@ -338,6 +339,17 @@ def test_an_rsa_exponent_as_long_as_the_modulus_is_refused() -> None:
     modulus = 2**2047 + 1
     with pytest.raises(DecodeError, match="bad-key"):
         PublicKey.decode(encoded(0, rsa_spki(modulus, 2**2046 + 1)))
+
+
+def test_an_rsa_key_has_one_der_encoding() -> None:
+    """Without its NULL parameters the key is the same, but its peer id would be another."""
+    modulus = 2**2047 + 1
+    for data in (
+        rsa_spki(modulus, algorithm="300b06092a864886f70d010101"),
+        rsa_spki(modulus) + b"\0",
+    ):
+        with pytest.raises(DecodeError):
+            PublicKey.decode(encoded(0, data))
 
 
 def test_another_kind_of_key_inside_an_rsa_key_is_refused() -> None:

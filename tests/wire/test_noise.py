@@ -342,6 +342,11 @@ def test_a_failed_handshake_stays_failed() -> None:
         alice.receive(flipped(answer, 40))
     with pytest.raises(PeerError):
         alice.receive(answer)
+    bob = responder()
+    with pytest.raises(DecodeError):
+        bob.receive(framed(bytes(31)))
+    with pytest.raises(DecodeError):
+        bob.receive(initiator().data_to_send())
 
 
 @pytest.mark.parametrize(
