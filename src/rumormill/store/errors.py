@@ -27,7 +27,7 @@ class StoreReadOnlyError(StoreError):
 
 
 class DiskFullError(StoreError):
-    """There is no room for the append; nothing of the group was kept, and a retry is safe."""
+    """There is no room for the append; it was not acknowledged, and a retry is safe."""
 
 
 class StoreLockedError(StoreError):

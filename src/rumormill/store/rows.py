@@ -33,9 +33,7 @@ MARK_EVERY = 256
 EventRow: TypeAlias = tuple[
     int, int, bytes, bytes, bytes, bytes, float | None, float, str, bytes, bytes, bytes
 ]
-COLUMNS = (
-    "key, topic_id, id, author, data, parents, created, received, protocol, proof, prev, hash"
-)
+COLUMNS = "key, topic_id, id, author, data, parents, created, received, protocol, proof, prev, hash"
 INSERT = (
     f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (topic_id, id) DO NOTHING"
@@ -118,9 +116,7 @@ def unpack_parents(blob: bytes) -> tuple[bytes, ...]:
     return tuple(parents)
 
 
-def make_row(
-    event: StoredEvent, topic_id: int, topic: bytes, offset: int, prev: bytes
-) -> EventRow:
+def make_row(event: StoredEvent, topic_id: int, topic: bytes, offset: int, prev: bytes) -> EventRow:
     """The row of `event` behind the row whose hash is `prev`."""
     # Adding 0.0 turns -0.0, which SQLite would not give back, into 0.0, and an int into a float.
     created = None if event.created is None else event.created + 0.0

@@ -255,9 +255,7 @@ def rollback(db: sqlite3.Connection) -> None:
 
 def put_topics(db: sqlite3.Connection, rows: Iterable[TopicRow]) -> None:
     """Write topics' own records, each with its seal."""
-    db.executemany(
-        _PUT_TOPIC, [(*msgspec.structs.astuple(row), seal_topic(row)) for row in rows]
-    )
+    db.executemany(_PUT_TOPIC, [(*msgspec.structs.astuple(row), seal_topic(row)) for row in rows])
 
 
 def get_topic(db: sqlite3.Connection, name: str) -> TopicRow | None:
@@ -319,4 +317,3 @@ def _unseal_topic(found: tuple[object, ...]) -> TopicRow | None:
         return topic if seal_topic(topic) == found[-1] else None
     except Exception:  # noqa: BLE001 - a flipped type code can give any type here
         return None
-

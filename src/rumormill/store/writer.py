@@ -5,9 +5,9 @@ writer takes as many appends as a group may hold, commits them together, notes t
 then resolves the tickets; appends that arrive meanwhile form the next group. An append is never
 split: all of its events are in one transaction.
 
-An append's ticket that fails says that nothing of it was kept (`DiskFullError`) or that this is not
-known until the store is reopened (`StoreFailedError`). Appending the same events again is safe in
-both cases: an id that is already there is answered with its offset.
+A ticket that fails promises nothing: after `DiskFullError` the log goes on and a later append may
+succeed, after `StoreFailedError` it must be reopened. Appending the same events again is safe in
+both cases, because an id that is already there is answered with its offset.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rumormill.store.errors import (
     StoreClosedError,
     StoreError,
     StoreFailedError,
+    StoreLockedError,
     from_os,
     from_sqlite,
 )
@@ -76,20 +77,20 @@ class Counters:
         self.refused = 0
 
 
-class _Group:
+class Group:
     """The changes of one transaction, kept aside until it is committed."""
 
-    def __init__(self, topics: dict[str, TopicRow], next_id: int, max_topics: int) -> None:
+    def __init__(self, topics: dict[str, TopicRow], next_id: int) -> None:
         self._topics = topics
         self._next_id = next_id
-        self._max_topics = max_topics
+        self._loaded: dict[str, TopicRow] = {}
         self.changed: dict[str, TopicRow] = {}
         self.marks: list[tuple[int, float, bytes]] = []
         self.encoded: dict[str, bytes] = {}
 
     def topic(self, name: str) -> TopicRow:
         """The topic's record, to be changed; a new one if there is none yet."""
-        row = self.changed.get(name)
+        row = self._loaded.get(name)
         if row is None:
             known = self._topics.get(name)
             if known is not None:
@@ -97,7 +98,7 @@ class _Group:
             else:
                 row = TopicRow(self._next_id, name)
                 self._next_id += 1
-            self.changed[name] = row
+            self._loaded[name] = row
             self.encoded[name] = name.encode()
         return row
 
@@ -107,6 +108,7 @@ class _Group:
         if offset % MARK_EVERY == 0 and offset:
             key, latest = row[0], topic.received_max
             self.marks.append((key, latest, seal_mark(key, latest)))
+        self.changed[topic.name] = topic
         topic.next_offset = offset + 1
         topic.head_hash = row[11]
         topic.bytes += row_bytes(row)
@@ -128,6 +130,7 @@ class Writer:
     ) -> None:
         self.db = db
         self.topics = topics
+        self.names: dict[str, None] = dict.fromkeys(topics)
         self.config = config
         self.counters = Counters()
         self._db_lock = db_lock
@@ -151,7 +154,9 @@ class Writer:
 
     # Called from any thread.
 
-    def submit(self, events: Sequence[StoredEvent], size: int, *, wait: bool) -> Ticket:
+    def submit(
+        self, events: Sequence[StoredEvent], size: int, new_topics: Sequence[str], *, wait: bool
+    ) -> Ticket:
         """Queue an append; without room, wait or refuse."""
         count = len(events)
         if count > self.config.queue_events or size > self.config.queue_bytes:
@@ -163,6 +168,7 @@ class Writer:
         call = _Call(events, size)
         with self._lock:
             self._check_open()
+            self._admit_topics(new_topics)
             while not self._has_room(count, size):
                 if not wait:
                     self.counters.refused += count
@@ -226,13 +232,16 @@ class Writer:
                 elif self._heads.unflushed_commits == 1:
                     self._heads_due = time.monotonic() + self.config.heads_sync_seconds
 
-    def transact(self, body: Callable[[_Group], None]) -> None:
+    def transact(self, body: Callable[[Group], None]) -> None:
         """Run `body` in a transaction and commit what it changed; undo everything if it fails."""
         with self._db_lock, self._translated():
-            group = _Group(self.topics, self._next_topic_id, self.config.max_topics)
+            group = Group(self.topics, self._next_topic_id)
             try:
                 self.db.execute("BEGIN IMMEDIATE")
                 body(group)
+                if not group.changed:
+                    self.db.execute("ROLLBACK")
+                    return
                 self.db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", group.marks)
                 self.commit(group.changed.values())
             except BaseException:
@@ -316,10 +325,10 @@ class Writer:
             return
         results: list[list[tuple[int, bool]]] = []
 
-        def all_new(group: _Group) -> None:
+        def all_new(group: Group) -> None:
             results[:] = [self._insert_new(group, call.events) for call in calls]
 
-        def some_known(group: _Group) -> None:
+        def some_known(group: Group) -> None:
             results[:] = [self._insert_each(group, call.events) for call in calls]
 
         try:
@@ -330,9 +339,10 @@ class Writer:
         except StoreError as error:
             self._fail(calls, error)
             return
-        except BaseException as error:
-            self._fail(calls, StoreFailedError(f"the log's writer failed: {error!r}"))
-            raise
+        except Exception as error:  # noqa: BLE001 - the thread must live to answer all tickets
+            self._failure = StoreFailedError(f"the log's writer failed: {error!r}")
+            self._fail(calls, self._failure)
+            return
         durable = time.time() if self.config.durability is Durability.FSYNC else None
         for call, result in zip(calls, results, strict=True):
             self._pages_since_checkpoint += 4 + len(call.events) + call.size // 3000
@@ -341,9 +351,7 @@ class Writer:
             self.counters.duplicates += len(result) - new
             call.ticket.set_result(tuple([Appended(at, known, durable) for at, known in result]))
 
-    def _insert_new(
-        self, group: _Group, events: Sequence[StoredEvent]
-    ) -> list[tuple[int, bool]]:
+    def _insert_new(self, group: Group, events: Sequence[StoredEvent]) -> list[tuple[int, bool]]:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
         rows = []
         result = []
@@ -360,9 +368,7 @@ class Writer:
             raise _KnownIdError
         return result
 
-    def _insert_each(
-        self, group: _Group, events: Sequence[StoredEvent]
-    ) -> list[tuple[int, bool]]:
+    def _insert_each(self, group: Group, events: Sequence[StoredEvent]) -> list[tuple[int, bool]]:
         """Insert events of which some may be known; those keep the offset they have."""
         result = []
         for event in events:
@@ -403,7 +409,7 @@ class Writer:
             raise self._remember(from_os(error, self._where)) from error
 
     def _remember(self, error: StoreError) -> StoreError:
-        if not isinstance(error, DiskFullError):
+        if not isinstance(error, (DiskFullError, StoreLockedError)):
             self._failure = error
         return error
 
@@ -443,6 +449,11 @@ class Writer:
         for _, future in jobs:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
+
+    def _admit_topics(self, names: Sequence[str]) -> None:
+        if len(self.names) + len(names) > self.config.max_topics:
+            raise EventRefusedError(f"the log is at its limit of {self.config.max_topics} topics")
+        self.names.update(dict.fromkeys(names))
 
     def _has_room(self, count: int, size: int) -> bool:
         return (
