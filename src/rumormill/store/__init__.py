@@ -36,6 +36,7 @@ from rumormill.store.model import (
     StoredEvent,
     TopicInfo,
 )
+from rumormill.store.repair import repair
 
 __all__ = [
     "UNASSIGNED",
@@ -65,4 +66,5 @@ __all__ = [
     "StoreVersionError",
     "StoredEvent",
     "TopicInfo",
+    "repair",
 ]

@@ -19,7 +19,7 @@ import msgspec
 
 from rumormill.store.model import Finding, FindingKind, Report
 from rumormill.store.reader import walk
-from rumormill.store.rows import MAX_OFFSET, TopicRow, row_bytes
+from rumormill.store.rows import MAX_OFFSET, UNKNOWN_HASH, TopicRow, row_bytes
 from rumormill.store.schema import get_losses, get_topics
 
 if TYPE_CHECKING:
@@ -198,9 +198,10 @@ def _check_rows(db: sqlite3.Connection, state: State, budget_bytes: int | None) 
             tail = max(1, budget_bytes // mean // len(state.topics))
         start = max(row.first_offset, row.next_offset - tail)
         losses = losses_of(state, row.name)
-        findings += walk(db, row, start, row.next_offset, losses, count)
+        findings += walk(db, row, start, row.next_offset, barred=losses, use_rows=count)
         findings += _stray_rows(db, row)
-        if row.next_offset == row.first_offset and row.head_hash != row.base_hash and not losses:
+        is_empty = row.next_offset == row.first_offset and row.base_hash != UNKNOWN_HASH
+        if is_empty and row.head_hash != row.base_hash:
             detail = "the empty topic's two ends differ"
             findings.append(
                 Finding(FindingKind.FORKED, row.name, row.next_offset, row.next_offset, detail)

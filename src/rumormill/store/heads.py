@@ -198,7 +198,7 @@ class HeadsFile:
 
     def _frames(self, heads: Sequence[Head], position: int) -> bytes:
         state = self._state
-        pieces = []
+        pieces: list[bytes] = []
         for start in range(0, len(heads) or 1, _HEADS_PER_RECORD):
             part = list(heads[start : start + _HEADS_PER_RECORD])
             payload = self._encoder.encode(_Record(state.generation, state.stamp, part))

@@ -109,10 +109,8 @@ class EventLog:
         self.config = config
         self.home = None if home is None else Path(home)
         self._barred: dict[str, list[Finding]] = {}
-        self._seen_next: dict[str, int] = {}
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None
-        self._failed_readers = 0
         try:
             if home is None:
                 self._open_memory()
@@ -371,7 +369,15 @@ class EventLog:
         self._bar(state.losses)
         topics = {row.name: row for row in state.topics.values()}
         generation = max(state.generation, heads.generation if heads else 0)
-        self._writer = Writer(db, self._readers.lock, heads, topics, generation, self.config, where)
+        self._writer = Writer(
+            db,
+            db_lock=self._readers.lock,
+            heads=heads,
+            topics=topics,
+            generation=generation,
+            config=self.config,
+            where=where,
+        )
         self._cleanup.callback(self._writer.close)
 
     # Inside
@@ -412,7 +418,7 @@ class EventLog:
             if bar is not None:
                 stop = min(stop, bar.start)
             prev = previous_hash(db, row, start)
-            rows, finding = read_rows(db, row, start, stop, max_bytes, prev)
+            rows, finding = read_rows(db, row, start, stop, max_bytes=max_bytes, prev=prev)
         if finding is not None and not rows:
             raise DamagedRangeError(finding)
         return rows

@@ -191,7 +191,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
     of its topics. 64 MiB are read in well under a second."""
 
     checkpoint_pages: int = 4000
-    """The write-ahead log is folded into the database after about this many pages (16 MiB)."""
+    """The write-ahead log is folded into the database after at most this many pages (32 MiB)."""
 
     heads_sync_commits: int = 64
     """The heads file is flushed at least every so many commits; see `rumormill.store.heads` for

@@ -20,6 +20,7 @@ from rumormill.store.rows import (
     MAX_OFFSET,
     SELECT,
     SELECT_ONE,
+    UNKNOWN_HASH,
     EventRow,
     TopicRow,
     row_bytes,
@@ -99,6 +100,7 @@ def read_rows(
     topic: TopicRow,
     start: int,
     stop: int,
+    *,
     max_bytes: int,
     prev: bytes | None = None,
 ) -> tuple[list[EventRow], Finding | None]:
@@ -107,7 +109,7 @@ def read_rows(
     `prev` is the hash that the first row must link to, None if it is not known. At least one row or
     a finding comes back if `start < stop`, however small `max_bytes` is.
     """
-    if prev is None and start == topic.first_offset:
+    if prev is None and start == topic.first_offset and topic.base_hash != UNKNOWN_HASH:
         prev = topic.base_hash
     taken = _Taken(topic, start, stop, max_bytes, prev)
     try:
@@ -116,10 +118,10 @@ def read_rows(
         # A damaged page also takes its whole neighbour down with it in a range query.
         finding = taken.take(_one_by_one(db, topic, taken.expected, stop))
     rows = taken.rows
-    if finding is None and rows and taken.expected == topic.next_offset:
-        if rows[-1][11] != topic.head_hash:
-            last = rows.pop()[0] & MAX_OFFSET
-            finding = _one(FindingKind.FORKED, topic, last, "it is not the topic's head")
+    at_head = finding is None and rows and taken.expected == topic.next_offset
+    if at_head and rows[-1][11] != topic.head_hash:
+        last = rows.pop()[0] & MAX_OFFSET
+        finding = _one(FindingKind.FORKED, topic, last, "it is not the topic's head")
     return rows, finding
 
 
@@ -178,6 +180,7 @@ def walk(
     topic: TopicRow,
     start: int,
     stop: int,
+    *,
     barred: list[Finding],
     use_rows: Callable[[list[EventRow]], None],
     chunk_events: int = 512,
@@ -196,7 +199,7 @@ def walk(
             position, prev = bar.end, None
             continue
         end = min(stop, position + chunk_events, stop if bar is None else bar.start)
-        rows, finding = read_rows(db, topic, position, end, chunk_bytes, prev)
+        rows, finding = read_rows(db, topic, position, end, max_bytes=chunk_bytes, prev=prev)
         if rows:
             use_rows(rows)
             position += len(rows)

@@ -54,6 +54,7 @@ class Retainer:
                 group.changed[topic] = changed
 
         self._writer.transact(body)
+        self._writer.wrote_pages(2 * deleted)
         return deleted
 
     def _delete(self, row: TopicRow, policy: Retention, now: float) -> int:
@@ -94,7 +95,8 @@ class Retainer:
             return False
         # Each step of this statement frees one page, so it has to be run to its end.
         db.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
-        return bool(free > _STEP_PAGES)
+        self._writer.wrote_pages(2 * min(free, _STEP_PAGES))
+        return True
 
 
 def _is_beyond(

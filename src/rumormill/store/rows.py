@@ -23,6 +23,8 @@ from rumormill.store.model import ROW_OVERHEAD_BYTES, StoredEvent
 HASH_BYTES = 16
 GENESIS = bytes(HASH_BYTES)
 """`prev` of a topic's very first row."""
+UNKNOWN_HASH = b""
+"""The base of a topic whose first rows were lost: nothing to link the next one to."""
 
 OFFSET_BITS = 40
 MAX_OFFSET = 2**OFFSET_BITS - 1
@@ -162,13 +164,13 @@ def row_bytes(row: EventRow) -> int:
 
 
 ROW_BYTES_SQL = (
-    f"{ROW_OVERHEAD_BYTES} + length(id) + length(author) + length(data) + length(parents) + length(protocol)"
-    " + length(proof)"
+    f"{ROW_OVERHEAD_BYTES} + length(id) + length(author) + length(data) + length(parents)"
+    " + length(protocol) + length(proof)"
 )
 """`row_bytes` for the database to sum up."""
 
 
-def _row_hash(
+def _row_hash(  # noqa: PLR0917 - called once for every row, in the order of the columns
     key: int,
     topic: bytes,
     id_: bytes,

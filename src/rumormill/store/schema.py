@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x524D4C47  # "RMLG"
 SCHEMA_VERSION = 1
 _MEMORY_BYTES = 2**30
-_PAGE_BYTES = 4096
+_PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per single commit
 
 _TABLES = (
     """CREATE TABLE store (

@@ -121,6 +121,7 @@ class Writer:
     def __init__(
         self,
         db: sqlite3.Connection,
+        *,
         db_lock: threading.RLock,
         heads: HeadsFile | None,
         topics: dict[str, TopicRow],
@@ -248,6 +249,10 @@ class Writer:
                 rollback(self.db)
                 raise
 
+    def wrote_pages(self, most: int) -> None:
+        """Count at most so many pages towards the next checkpoint."""
+        self._pages_since_checkpoint += most
+
     def checkpoint(self) -> None:
         """Fold the write-ahead log into the database file and note how far the file has come."""
         self._pages_since_checkpoint = 0
@@ -344,8 +349,9 @@ class Writer:
             self._fail(calls, self._failure)
             return
         durable = time.time() if self.config.durability is Durability.FSYNC else None
+        self.wrote_pages(4)
         for call, result in zip(calls, results, strict=True):
-            self._pages_since_checkpoint += 4 + len(call.events) + call.size // 3000
+            self.wrote_pages(len(call.events) + call.size // 4096)
             new = sum(not known for _, known in result)
             self.counters.appended += new
             self.counters.duplicates += len(result) - new
