@@ -36,6 +36,7 @@ from rumormill.store.model import (
     StoredEvent,
     TopicInfo,
 )
+from rumormill.store.parquet import export_parquet, import_parquet
 from rumormill.store.repair import repair
 
 __all__ = [
@@ -66,5 +67,7 @@ __all__ = [
     "StoreVersionError",
     "StoredEvent",
     "TopicInfo",
+    "export_parquet",
+    "import_parquet",
     "repair",
 ]

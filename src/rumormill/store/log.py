@@ -134,7 +134,7 @@ class EventLog:
         When the queue is full the call waits; with `wait=False`, which a caller on an event loop
         wants, it raises `QueueFullError`. In asyncio, await `asyncio.wrap_future(ticket)`.
         """
-        writer = self._writing()
+        writer = self.writer()
         size = 0
         new_topics: list[str] = []
         for event in events:
@@ -152,10 +152,10 @@ class EventLog:
         """
         for policy in policies.values():
             policy.validate()
-        retainer = Retainer(self._writing())
+        retainer = Retainer(self.writer())
         deleted = {name: retainer.run(name, policy, now) for name, policy in policies.items()}
         for name in deleted:
-            info = self._writing().topics.get(name)
+            info = self.writer().topics.get(name)
             bars = self._barred.get(name)
             if info is not None and bars:
                 self._barred[name] = [bar for bar in bars if bar.end > info.first_offset]
@@ -198,7 +198,7 @@ class EventLog:
         list is empty. Damage ends the list before it; a read that starts in it raises
         `DamagedRangeError`, which says where to go on. A topic that nobody wrote to is empty.
         """
-        return events_of(self._read_rows(topic, start, limit, max_bytes), topic)
+        return events_of(self.rows(topic, start, limit, max_bytes), topic)
 
     def read_since(
         self, topic: str, since: float, limit: int = 1000, max_bytes: int = 8 * 2**20
@@ -254,7 +254,7 @@ class EventLog:
     @property
     def counters(self) -> Counters:
         """What the writer has done since the log was opened."""
-        return self._writing().counters
+        return self.writer().counters
 
     @property
     def writable(self) -> bool:
@@ -392,6 +392,15 @@ class EventLog:
                 continue
             bars.append(finding)
 
+    def losses(self, topic: str) -> list[tuple[int, int]]:
+        """Ranges of offsets that are recorded as lost."""
+        bars = self._barred.get(topic, [])
+        return [(bar.start, bar.end) for bar in bars if bar.kind is FindingKind.REPAIRED]
+
+    def bar_loss(self, topic: str, start: int, end: int) -> None:
+        """Stop serving a range that was recorded as lost; for the store's own modules."""
+        self._barred.setdefault(topic, []).append(Finding(FindingKind.REPAIRED, topic, start, end))
+
     def _info(self, row: TopicRow) -> TopicInfo:
         end = row.next_offset
         bars = self._barred.get(row.name)
@@ -399,7 +408,8 @@ class EventLog:
             end = max(end, bars[-1].end)
         return TopicInfo(row.name, row.first_offset, end, row.bytes)
 
-    def _read_rows(self, name: str, start: int, limit: int, max_bytes: int) -> list[EventRow]:
+    def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
+        """What `read` does, with the hashes; for the store's own modules."""
         if start < 0 or limit < 1:
             raise OffsetAheadError(name, start, 0) if start < 0 else ValueError("limit is below 1")
         bar = next_bar(self._barred.get(name, []), start)
@@ -423,7 +433,8 @@ class EventLog:
             raise DamagedRangeError(finding)
         return rows
 
-    def _writing(self) -> Writer:
+    def writer(self) -> Writer:
+        """The writer of a log that was opened for writing; for the store's own modules."""
         if self._writer is None:
             raise StoreReadOnlyError(f"the log {self.home} was opened for reading only")
         return self._writer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rumormill.store.rows import ROW_BYTES_SQL
+from rumormill.store.rows import ROW_BYTES_SQL, UNKNOWN_HASH
 
 if TYPE_CHECKING:
     from rumormill.store.model import Retention
@@ -85,7 +85,7 @@ class Retainer:
         if first == row.next_offset:
             return row.head_hash
         found = self._writer.db.execute(_ROWS, (row.key(first),)).fetchone()
-        return row.base_hash if found is None else found[2]
+        return UNKNOWN_HASH if found is None else found[2]
 
     def _give_back_pages(self) -> bool:
         """Give some free pages back to the file system; say whether more are left."""

@@ -185,6 +185,11 @@ class Writer:
             self._work.notify()
         return call.ticket
 
+    def admit(self, names: Sequence[str]) -> None:
+        """Make sure that there is room for these topics."""
+        with self._lock:
+            self._admit_topics([name for name in names if name not in self.names])
+
     def run(self, job: Callable[[], Any]) -> Future[Any]:
         """Have `job` run by the writer between two groups."""
         future: Future[Any] = Future()
