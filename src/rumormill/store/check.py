@@ -88,7 +88,7 @@ def verify_all(db: sqlite3.Connection) -> Report:
     state.losses = [loss for loss in state.losses if loss.kind is FindingKind.REPAIRED]
     report = _check_rows(db, state, None)
     findings += (*report.findings, *_sqlite_check(db))
-    return Report(tuple(findings), report.events, report.bytes)
+    return Report(tuple(findings), report.events, report.size)
 
 
 def all_lost(witness: Witness | None, detail: str) -> State:
@@ -194,7 +194,7 @@ def _check_rows(db: sqlite3.Connection, state: State, budget_bytes: int | None) 
     for row in state.topics.values():
         tail = share
         if budget_bytes is not None and row.next_offset > row.first_offset:
-            mean = max(1, row.bytes // (row.next_offset - row.first_offset))
+            mean = max(1, row.size // (row.next_offset - row.first_offset))
             tail = max(1, budget_bytes // mean // len(state.topics))
         start = max(row.first_offset, row.next_offset - tail)
         losses = losses_of(state, row.name)

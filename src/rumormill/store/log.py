@@ -176,7 +176,7 @@ class EventLog:
         known = {info.name for info in infos}
         for name, bars in self._barred.items():
             if name not in known:
-                infos.append(TopicInfo(name, bars[0].start, bars[-1].end, 0))
+                infos.append(TopicInfo(name, bars[0].start, bars[-1].end, 0, b""))
         return infos
 
     def topic(self, name: str) -> TopicInfo | None:
@@ -249,7 +249,7 @@ class EventLog:
         with self._readers.snapshot() as db, self._translated():
             report = verify_all(db)
         findings = (*report.findings, *self.findings)
-        return Report(tuple(dict.fromkeys(findings)), report.events, report.bytes)
+        return Report(tuple(dict.fromkeys(findings)), report.events, report.size)
 
     @property
     def counters(self) -> Counters:
@@ -406,7 +406,7 @@ class EventLog:
         bars = self._barred.get(row.name)
         if bars:
             end = max(end, bars[-1].end)
-        return TopicInfo(row.name, row.first_offset, end, row.bytes)
+        return TopicInfo(row.name, row.first_offset, end, row.size, row.head_hash)
 
     def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
         """What `read` does, with the hashes; for the store's own modules."""
@@ -417,7 +417,7 @@ class EventLog:
             raise DamagedRangeError(bar)
         with self._readers.snapshot() as db, self._translated():
             row = get_topic(db, name)
-            info = TopicInfo(name, 0, 0, 0) if row is None else self._info(row)
+            info = TopicInfo(name, 0, 0, 0, b"") if row is None else self._info(row)
             if start < info.first_offset:
                 raise OffsetGoneError(name, start, info.first_offset)
             if start > info.next_offset:

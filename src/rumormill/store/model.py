@@ -57,12 +57,16 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicInfo(msgspec.Struct, frozen=True, gc=False):
-    """A topic's extent: events `first_offset` to `next_offset - 1` are there."""
+    """A topic's extent: events `first_offset` to `next_offset - 1` are there.
+
+    Two logs with the same `next_offset` and `head_hash` have the same history.
+    """
 
     name: str
     first_offset: int
     next_offset: int
-    bytes: int
+    size: int
+    head_hash: bytes
 
 
 class Durability(enum.StrEnum):
@@ -122,7 +126,7 @@ class Report(msgspec.Struct, frozen=True):
 
     findings: tuple[Finding, ...]
     events: int
-    bytes: int
+    size: int
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""Export to and import from Parquet: the log's rows with their hashes, so that a copy proves itself.
+"""Export to and import from Parquet: rows with their hashes, so that a copy proves itself.
 
 An exported file holds verified rows only, with `prev` and `hash`, and says in its metadata how far
 each topic reached and which ranges were lost. An import first verifies the whole file without
@@ -10,7 +10,6 @@ Needs pyarrow, which is imported when it is used.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,9 +17,9 @@ import msgspec
 from rumormill.store.errors import EventRefusedError, ImportRefusedError, MissingExtraError, from_os
 from rumormill.store.model import check_event, check_topic
 from rumormill.store.rows import (
-    GENESIS,
     INSERT,
     MAX_OFFSET,
+    UNKNOWN_HASH,
     EventRow,
     TopicRow,
     pack_parents,
@@ -32,6 +31,7 @@ from rumormill.store.schema import put_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from rumormill.store.log import EventLog
     from rumormill.store.writer import Group
@@ -49,6 +49,7 @@ class _Extent(msgspec.Struct):
     name: str
     first_offset: int
     next_offset: int
+    head_hash: bytes
     losses: list[tuple[int, int]]
     rows: int = 0
 
@@ -67,7 +68,9 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
     arrow, parquet = _pyarrow()
     infos = [info for info in log.topics() if topics is None or info.name in topics]
     extents = [
-        _Extent(info.name, info.first_offset, info.next_offset, log.losses(info.name))
+        _Extent(
+            info.name, info.first_offset, info.next_offset, info.head_hash, log.losses(info.name)
+        )
         for info in infos
     ]
     try:
@@ -215,6 +218,7 @@ class _Importer:
         self._writer = log.writer()
         self._extents = {extent.name: extent for extent in metadata.topics}
         self.imported = 0
+        self._lost: list[tuple[str, int, int]] = []
         self._writer.admit(list(self._extents))
 
     def add(self, rows: Iterator[tuple[str, EventRow]]) -> None:
@@ -226,9 +230,10 @@ class _Importer:
 
         def body(group: Group) -> int:
             for extent in self._extents.values():
-                topic = self._topic(group, extent.name, GENESIS)
+                topic = self._topic(group, extent.name, extent.head_hash)
                 if topic.next_offset < extent.next_offset:
                     self._lose(group, topic, extent.next_offset)
+                    topic.head_hash = extent.head_hash
             return 0
 
         self._transact(body)
@@ -243,6 +248,8 @@ class _Importer:
         self._writer.run(lambda: self._writer.transact(counted)).result()
         self._writer.wrote_pages(2 * added)
         self.imported += added
+        while self._lost:
+            self._log.bar_loss(*self._lost.pop(0))
 
     def _add(self, group: Group, name: str, row: EventRow) -> bool:
         topic = self._topic(group, name, row[10])
@@ -268,6 +275,8 @@ class _Importer:
         if name not in self._writer.topics and name not in group.changed:
             first = self._extents[name].first_offset
             topic.first_offset = topic.next_offset = first
+            if _after_loss(self._extents[name], first, b"")[0] != first:
+                prev = UNKNOWN_HASH
             topic.base_hash = topic.head_hash = prev
             group.changed[name] = topic
         return topic
@@ -290,7 +299,7 @@ class _Importer:
         put_loss(self._writer.db, topic.topic_id, start, end)
         topic.next_offset = end
         group.changed[name] = topic
-        self._log.bar_loss(name, start, end)
+        self._lost.append((name, start, end))
 
     def _follows_loss(self, name: str, offset: int) -> bool:
         return any(end == offset for _, end in self._extents[name].losses)

@@ -124,7 +124,7 @@ def _rebuild(
         for finding in state.findings
         if finding.topic is None or finding.kind is FindingKind.FORKED
     ]
-    return Report(tuple(findings), builder.events, builder.bytes)
+    return Report(tuple(findings), builder.events, builder.size)
 
 
 class _Builder:
@@ -139,12 +139,12 @@ class _Builder:
         self.rows: list[TopicRow] = []
         self.lost: list[Finding] = []
         self.events = 0
-        self.bytes = 0
+        self.size = 0
 
     def topic(self, old: TopicRow, losses: list[Finding]) -> None:
         """Copy what verifies of one topic, whose record is `old`."""
         new = old.copy()
-        new.bytes = 0
+        new.size = 0
         new.received_max = float("-inf")
         new.generation = self._generation
         last: EventRow | None = None
@@ -182,8 +182,8 @@ class _Builder:
                 self._target.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", mark)
             topic.received_max = max(topic.received_max, row[7])
             size = row_bytes(row)
-            topic.bytes += size
-            self.bytes += size
+            topic.size += size
+            self.size += size
         self.events += len(rows)
 
 

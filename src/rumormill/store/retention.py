@@ -61,7 +61,7 @@ class Retainer:
         """Move the topic's beginning up and delete what is before it."""
         db = self._writer.db
         first = row.first_offset
-        left = row.bytes
+        left = row.size
         position = first
         while position < row.next_offset and position - first < _STEP_EVENTS:
             found = db.execute(_ROWS, (row.key(position),)).fetchone()
@@ -73,7 +73,7 @@ class Retainer:
         if position == first:
             return 0
         row.first_offset = position
-        row.bytes = left
+        row.size = left
         row.base_hash = self._base(row, position)
         db.execute("DELETE FROM events WHERE key BETWEEN ? AND ?", _span(row, first, position))
         db.execute("DELETE FROM marks WHERE key BETWEEN ? AND ?", _span(row, first, position))

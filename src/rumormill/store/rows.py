@@ -59,7 +59,7 @@ class TopicRow(msgspec.Struct):
     base_hash: bytes = GENESIS
     next_offset: int = 0
     head_hash: bytes = GENESIS
-    bytes: int = 0
+    size: int = 0
     received_max: float = float("-inf")
     generation: int = 0
 
@@ -79,7 +79,7 @@ def seal_topic(row: TopicRow) -> bytes:
         row.topic_id,
         row.first_offset,
         row.next_offset,
-        row.bytes,
+        row.size,
         row.generation,
         row.received_max,
         len(name),

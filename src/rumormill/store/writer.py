@@ -111,7 +111,7 @@ class Group:
         self.changed[topic.name] = topic
         topic.next_offset = offset + 1
         topic.head_hash = row[11]
-        topic.bytes += row_bytes(row)
+        topic.size += row_bytes(row)
         topic.received_max = max(row[7], topic.received_max)
 
 
