@@ -26,6 +26,7 @@ from rumormill.store.errors import (
     NotAStoreError,
     OffsetAheadError,
     OffsetGoneError,
+    StoreError,
     StoreReadOnlyError,
     from_os,
     from_sqlite,
@@ -328,10 +329,8 @@ class EventLog:
                 create_schema(self._db, witness.store_id)
             migrate(self._db, check_version(self._db, str(home)))
             state = examine(self._db, path, witness, self.config.open_verify_bytes)
-        except sqlite3.Error as error:
-            if is_corruption(error):
-                raise damaged(home, all_lost(witness, str(error)).findings) from error
-            raise from_sqlite(error, str(home)) from error
+        except (sqlite3.Error, NotAStoreError) as error:
+            raise _why_not(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         if findings:
             raise damaged(home, findings)
@@ -352,10 +351,8 @@ class EventLog:
                 check_version(db, str(home))
                 db.execute("BEGIN")
                 state = examine(db, path, witness, self.config.open_verify_bytes)
-        except sqlite3.Error as error:
-            if is_corruption(error):
-                raise damaged(home, all_lost(witness, str(error)).findings) from error
-            raise from_sqlite(error, str(home)) from error
+        except (sqlite3.Error, NotAStoreError) as error:
+            raise _why_not(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
         self._readers = Readers(path, self.config.readers)
@@ -469,6 +466,18 @@ def damaged(home: Path, findings: Sequence[Finding]) -> CorruptLogError:
         "restore a good copy or repair it",
         findings,
     )
+
+
+def _why_not(
+    home: Path, witness: Witness | None, error: sqlite3.Error | NotAStoreError
+) -> StoreError:
+    """What to tell about a database that cannot be opened."""
+    if isinstance(error, NotAStoreError):
+        if witness is None or witness.generation == 0:
+            return error
+    elif not is_corruption(error):
+        return from_sqlite(error, str(home))
+    return damaged(home, all_lost(witness, str(error)).findings)
 
 
 def _new_witness(home: Path, config: StoreConfig) -> Witness:

@@ -61,11 +61,8 @@ class Readers:
             try:
                 db.execute("BEGIN")
                 yield db
-                db.execute("COMMIT")
-            except BaseException:
-                rollback(db)
-                raise
             finally:
+                rollback(db)
                 self._give_back(db)
 
     def close(self) -> None:
@@ -144,6 +141,8 @@ class _Taken:
         topic, name, topic_id = self._topic, self._name, self._topic.topic_id
         for row in source:
             offset = row[0] & MAX_OFFSET
+            if not self.expected <= offset < self._stop:
+                return _one(FindingKind.DAMAGED, topic, self.expected, "rows are out of order")
             if offset != self.expected:
                 return _missing(topic, self.expected, offset)
             if not row_is_whole(row, topic_id, name):
