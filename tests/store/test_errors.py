@@ -10,15 +10,15 @@ import pytest
 from store_samples import fill, make_event, read_all
 
 import rumormill
+from rumormill.core.errors import ConfigError
 from rumormill.store import (
     CorruptLogError,
     DiskFullError,
+    Durability,
     EventLog,
     NotAStoreError,
     StoreConfig,
-    StoreError,
     StoreLockedError,
-    StoreReadOnlyError,
     StoreVersionError,
     repair,
     schema,
@@ -193,8 +193,10 @@ def test_a_crash_while_the_store_is_created_is_no_damage(home):
             fill(log, 2)
 
 
-def test_modes_and_homes_must_fit():
+def test_modes_and_homes_must_fit(home):
     """Memory takes no directory, everything else needs one."""
-    with pytest.raises(StoreReadOnlyError):
+    with pytest.raises(ConfigError, match="memory"):
         EventLog(None)
-    assert issubclass(StoreReadOnlyError, StoreError)
+    with pytest.raises(ConfigError, match="memory"):
+        EventLog(home, StoreConfig(durability=Durability.MEMORY))
+    assert not home.exists()

@@ -240,9 +240,12 @@ def test_an_older_database_file_under_a_newer_write_ahead_log_is_found_in_a_larg
     config = StoreConfig(checkpoint_pages=60, open_verify_bytes=1)
     old, now = crashed_store(tmp_path, 100, config=config)
     restore_files(old, now, (DB,))
-    with pytest.raises(CorruptLogError) as caught:
-        EventLog(now, config)
-    assert any(f.kind is FindingKind.OLD_COPY for f in caught.value.findings)
+    files = {name: (now / name).read_bytes() for name in (DB, WAL, "heads")}
+    for _ in range(2):
+        with pytest.raises(CorruptLogError) as caught:
+            EventLog(now, config)
+        assert any(f.kind is FindingKind.OLD_COPY for f in caught.value.findings)
+        assert {name: (now / name).read_bytes() for name in files} == files
     check_after_fault(now)
 
 

@@ -19,6 +19,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rumormill.core.errors import ConfigError
 from rumormill.store.check import State, all_lost, examine, verify_all
 from rumormill.store.errors import (
     CorruptLogError,
@@ -28,6 +29,7 @@ from rumormill.store.errors import (
     OffsetGoneError,
     StoreError,
     StoreReadOnlyError,
+    StoreVersionError,
     from_os,
     from_sqlite,
     is_corruption,
@@ -55,6 +57,7 @@ from rumormill.store.reader import (
 )
 from rumormill.store.retention import Retainer
 from rumormill.store.schema import (
+    SCHEMA_VERSION,
     StoreLock,
     check_version,
     connect_reader,
@@ -104,8 +107,8 @@ class EventLog:
     ) -> None:
         config.validate()
         if (home is None) != (config.durability is Durability.MEMORY) and not read_only:
-            raise StoreReadOnlyError(
-                "a log without a directory needs the memory mode, and the memory mode takes none"
+            raise ConfigError(
+                "store.durability must be memory for a log without a directory, and only then"
             )
         self.config = config
         self.home = None if home is None else Path(home)
@@ -319,22 +322,42 @@ class EventLog:
     def _open_database(
         self, home: Path, path: Path, witness: Witness | None, complaint: Finding | None
     ) -> State:
-        """Connect, check, and raise if anything is wrong."""
+        """Check, connect, and raise if anything is wrong.
+
+        The check reads only. A writing connection that is closed again would fold the write-ahead
+        log into the database, and with it hide from the next open what this one has found.
+        """
+        state: State | None = None
         try:
+            if path.exists() and path.stat().st_size > 0:
+                with contextlib.closing(connect_reader(path)) as db:
+                    state = self._examine(db, home, path, witness)
+                if state is not None:
+                    _refuse_damage(home, complaint, state)
             self._db = connect_writer(path, self.config)
             self._cleanup.callback(self._db.close)
-            if not has_schema(self._db):
-                if witness is None or witness.generation > 0:
-                    raise damaged(home, all_lost(witness, f"{path.name} is empty").findings)
+            if witness is not None and not has_schema(self._db):
                 create_schema(self._db, witness.store_id)
-            migrate(self._db, check_version(self._db, str(home)))
-            state = examine(self._db, path, witness, self.config.open_verify_bytes)
+            if state is None:
+                migrate(self._db, check_version(self._db, str(home)))
+                state = examine(self._db, path, witness, self.config.open_verify_bytes)
+                _refuse_damage(home, complaint, state)
         except (sqlite3.Error, NotAStoreError) as error:
             raise _why_not(home, witness, error) from error
-        findings = ([] if complaint is None else [complaint]) + state.findings
-        if findings:
-            raise damaged(home, findings)
         return state
+
+    def _examine(
+        self, db: sqlite3.Connection, home: Path, path: Path, witness: Witness | None
+    ) -> State | None:
+        """What is in a database of today's version; None if it must be created or migrated."""
+        if not has_schema(db):
+            if witness is None or witness.generation > 0:
+                raise damaged(home, all_lost(witness, f"{path.name} is empty").findings)
+            return None
+        if check_version(db, str(home)) != SCHEMA_VERSION:
+            return None
+        db.execute("BEGIN")
+        return examine(db, path, witness, self.config.open_verify_bytes)
 
     def _open_reading(self, home: Path) -> None:
         with self._translated():
@@ -348,9 +371,11 @@ class EventLog:
             if not path.exists():
                 raise damaged(home, all_lost(witness, f"{path.name} is missing").findings)
             with contextlib.closing(connect_reader(path)) as db:
-                check_version(db, str(home))
-                db.execute("BEGIN")
-                state = examine(db, path, witness, self.config.open_verify_bytes)
+                state = self._examine(db, home, path, witness)
+                if state is None:
+                    raise StoreVersionError(
+                        f"the store {home} has an older version: open it for writing once"
+                    )
         except (sqlite3.Error, NotAStoreError) as error:
             raise _why_not(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
@@ -466,6 +491,12 @@ def damaged(home: Path, findings: Sequence[Finding]) -> CorruptLogError:
         "restore a good copy or repair it",
         findings,
     )
+
+
+def _refuse_damage(home: Path, complaint: Finding | None, state: State) -> None:
+    findings = ([] if complaint is None else [complaint]) + state.findings
+    if findings:
+        raise damaged(home, findings)
 
 
 def _why_not(

@@ -36,7 +36,8 @@ class Retainer:
         while step := self._writer.run(lambda: self._step(topic, policy, now)).result():
             deleted += step
         if deleted:
-            while self._writer.run(self._give_back_pages).result():
+            tidy = self._writer.exclusively(self._give_back_pages)
+            while self._writer.run(tidy).result():
                 pass
         return deleted
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rumormill.store.errors import (
     DiskFullError,
@@ -45,12 +45,16 @@ from rumormill.store.rows import (
 from rumormill.store.schema import put_topics, rollback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rumormill.store.heads import HeadsFile
 
 Ticket = Future[tuple[Appended, ...]]
+Result = TypeVar("Result")
 _MAX_JOBS = 64
+
+
+_PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
 class _Call:
@@ -248,11 +252,21 @@ class Writer:
                 if not group.changed:
                     self.db.execute("ROLLBACK")
                     return
-                self.db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", group.marks)
+                if group.marks:
+                    self.db.executemany(_PUT_MARK, group.marks)
                 self.commit(group.changed.values())
             except BaseException:
                 rollback(self.db)
                 raise
+
+    def exclusively(self, job: Callable[[], Result]) -> Callable[[], Result]:
+        """A job that has the connection for itself and raises the store's errors."""
+
+        def guarded() -> Result:
+            with self._db_lock, self._translated():
+                return job()
+
+        return guarded
 
     def wrote_pages(self, most: int) -> None:
         """Count at most so many pages towards the next checkpoint."""
@@ -410,7 +424,7 @@ class Writer:
             future.set_result(result)
 
     @contextlib.contextmanager
-    def _translated(self) -> Any:
+    def _translated(self) -> Iterator[None]:
         """Turn SQLite's and the system's errors into the store's, and stop after a broken disk."""
         try:
             yield
