@@ -1,5 +1,6 @@
 """What an append promises and what a read gives back."""
 
+import asyncio
 import threading
 
 import msgspec
@@ -21,8 +22,10 @@ from rumormill.store import (
     StoreClosedError,
     StoreConfig,
     StoredEvent,
+    StoreFailedError,
     StoreReadOnlyError,
 )
+from rumormill.store.heads import HeadsFile
 
 MEMORY = StoreConfig(durability=Durability.MEMORY)
 
@@ -78,6 +81,51 @@ def test_only_the_fsync_mode_says_when_an_event_was_durable(tmp_path):
             assert (result.durable_at is not None) == (mode is Durability.FSYNC)
             assert read_all(log) == [with_offset(make_event(0), 0)]
             assert log.verify().ok
+
+
+@pytest.mark.parametrize(("mode", "level"), [(Durability.FSYNC, 2), (Durability.OS, 1)])
+def test_sqlite_is_told_to_flush_before_a_commit_returns_only_in_fsync_mode(home, mode, level):
+    """synchronous = FULL (2) flushes at every commit, NORMAL (1) does not."""
+    with EventLog(home, StoreConfig(durability=mode)) as log:
+        db = log.writer().db
+        assert db.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_ticket_resolves_only_after_commit_and_heads(home, monkeypatch):
+    """Commit, heads, ticket, in this order: without the heads there is no receipt."""
+    order = []
+
+    def note(self, generation, rows):
+        with EventLog(home, read_only=True) as reader:
+            order.append(("heads", reader.next_offsets()))
+
+    with EventLog(home) as log:
+        monkeypatch.setattr(HeadsFile, "note", note)
+        log.append([make_event(0)]).add_done_callback(lambda _: order.append(("ticket", None)))
+        log.append([make_event(1)]).result()
+        assert order[:2] == [("heads", {"news": order[0][1]["news"]}), ("ticket", None)]
+
+        def broken(self, generation, rows):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(HeadsFile, "note", broken)
+        assert isinstance(log.append([make_event(2)]).exception(), StoreFailedError)
+        with pytest.raises(StoreFailedError):
+            log.append([make_event(3)])
+
+
+def test_asyncio_awaits_tickets_without_threads_of_its_own(log):
+    """`asyncio.wrap_future` is all that a runtime needs."""
+
+    async def publish() -> list[int]:
+        tickets = [log.append([make_event(n)], wait=False) for n in range(20)]
+        results = await asyncio.gather(*map(asyncio.wrap_future, tickets))
+        return [result[0].offset for result in results]
+
+    before = threading.active_count()
+    assert asyncio.run(publish()) == list(range(20))
+    assert threading.active_count() == before
 
 
 def test_appends_of_many_threads_share_commits_and_keep_each_threads_order(log):
