@@ -23,6 +23,7 @@ from rumormill.store import (
     repair,
     schema,
 )
+from rumormill.store.rows import seal_store
 
 
 def run_child(code: str, *arguments: str) -> str:
@@ -146,7 +147,9 @@ def test_a_newer_store_says_upgrade(home):
     with EventLog(home) as log:
         fill(log, 1)
     with sqlite3.connect(home / "events-1.db") as db:
-        db.execute("UPDATE store SET schema_version = 99")
+        (store_id,) = db.execute("SELECT store_id FROM store").fetchone()
+        seal = seal_store(99, store_id)
+        db.execute("UPDATE store SET schema_version = 99, seal = ?", (seal,))
     db.close()
     for read_only in (False, True):
         with pytest.raises(StoreVersionError, match=r"version 99.*upgrade rumormill"):

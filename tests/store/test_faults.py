@@ -178,6 +178,29 @@ def test_a_changed_topic_record_is_found(store):
     check_after_fault(store)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["PRAGMA application_id = 1", "UPDATE store SET schema_version = 2", "DELETE FROM store"],
+)
+def test_a_changed_record_of_the_store_itself_costs_no_event(store, statement):
+    """Such a store is refused, and a repair brings every event back."""
+    with sqlite3.connect(store / "events-1.db") as db:
+        db.execute(statement)
+    db.close()
+    check_after_fault(store)
+    with EventLog(store) as log:
+        assert serve_everything(log) == []
+        assert serve_everything(log, "more") == []
+
+
+def test_a_schema_that_cannot_even_be_quoted_is_found(store):
+    """SQLite's message about it is not valid text; it is a damage report all the same."""
+    path = store / "events-1.db"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"CREATE TABLE events", b"\xc7REATE TABLE ev\xffnts", 1))
+    check_after_fault(store)
+
+
 def copy_files(home, target, names):
     target.mkdir()
     for name in names:

@@ -20,7 +20,7 @@ import msgspec
 from rumormill.store.model import Finding, FindingKind, Report
 from rumormill.store.reader import walk
 from rumormill.store.rows import MAX_OFFSET, UNKNOWN_HASH, TopicRow, row_bytes
-from rumormill.store.schema import get_losses, get_topics
+from rumormill.store.schema import get_losses, get_store, get_topics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +47,12 @@ def examine(
     """Load the topics and check the store as on open, reading about `budget_bytes` of rows."""
     state = State()
     findings = state.findings
+    store_id = None
     try:
-        store_id = db.execute("SELECT store_id FROM store").fetchone()[0]
+        _, store_id = get_store(db)
+    except sqlite3.Error as error:
+        findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
+    try:
         state.topics, broken = get_topics(db)
         state.losses = get_losses(db, state.topics)
     except sqlite3.Error as error:
@@ -60,7 +64,7 @@ def examine(
     findings += [loss for loss in state.losses if loss.kind is not FindingKind.REPAIRED]
     state.losses = [loss for loss in state.losses if loss.kind is FindingKind.REPAIRED]
     if witness is not None:
-        if witness.store_id != store_id:
+        if store_id is not None and witness.store_id != store_id:
             detail = "the heads file belongs to another store"
             findings.append(Finding(FindingKind.HEADS, detail=detail))
         else:
@@ -167,7 +171,7 @@ def _check_stamp(path: Path, witness: Witness) -> list[Finding]:
             sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
         ) as raw:
             stamp = raw.execute("SELECT stamp FROM store").fetchone()[0]
-    except (sqlite3.Error, TypeError):
+    except (sqlite3.Error, TypeError, UnicodeDecodeError):
         # Only a crash in the middle of the very first checkpoint leaves an unreadable file that
         # its write-ahead log completes, and then nothing was stamped yet.
         if witness.stamp == 0:

@@ -88,11 +88,15 @@ def _open_source(
     try:
         source = connect_reader(path)
         cleanup.callback(source.close)
-        check_version(source, str(path))
         source.execute("BEGIN")
-        return source, examine(source, path, witness, _EVERYTHING)
-    except (sqlite3.Error, NotAStoreError):
+        state = examine(source, path, witness, _EVERYTHING)
+        try:
+            check_version(source, str(path))
+        except (sqlite3.Error, NotAStoreError) as error:
+            state.findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
+    except sqlite3.Error:
         return None, nothing
+    return source, state
 
 
 def _rebuild(

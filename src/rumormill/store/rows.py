@@ -87,6 +87,11 @@ def seal_topic(row: TopicRow) -> bytes:
     return _digest(b"".join((head, row.base_hash, row.head_hash, name)))
 
 
+def seal_store(schema_version: int, store_id: bytes) -> bytes:
+    """The checksum of the store's own record; the same in all versions of the schema."""
+    return _digest(schema_version.to_bytes(8, "little", signed=True) + store_id)
+
+
 def seal_mark(key: int, received_max: float) -> bytes:
     """The checksum of a time mark."""
     return _digest(_MARK.pack(key, received_max))

@@ -13,7 +13,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,7 +25,7 @@ from rumormill.store.errors import (
     from_os,
 )
 from rumormill.store.model import Durability, Finding, FindingKind, StoreConfig
-from rumormill.store.rows import TopicRow, seal_loss, seal_topic
+from rumormill.store.rows import TopicRow, seal_loss, seal_store, seal_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,6 +41,7 @@ _TABLES = (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         schema_version INTEGER NOT NULL,
         store_id BLOB NOT NULL,
+        seal BLOB NOT NULL,
         stamp INTEGER NOT NULL
     )""",
     """CREATE TABLE topics (
@@ -149,10 +150,25 @@ def latest_epoch(home: Path) -> int:
     return max((int(number) for number in numbers if number.isdigit()), default=0)
 
 
+class _Connection(sqlite3.Connection):
+    """A connection on which all damage is an `sqlite3.Error`.
+
+    SQLite quotes damaged names in its messages, and Python then fails to decode the message.
+    """
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError:
+            raise RecordDamagedError("the database's schema is damaged") from None
+
+
 def connect_writer(path: Path | None, config: StoreConfig) -> sqlite3.Connection:
     """The one connection that writes; without a path, a database in memory."""
     where = ":memory:" if path is None else str(path)
-    db = sqlite3.connect(where, isolation_level=None, check_same_thread=False, timeout=5.0)
+    db = sqlite3.connect(
+        where, isolation_level=None, check_same_thread=False, timeout=5.0, factory=_Connection
+    )
     _harden(db)
     db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -181,6 +197,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
         timeout=5.0,
+        factory=_Connection,
     )
     _harden(db)
     return db
@@ -199,7 +216,8 @@ def create_schema(db: sqlite3.Connection, store_id: bytes) -> None:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in _TABLES:
             db.execute(statement)
-        db.execute("INSERT INTO store VALUES (1, ?, ?, 0)", (SCHEMA_VERSION, store_id))
+        seal = seal_store(SCHEMA_VERSION, store_id)
+        db.execute("INSERT INTO store VALUES (1, ?, ?, ?, 0)", (SCHEMA_VERSION, store_id, seal))
         db.execute("COMMIT")
     except BaseException:
         rollback(db)
@@ -215,15 +233,25 @@ def check_version(db: sqlite3.Connection, where: str) -> int:
     """The store's schema version; refuse foreign databases and newer versions."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise NotAStoreError(f"{where} is a database, but not a rumormill store")
-    version = db.execute("SELECT schema_version FROM store").fetchone()
-    if version is None or type(version[0]) is not int:
-        raise RecordDamagedError("the store's own record is missing")
-    if version[0] > SCHEMA_VERSION:
+    version, _ = get_store(db)
+    if version > SCHEMA_VERSION:
         raise StoreVersionError(
-            f"the store {where} has version {version[0]}, this rumormill knows versions up to "
+            f"the store {where} has version {version}, this rumormill knows versions up to "
             f"{SCHEMA_VERSION}: upgrade rumormill"
         )
-    return int(version[0])
+    return version
+
+
+def get_store(db: sqlite3.Connection) -> tuple[int, bytes]:
+    """The store's own record: its schema version and its id."""
+    found = db.execute("SELECT schema_version, store_id, seal FROM store").fetchone()
+    try:
+        version, store_id, seal = found
+        if seal_store(version, store_id) == seal:
+            return version, store_id
+    except Exception:  # noqa: BLE001 - a flipped type code can give any type here
+        pass
+    raise RecordDamagedError("the store's own record is damaged")
 
 
 def migrate(
@@ -239,7 +267,9 @@ def migrate(
         db.execute("BEGIN IMMEDIATE")
         try:
             migrations[step](db)
-            db.execute("UPDATE store SET schema_version = ?", (step + 1,))
+            _, store_id = get_store(db)
+            seal = seal_store(step + 1, store_id)
+            db.execute("UPDATE store SET schema_version = ?, seal = ?", (step + 1, seal))
             db.execute("COMMIT")
         except BaseException:
             rollback(db)
