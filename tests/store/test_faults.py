@@ -120,6 +120,19 @@ def test_a_flip_in_an_events_content_is_reported_with_its_offset(store):
     assert damage[0].topic in {"news", "more"}
 
 
+@pytest.mark.parametrize("seed", range(1020, 1035))
+def test_damaged_page_headers_cost_no_more_than_reads_refuse(store, seed):
+    """Flips in the first bytes of pages, where cell pointers are; a repair keeps all that reads."""
+    rng = random.Random(seed)
+    path = store / "events-1.db"
+    content = bytearray(path.read_bytes())
+    for _ in range(5):
+        page = rng.randrange(len(content) // 8192) * 8192
+        content[page + rng.randrange(120)] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+    check_after_fault(store, must_find=False)
+
+
 @pytest.mark.parametrize("keep", [0.0, 0.1, 0.5, 0.9, 0.999])
 def test_a_truncated_database_is_found(store, keep):
     """Cut anywhere, the file is never taken for a shorter log."""

@@ -111,8 +111,11 @@ def read_rows(
     taken = _Taken(topic, start, stop, max_bytes, prev)
     try:
         finding = taken.take(db.execute(SELECT, (topic.key(start), topic.key(stop - 1))))
+        is_certain = finding is None or finding.kind is FindingKind.FORKED
     except sqlite3.Error:
-        # A damaged page also takes its whole neighbour down with it in a range query.
+        is_certain = False
+    if not is_certain:
+        # A range query stumbles over a damaged page's neighbours too; a lookup may still find them.
         finding = taken.take(_one_by_one(db, topic, taken.expected, stop))
     rows = taken.rows
     at_head = finding is None and rows and taken.expected == topic.next_offset
