@@ -27,14 +27,12 @@ from rumormill.store.errors import (
     NotAStoreError,
     OffsetAheadError,
     OffsetGoneError,
-    StoreError,
     StoreReadOnlyError,
     StoreVersionError,
     from_os,
     from_sqlite,
-    is_corruption,
 )
-from rumormill.store.heads import HeadsDamagedError, HeadsFile, Witness, read_heads
+from rumormill.store.heads import HeadsFile, Witness
 from rumormill.store.model import (
     Durability,
     Finding,
@@ -46,6 +44,15 @@ from rumormill.store.model import (
     TopicInfo,
     check_event,
     check_topic,
+)
+from rumormill.store.opening import (
+    HEADS_NAME,
+    STORE_ID_BYTES,
+    damaged,
+    find_witness,
+    new_witness,
+    refuse_damage,
+    why_not,
 )
 from rumormill.store.reader import (
     Readers,
@@ -81,8 +88,6 @@ if TYPE_CHECKING:
     from rumormill.store.rows import EventRow, TopicRow
 
 DEFAULT_CONFIG = StoreConfig()
-HEADS_NAME = "heads"
-_STORE_ID_BYTES = 16
 
 
 class EventLog:
@@ -285,7 +290,7 @@ class EventLog:
     def _open_memory(self) -> None:
         db = connect_writer(None, self.config)
         self._cleanup.callback(db.close)
-        create_schema(db, os.urandom(_STORE_ID_BYTES))
+        create_schema(db, os.urandom(STORE_ID_BYTES))
         self.findings: tuple[Finding, ...] = ()
         self._readers = Readers(None, self.config.readers, shared=db)
         self._start(db, State(), None, "in memory")
@@ -297,7 +302,7 @@ class EventLog:
         with self._translated():
             witness, complaint = find_witness(home)
             if witness is None and complaint is None and latest_epoch(home) == 0:
-                witness = _new_witness(home, self.config)
+                witness = new_witness(home, self.config)
             path = database_path(home, witness.epoch if witness else latest_epoch(home))
             is_new = not path.exists() or path.stat().st_size == 0
             if is_new and witness is not None and witness.generation > 0:
@@ -333,7 +338,7 @@ class EventLog:
                 with contextlib.closing(connect_reader(path)) as db:
                     state = self._examine(db, home, path, witness)
                 if state is not None:
-                    _refuse_damage(home, complaint, state)
+                    refuse_damage(home, complaint, state)
             self._db = connect_writer(path, self.config)
             self._cleanup.callback(self._db.close)
             if witness is not None and not has_schema(self._db):
@@ -341,9 +346,9 @@ class EventLog:
             if state is None:
                 migrate(self._db, check_version(self._db, str(home)))
                 state = examine(self._db, path, witness, self.config.open_verify_bytes)
-                _refuse_damage(home, complaint, state)
+                refuse_damage(home, complaint, state)
         except (sqlite3.Error, NotAStoreError) as error:
-            raise _why_not(home, witness, error) from error
+            raise why_not(home, witness, error) from error
         return state
 
     def _examine(
@@ -377,7 +382,7 @@ class EventLog:
                         f"the store {home} has an older version: open it for writing once"
                     )
         except (sqlite3.Error, NotAStoreError) as error:
-            raise _why_not(home, witness, error) from error
+            raise why_not(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
         self._readers = Readers(path, self.config.readers)
@@ -470,49 +475,3 @@ class EventLog:
             raise from_sqlite(error, where) from error
         except OSError as error:
             raise from_os(error, where) from error
-
-
-def find_witness(home: Path) -> tuple[Witness | None, Finding | None]:
-    """The store's heads file, or what is wrong with it."""
-    try:
-        witness = read_heads(home / HEADS_NAME)
-    except HeadsDamagedError as error:
-        return None, Finding(FindingKind.HEADS, detail=f"the heads file is unusable: {error}")
-    if witness is None and latest_epoch(home) > 0:
-        return None, Finding(FindingKind.HEADS, detail="the heads file is missing")
-    return witness, None
-
-
-def damaged(home: Path, findings: Sequence[Finding]) -> CorruptLogError:
-    """The one sentence about a store that cannot be opened for writing."""
-    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    return CorruptLogError(
-        f"the store {home} is damaged: {findings[0].sentence()}{more}; "
-        "restore a good copy or repair it",
-        findings,
-    )
-
-
-def _refuse_damage(home: Path, complaint: Finding | None, state: State) -> None:
-    findings = ([] if complaint is None else [complaint]) + state.findings
-    if findings:
-        raise damaged(home, findings)
-
-
-def _why_not(
-    home: Path, witness: Witness | None, error: sqlite3.Error | NotAStoreError
-) -> StoreError:
-    """What to tell about a database that cannot be opened."""
-    if isinstance(error, NotAStoreError):
-        if witness is None or witness.generation == 0:
-            return error
-    elif not is_corruption(error):
-        return from_sqlite(error, str(home))
-    return damaged(home, all_lost(witness, str(error)).findings)
-
-
-def _new_witness(home: Path, config: StoreConfig) -> Witness:
-    """Begin a new store: the heads file comes first, so that no database is ever without one."""
-    witness = Witness(os.urandom(_STORE_ID_BYTES), 1, config.heads_sync_commits, True, heads={})
-    HeadsFile(home / HEADS_NAME, witness, config.durability).close()
-    return witness

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from rumormill.store.check import State, examine, losses_of
 from rumormill.store.errors import NotAStoreError, from_os, from_sqlite
 from rumormill.store.heads import HeadsFile, Witness, sync_directory
-from rumormill.store.log import DEFAULT_CONFIG, HEADS_NAME, find_witness
+from rumormill.store.log import DEFAULT_CONFIG
 from rumormill.store.model import Finding, FindingKind, Report, StoreConfig
+from rumormill.store.opening import HEADS_NAME, find_witness
 from rumormill.store.reader import walk
 from rumormill.store.rows import (
     INSERT,
