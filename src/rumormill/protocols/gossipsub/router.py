@@ -41,7 +41,7 @@ from rumormill.protocols.gossipsub.score import ApplicationScore
 from rumormill.protocols.gossipsub.standing import Standing
 from rumormill.protocols.pubsub import reasons as pubsub_reasons
 from rumormill.protocols.pubsub.authorship import MessageIdFunction
-from rumormill.protocols.pubsub.router import PubSubRouter, Validator
+from rumormill.protocols.pubsub.router import PeerFilter, PubSubRouter, Validator
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
 from rumormill.wire.pubsub import Control, Message, PeerInfo, Prune, Rpc
 
@@ -69,6 +69,7 @@ class GossipSub(PubSubRouter):
         message_id: MessageIdFunction | None = None,
         validator: Validator | None = None,
         subscription_filter: SubscriptionFilter | None = None,
+        peer_filter: PeerFilter | None = None,
         application_score: ApplicationScore | None = None,
         check_record: RecordCheck | None = None,
         peer_records: dict[PeerId, bytes] | None = None,
@@ -80,6 +81,7 @@ class GossipSub(PubSubRouter):
             message_id=message_id,
             validator=validator,
             subscription_filter=subscription_filter,
+            peer_filter=peer_filter,
         )
         self._config = config
         self.direct: dict[PeerId, None] = dict.fromkeys(config.direct_peers)
@@ -204,6 +206,9 @@ class GossipSub(PubSubRouter):
             wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
         if control.iwant:
             messages = self.gossip.on_iwant(peer, control.iwant, now, effects)
+            admits = self._peer_filter
+            if admits is not None:
+                messages = tuple(m for m in messages if admits(peer, m.topic))
         if control.graft:
             prunes = self._on_grafts(peer, control.graft, now, effects)
         if control.prune:

@@ -62,6 +62,9 @@ from rumormill.wire.pubsub_split import split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
 
+PeerFilter: TypeAlias = Callable[[PeerId, Topic], bool]
+"""Whether a peer may take part in a topic, as far as we are concerned."""
+
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
 ALREADY_PUBLISHED = "a message with this id was published or received before"
 
@@ -106,6 +109,7 @@ class PubSubRouter:
         message_id: MessageIdFunction | None = None,
         validator: Validator | None = None,
         subscription_filter: SubscriptionFilter | None = None,
+        peer_filter: PeerFilter | None = None,
     ) -> None:
         config.validate()
         signs = config.sign_policy is SignPolicy.STRICT_SIGN
@@ -119,6 +123,7 @@ class PubSubRouter:
         self._message_id = message_id or (author_and_seqno if signs else content_hash)
         self._validator = validator
         self._subscription_filter = subscription_filter
+        self._peer_filter = peer_filter
         self._seen = SeenCache(config.seen_ttl, config.seen_limit)
         self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
@@ -291,6 +296,7 @@ class PubSubRouter:
                 effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=refused))
         known = state.topics
         limit = self._settings.max_subscriptions_per_peer
+        admits = self._peer_filter
         refused = 0
         for sub in wanted:
             topic = sub.topic
@@ -300,6 +306,9 @@ class PubSubRouter:
                     self._forget_subscriber(peer, topic)
                     self._on_peer_left_topic(peer, topic, now, effects)
             elif topic not in known:
+                if admits is not None and not admits(peer, topic):
+                    effects.append(trace.Refuse(peer, reasons.FILTERED_PEER, topic))
+                    continue
                 if len(known) >= limit:
                     refused += 1
                     continue
