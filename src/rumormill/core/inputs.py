@@ -50,6 +50,12 @@ class Publish(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class PublishBatch(msgspec.Struct, frozen=True):
+    """The application publishes several messages that shall spread at the same time."""
+
+    messages: tuple[Publish, ...]
+
+
 class PeerConnected(msgspec.Struct, frozen=True):
     """A peer can be talked to, over the named protocol.
 
@@ -115,6 +121,7 @@ Input: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Publish
+    | PublishBatch
     | PeerConnected
     | PeerDisconnected
     | Received

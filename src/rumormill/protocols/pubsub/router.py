@@ -36,6 +36,7 @@ from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
     Publish,
+    PublishBatch,
     Received,
     SendDropped,
     Start,
@@ -54,6 +55,7 @@ from rumormill.protocols.pubsub.authorship import (
     content_hash,
     proof_of,
 )
+from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
@@ -74,6 +76,7 @@ _HANDLERS = {
     Subscribe: "_on_subscribe",
     Unsubscribe: "_on_unsubscribe",
     Publish: "_on_publish",
+    PublishBatch: "_on_publish_batch",
     PeerConnected: "_on_peer_connected",
     PeerDisconnected: "_on_peer_disconnected",
     SendDropped: "_on_send_dropped",
@@ -206,15 +209,30 @@ class PubSubRouter:
             effects.append(Send(peer, announcement))
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
-        topic = event.topic
-        self._check_topic(topic)
-        message = self._authorship.compose(topic, event.data)
+        self._publish(self._compose(event), now, effects)
+
+    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
+        # All are composed before any is published: a batch that holds an impossible message is
+        # refused whole.
+        batch: list[Effects] = []
+        for message in [self._compose(publish) for publish in event.messages]:
+            batch.append([])
+            self._publish(message, now, batch[-1])
+        effects.extend(interleaved(batch))
+
+    def _compose(self, event: Publish) -> Message:
+        self._check_topic(event.topic)
+        message = self._authorship.compose(event.topic, event.data)
         if rpc_size(Rpc(publish=(message,))) > self._settings.max_rpc_size:
             raise LimitError(
                 f"{len(event.data)} bytes do not fit a message of at most"
                 f" {self._settings.max_rpc_size} bytes with its envelope (max_rpc_size)"
             )
-        message_id = message.id = self._message_id(message)
+        message.id = self._message_id(message)
+        return message
+
+    def _publish(self, message: Message, now: float, effects: Effects) -> None:
+        topic, message_id = message.topic, message.id
         published = self._event_of(message)
         if not self._seen.add(message_id, now):
             effects.append(Published(published, 0, ALREADY_PUBLISHED))
