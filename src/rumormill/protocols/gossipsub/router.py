@@ -110,18 +110,18 @@ class GossipSub(PubSubRouter):
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
-        if topic in self.subscriptions:
-            return
         super()._on_subscribe(event, now, effects)
+        if event.publish_only or topic in self.mesh.links:
+            return
         self.mesh.join(topic, self.fanout.take(topic), now, effects)
         graft = Rpc(control=Control(graft=(topic,)))
         effects.extend(Send(peer, graft) for peer in self.mesh.links[topic])
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
-        if topic not in self.subscriptions:
-            return
         super()._on_unsubscribe(event, now, effects)
+        if topic not in self.mesh.links:
+            return
         for peer in self.mesh.leave(topic, now, effects):
             prune = self._prune_for(peer, topic, self._config.unsubscribe_backoff, now, px=False)
             effects.append(Send(peer, Rpc(control=Control(prune=(prune,)))))

@@ -120,6 +120,7 @@ class PubSubRouter:
         self.peers: dict[PeerId, PeerState] = {}
         self.topics: dict[Topic, dict[PeerId, None]] = {}
         self.subscriptions: dict[Topic, None] = {}
+        self.publish_only: dict[Topic, None] = {}
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
@@ -180,23 +181,32 @@ class PubSubRouter:
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
-        if topic in self.subscriptions:
+        wanted, other = self.subscriptions, self.publish_only
+        if event.publish_only:
+            wanted, other = other, wanted
+        if topic in wanted:
             return
+        if topic in other:
+            raise LocalError(
+                f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
+            )
         self._check_topic(topic)
         allowed = self._subscription_filter
         if allowed is not None and not allowed.allows(topic):
             raise LocalError(f"the subscription filter does not allow the topic {topic!r}")
-        if len(self.subscriptions) >= self._settings.max_subscriptions:
+        if len(wanted) >= self._settings.max_subscriptions:
             raise LimitError(
                 f"cannot subscribe to more than {self._settings.max_subscriptions} topics"
                 " (max_subscriptions)"
             )
-        self.subscriptions[topic] = None
-        effects.append(trace.Join(topic))
-        self._announce(SubOpts(True, topic), effects)
+        wanted[topic] = None
+        if not event.publish_only:
+            effects.append(trace.Join(topic))
+            self._announce(SubOpts(True, topic), effects)
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
+        self.publish_only.pop(topic, None)
         if topic not in self.subscriptions:
             return
         del self.subscriptions[topic]
@@ -239,7 +249,7 @@ class PubSubRouter:
             return
         effects.append(Keep(published))
         effects.append(trace.PublishMessage(message_id, topic))
-        if topic in self.subscriptions:
+        if topic in self.subscriptions or topic in self.publish_only:
             effects.append(trace.DeliverMessage(message_id, topic, self.id))
             effects.append(Deliver(published, self.id))
         reached = self._route(message, self.id, now, effects)
