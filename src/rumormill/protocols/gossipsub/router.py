@@ -10,9 +10,6 @@ This file is the junction: it turns inputs into calls of those parts and their a
 Everything that a peer is told in one go leaves in one RPC.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import msgspec
 
 from rumormill.core import trace
@@ -32,6 +29,12 @@ from rumormill.core.inputs import (
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.exchange import (
+    PeerExchange,
+    RecordCheck,
+    RecordReducer,
+    whole_record,
+)
 from rumormill.protocols.gossipsub.fanout import Fanout
 from rumormill.protocols.gossipsub.gossip import Gossip
 from rumormill.protocols.gossipsub.membership import Membership
@@ -43,10 +46,7 @@ from rumormill.protocols.pubsub import reasons as pubsub_reasons
 from rumormill.protocols.pubsub.authorship import MessageIdFunction
 from rumormill.protocols.pubsub.router import PeerFilter, PubSubRouter, Validator
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Control, Message, PeerInfo, Prune, Rpc
-
-RecordCheck: TypeAlias = Callable[[PeerId, bytes], bool]
-"""Whether a signed peer record is valid and belongs to the peer."""
+from rumormill.wire.pubsub import Control, Message, Prune, Rpc
 
 
 class _Heartbeat(msgspec.Struct, frozen=True):
@@ -73,6 +73,7 @@ class GossipSub(PubSubRouter):
         application_score: ApplicationScore | None = None,
         check_record: RecordCheck | None = None,
         peer_records: dict[PeerId, bytes] | None = None,
+        reduce_record: RecordReducer = whole_record,
     ) -> None:
         super().__init__(
             identity,
@@ -92,8 +93,15 @@ class GossipSub(PubSubRouter):
         self.gossip = Gossip(config, self._membership, self.standing, self._seen, randomness)
         self.fanout = Fanout(config, self._membership, self.standing, randomness)
         self._outbox = Outbox(self.mesh.links)
-        self._check_record = check_record
-        self._peer_records = {} if peer_records is None else peer_records
+        self._exchange = PeerExchange(
+            config,
+            self._membership,
+            self.standing,
+            randomness,
+            records=peer_records,
+            reduce_record=reduce_record,
+            check_record=check_record,
+        )
         self._floodsub_peers: dict[PeerId, None] = {}
         self._ticks = 0
 
@@ -241,47 +249,14 @@ class GossipSub(PubSubRouter):
         for prune in prunes:
             ours = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
             if ours and prune.peers:
-                self._on_offered_peers(peer, prune.peers, now, effects)
-
-    def _on_offered_peers(
-        self, peer: PeerId, offered: tuple[PeerInfo, ...], now: float, effects: Effects
-    ) -> None:
-        """Peer exchange (1.1): dial peers that a trusted peer offers, if their records hold."""
-        if self.standing.of(peer, now) < self.standing.thresholds.accept_px:
-            effects.append(trace.Refuse(peer, reasons.BELOW_PX_THRESHOLD, count=len(offered)))
-            return
-        limit = self._config.prune_peers
-        if len(offered) > limit:
-            refused = len(offered) - limit
-            effects.append(trace.Refuse(peer, reasons.PX_TOO_MANY_PEERS, count=refused))
-            offered = tuple(self._randomness.sample(offered, limit))
-        for info in offered:
-            if info.peer in self.peers or info.peer == self.id:
-                continue
-            if info.record and not self._record_holds(info):
-                effects.append(trace.Refuse(peer, reasons.PX_BAD_RECORD))
-                continue
-            effects.append(Connect(info.peer, info.record))
-
-    def _record_holds(self, info: PeerInfo) -> bool:
-        return self._check_record is not None and self._check_record(info.peer, info.record)
+                self._exchange.accept(self.id, peer, prune.peers, now, effects)
 
     def _prune_for(
         self, peer: PeerId, topic: Topic, backoff: float, now: float, *, px: bool
     ) -> Prune:
         if not self._membership.exchanges_peers(peer):
             return Prune(topic)
-        offered: tuple[PeerInfo, ...] = ()
-        if px:
-            good = [
-                other
-                for other in self.topics.get(topic, ())
-                if other != peer and self.standing.of(other, now) >= 0
-            ]
-            count = min(self._config.prune_peers, len(good))
-            chosen = self._randomness.sample(good, count)
-            records = self._peer_records
-            offered = tuple(PeerInfo(other, records.get(other, b"")) for other in chosen)
+        offered = self._exchange.offer(topic, peer, now) if px else ()
         return Prune(topic, offered, int(backoff))
 
     # The way of a message.
