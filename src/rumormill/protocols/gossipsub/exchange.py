@@ -103,7 +103,7 @@ class PeerExchange:
         self, me: PeerId, peer: PeerId, offered: tuple[PeerInfo, ...], now: float, effects: Effects
     ) -> None:
         """Dial the peers that a trusted peer offers, if their records hold."""
-        if self._standing.of(peer, now) < self._standing.thresholds.accept_px:
+        if not self._standing.accepts_px(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_PX_THRESHOLD, count=len(offered)))
             return
         if len(offered) > self._limit:

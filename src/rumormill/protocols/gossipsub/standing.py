@@ -32,6 +32,10 @@ class Standing:
         """Whether own messages are sent to the peer outside the mesh."""
         return self.keeper is None or self.keeper.score(peer, now) >= self.thresholds.publish
 
+    def accepts_px(self, peer: PeerId, now: float) -> bool:
+        """Whether peers that the peer offers are dialled."""
+        return self.keeper is None or self.keeper.score(peer, now) >= self.thresholds.accept_px
+
     def graylisted(self, peer: PeerId, now: float) -> bool:
         """Whether everything that the peer sends is ignored."""
         return self.keeper is not None and self.keeper.score(peer, now) < self.thresholds.graylist
