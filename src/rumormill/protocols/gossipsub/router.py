@@ -230,7 +230,7 @@ class GossipSub(PubSubRouter):
     def _on_grafts(
         self, peer: PeerId, topics: tuple[Topic, ...], now: float, effects: Effects
     ) -> tuple[Prune, ...]:
-        refused: list[Topic] = []
+        refused: dict[Topic, float] = {}
         px = self._config.do_px
         for topic in topics:
             refusal = self.mesh.on_graft(peer, topic, now, effects)
@@ -239,9 +239,10 @@ class GossipSub(PubSubRouter):
             effects.append(trace.Refuse(peer, refusal, topic))
             px = px and refusal == reasons.GRAFT_MESH_FULL
             if refusal != reasons.GRAFT_UNKNOWN_TOPIC:
-                refused.append(topic)
-        backoff = self._config.prune_backoff
-        return tuple(self._prune_for(peer, topic, backoff, now, px=px) for topic in refused)
+                refused[topic] = self.mesh.backoff_after(refusal)
+        return tuple(
+            self._prune_for(peer, topic, backoff, now, px=px) for topic, backoff in refused.items()
+        )
 
     def _on_prunes(
         self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
@@ -309,7 +310,9 @@ class GossipSub(PubSubRouter):
                 continue
             if pending and peer in pending:
                 control = self._outbox.take(peer)
-                effects.append(Send(peer, Rpc(publish=(message,), control=control)))
+                # A GRAFT must not overtake the announcement of its topic.
+                subs = self._take_unannounced(peer)
+                effects.append(Send(peer, Rpc(subs, publish=(message,), control=control)))
             else:
                 effects.append(Send(peer, rpc))
             reached += 1
@@ -370,7 +373,8 @@ class GossipSub(PubSubRouter):
         for peer in list(outbox.pending):
             control = outbox.take(peer)
             if control is not None:
-                self._send_split(peer, Rpc(control=control), effects)
+                subs = self._take_unannounced(peer)
+                self._send_split(peer, Rpc(subs, control=control), effects)
         self.gossip.cache.shift()
 
     def _queue_changes(self, changes: MeshChanges, now: float) -> None:

@@ -436,10 +436,16 @@ class PubSubRouter:
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, _Announce):
-            topics = self._unannounced.pop(timer.peer, {})
-            subs = tuple(SubOpts(topic in self.subscriptions, topic) for topic in topics)
+            subs = self._take_unannounced(timer.peer)
             if subs:
                 self._send_split(timer.peer, Rpc(subscriptions=subs), effects)
+
+    def _take_unannounced(self, peer: PeerId) -> tuple[SubOpts, ...]:
+        """What a peer must still be told of our subscriptions, as they are now."""
+        if not self._unannounced:
+            return ()
+        topics = self._unannounced.pop(peer, {})
+        return tuple(SubOpts(topic in self.subscriptions, topic) for topic in topics)
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""
