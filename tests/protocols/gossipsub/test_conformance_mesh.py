@@ -1,9 +1,9 @@
 """go's mesh tests: GRAFT, PRUNE, backoff, and what becomes of control messages that are lost."""
 
-from protocols.conformance import MESH_ONLY, publish_and_check, subscribe_and
+from protocols.conformance import MESH_ONLY, controls, publish_and_check, subscribe_and
 from protocols.pubsub_rig import Rig
 from rumormill.core.effects import Send
-from rumormill.core.trace import DropRPC
+from rumormill.core.trace import DropRPC, Penalise
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0
 from rumormill.protocols.gossipsub.outbox import Outbox
@@ -192,6 +192,7 @@ class TestControlMessages:
                 rig.subscribe([peer], topic)
             rig.run(0.5)
         rig.run(5)
+        assert rig.trace(Penalise) == []
         lost = [drop.meta for drop in rig.trace(DropRPC) if drop.reason == QUEUE_FULL]
         assert any(meta.control is not None and meta.control.graft for meta in lost)
         assert any(meta.subscription for meta in lost)
@@ -240,6 +241,24 @@ class TestControlMessages:
         outbox.retry(peer, Control(prune=tuple(map(Prune, topics))))
         assert outbox.take(peer) == Control(prune=(Prune("test2"), Prune("test3")))
         assert outbox.take(peer) is None
+
+    def test_a_graft_that_overtakes_its_announcement_costs_nobody(self) -> None:
+        """Both sides wait 10 s, then link; no honest peer is charged for a lost announcement."""
+        rig = Rig()
+        (peer,) = rig.add()
+        puppet = rig.add_puppet()
+        rig.connect(puppet, peer)
+        rig.subscribe([peer])
+        rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
+        rig.run(0.01)
+        assert controls(rig.rpcs(puppet)) == [Control(prune=(Prune("news", backoff=10),))]
+        rig.send(puppet, peer, subscribe_and())
+        rig.run(9)
+        assert rig.mesh(peer) == []
+        rig.run(3)
+        assert rig.mesh(peer) == [puppet]
+        assert controls(rig.rpcs(puppet))[1:] == [Control(graft=("news",))]
+        assert rig.trace(Penalise) == []
 
     def test_a_lost_graft_leaves_with_the_next_message(self) -> None:
         """Piggybacking in the router: a message to the peer takes the lost GRAFT along."""
