@@ -15,7 +15,10 @@ from rumormill.protocols.pubsub.authorship import Authorship, content_hash
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.router import NO_SUBSCRIBERS
 from rumormill.sim.identity import SimulatedIdentity
+from rumormill.sim.link import LinkFaults
 from rumormill.wire.pubsub import Message, Rpc, SubOpts
+from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
+from rumormill.wire.pubsub_limits import RpcLimits
 
 TREE = [(0, 1), (1, 2), (1, 4), (2, 3), (0, 5), (5, 6), (5, 8), (6, 7), (8, 9)]
 
@@ -339,7 +342,7 @@ class TestAuthorship:
 
         go: TestPubsubWithAssortedOptions.
         """
-        rig = Rig()
+        rig = Rig(faults=LinkFaults(queue_limit=10))
         config = PubSubConfig(sign_policy=SignPolicy.STRICT_NO_SIGN)
         peers = rig.add(
             2,
@@ -358,8 +361,8 @@ def test_configurable_max_message_size() -> None:
     """A limit of 4 MiB lets 2 MiB through, 1 MiB does not. go: TestConfigurableMaxMessageSize."""
     rig = Rig()
     peers = rig.add_floodsub(10, max_rpc_size=1 << 22)
-    # The codec's own limit is the default one.
-    rig.network.round_trip = None
+    limits = RpcLimits(rpc_bytes=1 << 22)
+    rig.network.round_trip = lambda rpc: decode_rpc(encode_rpc(rpc), limits)
     rig.connect_sparsely(peers)
     rig.subscribe(peers)
     rig.run(1)
