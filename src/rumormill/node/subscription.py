@@ -83,7 +83,7 @@ class Subscription:
         self.dropped = 0
         """Events lost to a full buffer, or to retention before they were read."""
         self._log = log
-        self._next_offset = next_offset
+        self._next_offset = next_offset  # of the event that the buffer takes next
         self._size = buffer
         self._overflow = overflow
         self._on_close = on_close
@@ -103,9 +103,7 @@ class Subscription:
     async def __anext__(self) -> ReceivedEvent:
         while True:
             if self._buffer:
-                event = self._buffer.popleft()
-                self._next_offset = event.offset + 1
-                return event
+                return self._buffer.popleft()
             if self._failure is not None:
                 raise self._failure
             if self._closed:
@@ -145,6 +143,7 @@ class Subscription:
                 return
             self._on_drop(self._buffer.popleft())
         self._buffer.append(event)
+        self._next_offset = offset + 1
         self._wake()
 
     def replay(self, offset: int) -> None:
@@ -164,9 +163,10 @@ class Subscription:
             return
         if events:
             self._buffer.extend(received_event(event, event.offset) for event in events)
+            self._next_offset = events[-1].offset + 1
             return
-        # Nothing is left at `start`. What was committed since then was either offered while
-        # `_behind` still held, so look once more without giving up the loop.
+        # Nothing was left at `start`. An event committed since then may have been offered while
+        # this subscription was still behind: look once more, without giving up the loop.
         info = self._log.topic(self.topic)
         if info is None or info.next_offset <= start:
             self._behind = False

@@ -177,7 +177,9 @@ class Swarm:
         """
         peer, endpoint = address.peer_id, address.tcp_endpoint
         if peer is None or endpoint is None:
-            raise LocalError(f"{address} does not name a TCP address and a peer (/ip4/…/tcp/…/p2p/…)")
+            raise LocalError(
+                f"{address} does not name a TCP address and a peer (/ip4/…/tcp/…/p2p/…)"
+            )
         self.book.give(bytes(peer), endpoint)
         if keep:
             self._wanted[bytes(peer)] = self.config.redial_delay_first

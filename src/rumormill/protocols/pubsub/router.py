@@ -36,6 +36,7 @@ from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
     Publish,
+    PublishBatch,
     Received,
     SendDropped,
     Start,
@@ -54,6 +55,7 @@ from rumormill.protocols.pubsub.authorship import (
     content_hash,
     proof_of,
 )
+from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
@@ -61,6 +63,9 @@ from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
 from rumormill.wire.pubsub_split import split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
+
+PeerFilter: TypeAlias = Callable[[PeerId, Topic], bool]
+"""Whether a peer may take part in a topic, as far as we are concerned."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
 ALREADY_PUBLISHED = "a message with this id was published or received before"
@@ -71,6 +76,7 @@ _HANDLERS = {
     Subscribe: "_on_subscribe",
     Unsubscribe: "_on_unsubscribe",
     Publish: "_on_publish",
+    PublishBatch: "_on_publish_batch",
     PeerConnected: "_on_peer_connected",
     PeerDisconnected: "_on_peer_disconnected",
     SendDropped: "_on_send_dropped",
@@ -106,6 +112,7 @@ class PubSubRouter:
         message_id: MessageIdFunction | None = None,
         validator: Validator | None = None,
         subscription_filter: SubscriptionFilter | None = None,
+        peer_filter: PeerFilter | None = None,
     ) -> None:
         config.validate()
         signs = config.sign_policy is SignPolicy.STRICT_SIGN
@@ -113,12 +120,14 @@ class PubSubRouter:
         self.peers: dict[PeerId, PeerState] = {}
         self.topics: dict[Topic, dict[PeerId, None]] = {}
         self.subscriptions: dict[Topic, None] = {}
+        self.publish_only: dict[Topic, None] = {}
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
         self._message_id = message_id or (author_and_seqno if signs else content_hash)
         self._validator = validator
         self._subscription_filter = subscription_filter
+        self._peer_filter = peer_filter
         self._seen = SeenCache(config.seen_ttl, config.seen_limit)
         self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
@@ -205,23 +214,32 @@ class PubSubRouter:
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
-        if topic in self.subscriptions:
+        wanted, other = self.subscriptions, self.publish_only
+        if event.publish_only:
+            wanted, other = other, wanted
+        if topic in wanted:
             return
+        if topic in other:
+            raise LocalError(
+                f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
+            )
         self._check_topic(topic)
         allowed = self._subscription_filter
         if allowed is not None and not allowed.allows(topic):
             raise LocalError(f"the subscription filter does not allow the topic {topic!r}")
-        if len(self.subscriptions) >= self._settings.max_subscriptions:
+        if len(wanted) >= self._settings.max_subscriptions:
             raise LimitError(
                 f"cannot subscribe to more than {self._settings.max_subscriptions} topics"
                 " (max_subscriptions)"
             )
-        self.subscriptions[topic] = None
-        effects.append(trace.Join(topic))
-        self._announce(SubOpts(True, topic), effects)
+        wanted[topic] = None
+        if not event.publish_only:
+            effects.append(trace.Join(topic))
+            self._announce(SubOpts(True, topic), effects)
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
+        self.publish_only.pop(topic, None)
         if topic not in self.subscriptions:
             return
         del self.subscriptions[topic]
@@ -234,22 +252,37 @@ class PubSubRouter:
             effects.append(Send(peer, announcement))
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
-        topic = event.topic
-        self._check_topic(topic)
-        message = self._authorship.compose(topic, event.data)
+        self._publish(self._compose(event), now, effects)
+
+    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
+        # All are composed before any is published: a batch that holds an impossible message is
+        # refused whole.
+        batch: list[Effects] = []
+        for message in [self._compose(publish) for publish in event.messages]:
+            batch.append([])
+            self._publish(message, now, batch[-1])
+        effects.extend(interleaved(batch))
+
+    def _compose(self, event: Publish) -> Message:
+        self._check_topic(event.topic)
+        message = self._authorship.compose(event.topic, event.data)
         if rpc_size(Rpc(publish=(message,))) > self._settings.max_rpc_size:
             raise LimitError(
                 f"{len(event.data)} bytes do not fit a message of at most"
                 f" {self._settings.max_rpc_size} bytes with its envelope (max_rpc_size)"
             )
-        message_id = message.id = self._message_id(message)
+        message.id = self._message_id(message)
+        return message
+
+    def _publish(self, message: Message, now: float, effects: Effects) -> None:
+        topic, message_id = message.topic, message.id
         published = self._event_of(message)
         if not self._seen.add(message_id, now):
             effects.append(Published(published, 0, ALREADY_PUBLISHED))
             return
         effects.append(Keep(published))
         effects.append(trace.PublishMessage(message_id, topic))
-        if topic in self.subscriptions:
+        if topic in self.subscriptions or topic in self.publish_only:
             effects.append(trace.DeliverMessage(message_id, topic, self.id))
             effects.append(Deliver(published, self.id))
         reached = self._route(message, self.id, now, effects)
@@ -312,6 +345,7 @@ class PubSubRouter:
                 effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=refused))
         known = state.topics
         limit = self._settings.max_subscriptions_per_peer
+        admits = self._peer_filter
         refused = 0
         for sub in wanted:
             topic = sub.topic
@@ -321,6 +355,9 @@ class PubSubRouter:
                     self._forget_subscriber(peer, topic)
                     self._on_peer_left_topic(peer, topic, now, effects)
             elif topic not in known:
+                if admits is not None and not admits(peer, topic):
+                    effects.append(trace.Refuse(peer, reasons.FILTERED_PEER, topic))
+                    continue
                 if len(known) >= limit:
                     refused += 1
                     continue
@@ -411,10 +448,16 @@ class PubSubRouter:
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, _Announce):
-            topics = self._unannounced.pop(timer.peer, {})
-            subs = tuple(SubOpts(topic in self.subscriptions, topic) for topic in topics)
+            subs = self._take_unannounced(timer.peer)
             if subs:
                 self._send_split(timer.peer, Rpc(subscriptions=subs), effects)
+
+    def _take_unannounced(self, peer: PeerId) -> tuple[SubOpts, ...]:
+        """What a peer must still be told of our subscriptions, as they are now."""
+        if not self._unannounced:
+            return ()
+        topics = self._unannounced.pop(peer, {})
+        return tuple(SubOpts(topic in self.subscriptions, topic) for topic in topics)
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""
