@@ -1,0 +1,477 @@
+"""Peer scoring: what a peer's past behaviour says of it, as one number.
+
+The score is that of GossipSub 1.1. Per topic: time in the mesh (P1) and first deliveries (P2)
+count for a peer; too few deliveries while in the mesh (P3), leaving the mesh with such a deficit
+(P3b) and invalid messages (P4) count against it. Over all topics: the application's opinion (P5),
+peers at the same address (P6) and misbehaviour that the router reports (P7). Counters decay, so
+the past fades. A peer that leaves with a score that is not positive is remembered for a while, so
+that nobody sheds a bad name by reconnecting.
+
+Penalties count at once. Rewards count from the next `refresh` on, as the time in the mesh does in
+the specification: a score is therefore computed once per refresh and otherwise only read.
+
+Where implementations differ: P3 ends when a peer leaves the mesh, as the specification words it
+("peers in the mesh who are not delivering") and nim-libp2p does, and P3b remembers the deficit; in
+go P3 stays on until the next GRAFT. A message's first sender gets no second P3 credit for a copy.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.protocols.gossipsub.colocation import Colocation
+from rumormill.protocols.gossipsub.delivery_records import (
+    IGNORED,
+    INVALID,
+    THROTTLED,
+    UNKNOWN,
+    VALID,
+    DeliveryRecords,
+)
+from rumormill.protocols.gossipsub.rejections import NOT_JUDGED, OBVIOUSLY_INVALID
+from rumormill.protocols.gossipsub.score_params import PeerScoreParams, TopicScoreParams
+from rumormill.protocols.gossipsub.score_stats import (
+    PeerScoreSnapshot,
+    PeerStats,
+    TopicScoreSnapshot,
+    TopicStats,
+    count_mesh_delivery,
+    decay,
+    drop_idle,
+)
+from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
+
+ApplicationScore: TypeAlias = Callable[[PeerId], float]
+"""P5: what the application thinks of a peer."""
+
+_COUNTER_MAX: Final = 1e9
+_SCORE_MAX: Final = 1e15
+"""Scores and counters saturate, so that no parameters and no events make a score infinite."""
+_ROUNDING: Final = 1e-9
+"""Times are floats: a whole number of intervals may come out a little below itself."""
+
+
+class PeerScore:
+    """The scores of all peers, connected and remembered.
+
+    The router reports what peers do and asks for scores; topics are those that it takes part in.
+    """
+
+    def __init__(
+        self, params: PeerScoreParams, application_score: ApplicationScore | None = None
+    ) -> None:
+        self.untracked = 0
+        """Peers that found the table full of connected ones; they score 0."""
+        self.forgotten = 0
+        """Peers that left and were forgotten early to make room."""
+        self._params = params
+        self._application_score = application_score if params.application_weight else None
+        self._colocation: Colocation | None = None
+        if params.ip_colocation_factor_weight:
+            self._colocation = Colocation(
+                params.ip_colocation_factor_threshold, params.ip_colocation_factor_whitelist
+            )
+        self._standing_is_all = self._application_score is None and self._colocation is None
+        self._interval = params.decay_interval or 1.0
+        self._active: dict[PeerId, PeerStats] = {}
+        self._retained: dict[PeerId, PeerStats] = {}
+        self._topic_params: dict[Topic, TopicScoreParams] = dict(params.topics)
+        self._deliveries = DeliveryRecords(params.delivery_record_ttl, params.delivery_records_max)
+        self._records = self._deliveries.records
+        self._decayed_at: float | None = None
+        self._refreshed_at = 0.0
+        self._note_what_counts()
+
+    def _note_what_counts(self) -> None:
+        scored = list(self._topic_params.values())
+        if self._params.default_topic is not None:
+            scored.append(self._params.default_topic)
+        self._tracks_mesh = any(params.counts_mesh_deliveries for params in scored)
+        self.tracks_deliveries = self._tracks_mesh or any(p.counts_invalid for p in scored)
+        """Whether validations and duplicates need be reported. Deliveries and rejections always."""
+
+    # The score.
+
+    def score(self, peer: PeerId, now: float) -> float:
+        """The peer's score; 0 for a peer of which nothing is known."""
+        stats = self._active.get(peer)
+        if stats is None:
+            stats = self._retained.get(peer)
+            if stats is None or now > stats.expires:
+                return 0.0
+        standing = stats.standing
+        if standing is None:
+            standing = self._compute_standing(stats)
+        if self._standing_is_all:
+            return standing
+        return self._score_with_opinions(peer, stats, standing)
+
+    def _compute_standing(self, stats: PeerStats) -> float:
+        """P1 to P4 under their cap, and P7."""
+        standing = 0.0
+        if stats.topics:
+            for topic_stats in stats.topics.values():
+                standing += self._topic_score(topic_stats)
+        params = self._params
+        cap = params.topic_score_cap
+        if 0 < cap < standing:
+            standing = cap
+        excess = stats.behaviour - params.behaviour_penalty_threshold
+        if excess > 0:
+            standing += excess * excess * params.behaviour_penalty_weight
+        standing = stats.standing = _saturated(standing)
+        return standing
+
+    def _topic_score(self, stats: TopicStats) -> float:
+        params = stats.params
+        score = 0.0
+        if stats.grafted is not None and params.time_in_mesh_weight:
+            time_in_mesh = max(0.0, self._refreshed_at - stats.grafted)
+            quanta = int(time_in_mesh / params.time_in_mesh_quantum + _ROUNDING)
+            score = min(float(quanta), params.time_in_mesh_cap) * params.time_in_mesh_weight
+        if stats.first:
+            score += stats.first * params.first_message_deliveries_weight
+        if params.mesh_message_deliveries_weight:
+            score += self._squared_deficit(stats) * params.mesh_message_deliveries_weight
+        if stats.failure:
+            score += stats.failure * params.mesh_failure_penalty_weight
+        if stats.invalid:
+            score += stats.invalid * stats.invalid * params.invalid_message_deliveries_weight
+        return score * params.topic_weight
+
+    def _squared_deficit(self, stats: TopicStats) -> float:
+        """P3: how far a mesh peer that had time enough is below the expected deliveries."""
+        params = stats.params
+        deficit = params.mesh_message_deliveries_threshold - stats.mesh
+        if stats.grafted is None or deficit <= 0:
+            return 0.0
+        if self._refreshed_at - stats.grafted <= params.mesh_message_deliveries_activation:
+            return 0.0
+        return deficit * deficit
+
+    def _score_with_opinions(self, peer: PeerId, stats: PeerStats, standing: float) -> float:
+        """Add P5 and P6, which change without the peer's doing."""
+        params = self._params
+        score = standing
+        if self._application_score is not None:
+            score += self._application_score(peer) * params.application_weight
+        if self._colocation is not None:
+            score += self._colocation.factor(stats.groups) * params.ip_colocation_factor_weight
+        return _saturated(score)
+
+    def inspect(self, peer: PeerId, now: float) -> PeerScoreSnapshot | None:
+        """What a peer's score is made of; None for an unknown peer."""
+        stats = self._active.get(peer) or self._retained.get(peer)
+        if stats is None:
+            return None
+        topics = {
+            topic: TopicScoreSnapshot(
+                0.0 if each.grafted is None else max(0.0, self._refreshed_at - each.grafted),
+                each.first,
+                each.mesh,
+                each.failure,
+                each.invalid,
+            )
+            for topic, each in (stats.topics or {}).items()
+        }
+        opinion = 0.0 if self._application_score is None else self._application_score(peer)
+        factor = 0.0 if self._colocation is None else self._colocation.factor(stats.groups)
+        score = self.score(peer, now)
+        return PeerScoreSnapshot(score, topics, opinion, factor, stats.behaviour)
+
+    # Peers come and go.
+
+    def add_peer(self, peer: PeerId, address: str, now: float) -> None:
+        """A peer connected; what is remembered of it counts on."""
+        if self._decayed_at is None:
+            self._decayed_at = self._refreshed_at = now
+        if peer not in self._active:
+            stats = self._retained.pop(peer, None)
+            if stats is not None and now > stats.expires:
+                self._release(stats)
+                stats = None
+            if stats is None:
+                if not self._make_room():
+                    self.untracked += 1
+                    return
+                stats = PeerStats()
+            self._active[peer] = stats
+        self.set_addresses(peer, (address,))
+
+    def set_addresses(self, peer: PeerId, addresses: Sequence[str]) -> None:
+        """Say where a connected peer is, when that changed or is more than one address."""
+        stats = self._active.get(peer)
+        if stats is None or self._colocation is None:
+            return
+        self._colocation.remove(stats.groups)
+        stats.groups = self._colocation.groups(addresses)
+        self._colocation.add(stats.groups)
+
+    def remove_peer(self, peer: PeerId, now: float) -> None:
+        """A peer disconnected; it is forgotten only if that does not improve its score."""
+        stats = self._active.get(peer)
+        if stats is None:
+            return
+        stats.standing = None
+        score = self.score(peer, now)
+        del self._active[peer]
+        if score > 0 or self._params.retain_score <= 0:
+            self._release(stats)
+            return
+        if stats.topics:
+            for topic_stats in stats.topics.values():
+                topic_stats.first = 0.0
+                self._leave_mesh(topic_stats)
+            drop_idle(stats.topics)
+        if score == 0 and not stats.topics and not stats.behaviour and not stats.groups:
+            return
+        stats.standing = None
+        stats.expires = now + self._params.retain_score
+        self._retained[peer] = stats
+
+    def _make_room(self) -> bool:
+        """Make sure that one more peer fits; the longest gone makes way."""
+        if len(self._active) + len(self._retained) < self._params.peers_max:
+            return True
+        if not self._retained:
+            return False
+        longest_gone = next(iter(self._retained))
+        self._release(self._retained.pop(longest_gone))
+        self.forgotten += 1
+        return True
+
+    def _release(self, stats: PeerStats) -> None:
+        if self._colocation is not None:
+            self._colocation.remove(stats.groups)
+
+    # What peers do.
+
+    def graft(self, peer: PeerId, topic: Topic, now: float) -> None:
+        """A peer was taken into the mesh of a topic."""
+        stats = self._active.get(peer)
+        if stats is not None:
+            topic_stats = self._topic_stats(stats, topic)
+            if topic_stats is not None:
+                topic_stats.grafted = now
+                stats.standing = None
+
+    def prune(self, peer: PeerId, topic: Topic, now: float) -> None:
+        """A peer was taken out of the mesh of a topic."""
+        stats = self._active.get(peer)
+        if stats is not None and stats.topics:
+            topic_stats = stats.topics.get(topic)
+            if topic_stats is not None:
+                self._leave_mesh(topic_stats)
+                stats.standing = None
+
+    def _leave_mesh(self, stats: TopicStats) -> None:
+        """P3b: remember the deficit with which a peer leaves the mesh."""
+        if stats.grafted is not None:
+            stats.failure = min(stats.failure + self._squared_deficit(stats), _COUNTER_MAX)
+            stats.grafted = None
+
+    def add_penalty(self, peer: PeerId, count: float) -> None:
+        """P7: a peer misbehaved, `count` times."""
+        stats = self._active.get(peer) or self._retained.get(peer)
+        if stats is not None and count > 0:
+            stats.behaviour = min(stats.behaviour + count, _COUNTER_MAX)
+            stats.standing = None
+
+    def _topic_stats(self, stats: PeerStats, topic: Topic) -> TopicStats | None:
+        """A peer's counters in a topic; None if the topic is not scored or there are too many."""
+        topics = stats.topics
+        if topics is None:
+            topics = stats.topics = {}
+        found = topics.get(topic)
+        if found is None:
+            params = self._topic_params.get(topic, self._params.default_topic)
+            if params is None or len(topics) >= self._params.topics_per_peer_max:
+                return None
+            found = topics[topic] = TopicStats(params)
+        return found
+
+    # Messages.
+
+    def validate_message(self, message_id: MessageId, now: float) -> None:
+        """A new message enters validation."""
+        if self.tracks_deliveries:
+            self._deliveries.open(message_id, now)
+
+    def deliver_message(
+        self, peer: PeerId, topic: Topic, message_id: MessageId, now: float
+    ) -> None:
+        """A message turned out valid; `peer` was the first to bring it."""
+        stats = self._active.get(peer)
+        if stats is not None:
+            topic_stats = self._topic_stats(stats, topic)
+            if topic_stats is not None:
+                cap = topic_stats.params.first_message_deliveries_cap
+                topic_stats.first = min(topic_stats.first + 1.0, cap)
+                if self._tracks_mesh and topic_stats.grafted is not None:
+                    count_mesh_delivery(topic_stats)
+        if self._tracks_mesh:
+            params = self._topic_params.get(topic, self._params.default_topic)
+            if params is not None and params.counts_mesh_deliveries:
+                self._record_delivery(peer, topic, message_id, now)
+                return
+        record = self._records.get(message_id)
+        if record is not None and record.status == UNKNOWN:
+            del self._records[message_id]
+
+    def _record_delivery(
+        self, peer: PeerId, topic: Topic, message_id: MessageId, now: float
+    ) -> None:
+        record = self._deliveries.open(message_id, now)
+        if record.status != UNKNOWN:
+            return
+        record.status = VALID
+        record.sender = peer
+        record.validated = now
+        if record.peers:
+            for other in record.peers:
+                topic_stats = self._mesh_stats(other, topic)
+                if other != peer and topic_stats is not None:
+                    count_mesh_delivery(topic_stats)
+
+    def _mesh_stats(self, peer: PeerId, topic: Topic) -> TopicStats | None:
+        stats = self._active.get(peer)
+        if stats is None or not stats.topics:
+            return None
+        topic_stats = stats.topics.get(topic)
+        return None if topic_stats is None or topic_stats.grafted is None else topic_stats
+
+    def reject_message(
+        self, peer: PeerId, topic: Topic, message_id: MessageId, reason: str, now: float
+    ) -> None:
+        """A message was rejected; `reason` decides who pays."""
+        if reason in OBVIOUSLY_INVALID or reason in NOT_JUDGED:
+            if reason in OBVIOUSLY_INVALID:
+                self._charge(peer, topic)
+            record = self._records.get(message_id)
+            if record is not None and record.status == UNKNOWN and record.peers is None:
+                del self._records[message_id]
+            return
+        if not self.tracks_deliveries:
+            return
+        record = self._deliveries.open(message_id, now)
+        if record.status != UNKNOWN:
+            return
+        others, record.peers = record.peers, None
+        if reason == VALIDATION_THROTTLED:
+            record.status = THROTTLED
+        elif reason == VALIDATION_IGNORED:
+            record.status = IGNORED
+        else:
+            record.status = INVALID
+            self._charge(peer, topic)
+            for other in others or ():
+                self._charge(other, topic)
+
+    def duplicate_message(
+        self, peer: PeerId, topic: Topic, message_id: MessageId, now: float
+    ) -> None:
+        """A peer brought a message that was seen before."""
+        record = self._records.get(message_id)
+        if record is None:
+            return
+        status = record.status
+        if status == INVALID:
+            self._charge(peer, topic)
+            return
+        if status == UNKNOWN:
+            if peer in self._active:
+                if record.peers is None:
+                    record.peers = {}
+                record.peers[peer] = None
+        elif status == VALID and peer != record.sender:
+            topic_stats = self._mesh_stats(peer, topic)
+            if topic_stats is None:
+                return
+            window = topic_stats.params.mesh_message_deliveries_window
+            if now - record.validated > window + _ROUNDING:
+                return
+            if record.peers is None:
+                record.peers = {}
+            if peer not in record.peers:
+                record.peers[peer] = None
+                count_mesh_delivery(topic_stats)
+
+    def _charge(self, peer: PeerId, topic: Topic) -> None:
+        """P4: a peer brought an invalid message."""
+        stats = self._active.get(peer) or self._retained.get(peer)
+        if stats is None:
+            return
+        topic_stats = self._topic_stats(stats, topic)
+        if topic_stats is not None:
+            topic_stats.invalid += 1.0
+        elif self._topic_params.get(topic, self._params.default_topic) is not None:
+            # No counter is left for the topic; the message must not be free of charge for that.
+            stats.behaviour = min(stats.behaviour + 1.0, _COUNTER_MAX)
+        stats.standing = None
+
+    # Time passes.
+
+    def refresh(self, now: float) -> None:
+        """Decay counters once per interval passed, and forget what is old. Call it often."""
+        if self._decayed_at is None:
+            self._decayed_at = self._refreshed_at = now
+        intervals = int((now - self._decayed_at) / self._interval + _ROUNDING)
+        if intervals < 1:
+            return
+        self._decayed_at += intervals * self._interval
+        self._refreshed_at = now
+        self._deliveries.sweep(now)
+        self._forget_retained(now)
+        floor = self._params.decay_to_zero or 0.01
+        behaviour_decay = self._params.behaviour_penalty_decay**intervals
+        for stats in self._active.values():
+            if stats.topics:
+                idle = False
+                for topic_stats in stats.topics.values():
+                    idle = decay(topic_stats, intervals, floor) or idle
+                if idle:
+                    drop_idle(stats.topics)
+                stats.standing = None
+            if stats.behaviour:
+                faded = stats.behaviour * behaviour_decay
+                stats.behaviour = faded if faded >= floor else 0.0
+                stats.standing = None
+
+    def _forget_retained(self, now: float) -> None:
+        expired = []
+        for peer, stats in self._retained.items():
+            if now <= stats.expires:
+                break
+            expired.append(peer)
+        for peer in expired:
+            self._release(self._retained.pop(peer))
+
+    def set_topic_params(self, topic: Topic, params: TopicScoreParams) -> None:
+        """Change a topic's parameters while running; counters above a new cap are cut to it.
+
+        Where this switches P3 or P3b on, mesh peers have their activation time to begin delivering.
+        """
+        params.validate()
+        self._topic_params[topic] = params
+        self._note_what_counts()
+        for table in (self._active, self._retained):
+            for stats in table.values():
+                topic_stats = stats.topics.get(topic) if stats.topics else None
+                if topic_stats is None:
+                    continue
+                newly = params.counts_mesh_deliveries and not (
+                    topic_stats.params.counts_mesh_deliveries
+                )
+                if newly and topic_stats.grafted is not None:
+                    topic_stats.grafted = max(topic_stats.grafted, self._refreshed_at)
+                topic_stats.params = params
+                cap = params.first_message_deliveries_cap
+                topic_stats.first = min(topic_stats.first, cap)
+                topic_stats.mesh = min(topic_stats.mesh, params.mesh_message_deliveries_cap)
+                stats.standing = None
+
+
+def _saturated(score: float) -> float:
+    if -_SCORE_MAX <= score <= _SCORE_MAX:
+        return score
+    return _SCORE_MAX if score > 0 else -_SCORE_MAX

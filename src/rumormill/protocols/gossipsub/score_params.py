@@ -1,0 +1,421 @@
+"""Parameters of peer scoring: what each behaviour weighs, and what a score then forbids.
+
+The names are go-libp2p-pubsub's in lower case, because published parameter sets use them. Times
+are seconds, decays are factors per `decay_interval`.
+
+Parameters come in groups, one per part of the score. By default all groups are checked (`selective`
+off, go's "atomic" mode). With `selective` on, a group that is zero throughout is off and not
+checked; a group with any value set is checked whole.
+"""
+
+import ipaddress
+import math
+from typing import Final
+
+import msgspec
+
+from rumormill.core.config import Config, require
+from rumormill.core.errors import ConfigError
+
+
+def score_parameter_decay(seconds: float, interval: float = 1.0, to_zero: float = 0.01) -> float:
+    """The factor per `interval` by which a counter of 1 falls to `to_zero` in `seconds`."""
+    ticks = math.floor(seconds / interval + 1e-9)
+    if ticks < 1:
+        raise ConfigError(f"decay: {seconds} s is shorter than one interval of {interval} s")
+    return float(to_zero ** (1.0 / ticks))
+
+
+def _is_bonus(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
+
+
+def _is_malus(value: float) -> bool:
+    return math.isfinite(value) and value <= 0
+
+
+def _is_positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0
+
+
+def _is_fraction(value: float) -> bool:
+    return 0 < value < 1
+
+
+_BONUS: Final = "must be a finite number, at least 0 (0 switches it off)"
+_MALUS: Final = "must be a finite number, at most 0 (0 switches it off)"
+_POSITIVE: Final = "must be a finite number above 0"
+_FRACTION: Final = "must lie strictly between 0 and 1"
+
+
+class TopicScoreParams(Config, frozen=True, kw_only=True):
+    """How behaviour in one topic counts (P1 to P4).
+
+    P3 and P3b are off by default: they punish a mesh peer that delivers less than a threshold, and
+    what is little depends on the topic's message rate. A threshold that fits a busy topic empties
+    the mesh of a quiet one. Switch them on per topic, from the rate that you expect.
+    """
+
+    selective: bool = False
+    """Leave out the checks of groups that are zero throughout."""
+
+    topic_weight: float = 1.0
+    """Our choice, because all topics start equal; weights below are then plain score points."""
+
+    # P1: time in the mesh.
+    time_in_mesh_weight: float = 0.01
+    """nim-libp2p: with its cap, staying in the mesh is worth at most 0.1."""
+    time_in_mesh_quantum: float = 1.0
+    """nim-libp2p and the published hardening set: counted in seconds."""
+    time_in_mesh_cap: float = 10.0
+    """nim-libp2p."""
+
+    # P2: messages that the peer was the first to deliver.
+    first_message_deliveries_weight: float = 1.0
+    """nim-libp2p, rust-libp2p, js-libp2p."""
+    first_message_deliveries_decay: float = 0.5
+    """nim-libp2p, rust-libp2p, js-libp2p."""
+    first_message_deliveries_cap: float = 10.0
+    """nim-libp2p; a larger cap lets a fast peer save up credit for later misdeeds."""
+
+    # P3: too few first or near-first deliveries while in the mesh.
+    mesh_message_deliveries_weight: float = 0.0
+    """Our choice: off, because the threshold needs the topic's rate (see above)."""
+    mesh_message_deliveries_decay: float = 0.997
+    """The published hardening set; takes effect with the weight."""
+    mesh_message_deliveries_cap: float = 400.0
+    """The published hardening set."""
+    mesh_message_deliveries_threshold: float = 10.0
+    """The published hardening set."""
+    mesh_message_deliveries_window: float = 0.005
+    """The published hardening set. Short, so that echoing our own message back earns nothing."""
+    mesh_message_deliveries_activation: float = 60.0
+    """The published hardening set."""
+
+    # P3b: the deficit with which a peer left the mesh, remembered.
+    mesh_failure_penalty_weight: float = 0.0
+    """Our choice: off together with P3."""
+    mesh_failure_penalty_decay: float = 0.997
+    """The published hardening set."""
+
+    # P4: invalid messages, squared.
+    invalid_message_deliveries_weight: float = -5.0
+    """Our choice: with the default thresholds one invalid message takes a peer out of the mesh, two
+    end gossip with it, four graylist it. The -1 of rust-libp2p and js-libp2p together with their
+    decay of 0.3 would forgive one invalid message every second for ever."""
+    invalid_message_deliveries_decay: float = score_parameter_decay(600)
+    """Our choice: forgiven after ten minutes, so that peers that disagree about validity for a
+    while (two versions of one application) find together again."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` when a value is outside its range."""
+        require(_is_bonus(self.topic_weight), "topic_weight", _BONUS)
+        self._validate_time_in_mesh()
+        self._validate_first_deliveries()
+        self._validate_mesh_deliveries()
+        self._validate_failure_and_invalid()
+
+    def _off(self, *group: float) -> bool:
+        """Whether a group need not be checked."""
+        return self.selective and not any(group)
+
+    def _validate_time_in_mesh(self) -> None:
+        weight, quantum, cap = (
+            self.time_in_mesh_weight,
+            self.time_in_mesh_quantum,
+            self.time_in_mesh_cap,
+        )
+        if self._off(weight, quantum, cap):
+            return
+        require(_is_bonus(weight), "time_in_mesh_weight", _BONUS)
+        require(math.isfinite(quantum) and quantum != 0, "time_in_mesh_quantum", "must not be zero")
+        if weight:
+            require(quantum > 0, "time_in_mesh_quantum", _POSITIVE)
+            require(_is_positive(cap), "time_in_mesh_cap", _POSITIVE)
+
+    def _validate_first_deliveries(self) -> None:
+        weight, decay, cap = (
+            self.first_message_deliveries_weight,
+            self.first_message_deliveries_decay,
+            self.first_message_deliveries_cap,
+        )
+        if self._off(weight, decay, cap):
+            return
+        require(_is_bonus(weight), "first_message_deliveries_weight", _BONUS)
+        if weight:
+            require(_is_fraction(decay), "first_message_deliveries_decay", _FRACTION)
+            require(_is_positive(cap), "first_message_deliveries_cap", _POSITIVE)
+
+    def _validate_mesh_deliveries(self) -> None:
+        name = "mesh_message_deliveries"
+        weight, decay = self.mesh_message_deliveries_weight, self.mesh_message_deliveries_decay
+        cap, threshold = self.mesh_message_deliveries_cap, self.mesh_message_deliveries_threshold
+        window = self.mesh_message_deliveries_window
+        activation = self.mesh_message_deliveries_activation
+        if self._off(weight, decay, cap, threshold, window, activation):
+            return
+        require(_is_malus(weight), f"{name}_weight", _MALUS)
+        require(_is_bonus(window), f"{name}_window", "must be a finite number, at least 0")
+        if weight:
+            require(_is_fraction(decay), f"{name}_decay", _FRACTION)
+            require(_is_positive(cap), f"{name}_cap", _POSITIVE)
+            require(_is_positive(threshold), f"{name}_threshold", _POSITIVE)
+            require(
+                math.isfinite(activation) and activation >= 1,
+                f"{name}_activation",
+                "must be at least 1 s",
+            )
+
+    def _validate_failure_and_invalid(self) -> None:
+        weight, decay = self.mesh_failure_penalty_weight, self.mesh_failure_penalty_decay
+        if not self._off(weight, decay):
+            require(_is_malus(weight), "mesh_failure_penalty_weight", _MALUS)
+            if weight:
+                require(_is_fraction(decay), "mesh_failure_penalty_decay", _FRACTION)
+        weight = self.invalid_message_deliveries_weight
+        decay = self.invalid_message_deliveries_decay
+        if not self._off(weight, decay):
+            require(_is_malus(weight), "invalid_message_deliveries_weight", _MALUS)
+            require(_is_fraction(decay), "invalid_message_deliveries_decay", _FRACTION)
+
+    @property
+    def counts_mesh_deliveries(self) -> bool:
+        """Whether P3 or P3b is on: both need to know who delivered each message, and when."""
+        return bool(self.mesh_message_deliveries_weight or self.mesh_failure_penalty_weight)
+
+    @property
+    def counts_invalid(self) -> bool:
+        """Whether P4 is on."""
+        return bool(self.invalid_message_deliveries_weight)
+
+
+TOPIC_OFF: Final = TopicScoreParams(
+    selective=True,
+    topic_weight=0.0,
+    time_in_mesh_weight=0.0,
+    time_in_mesh_quantum=0.0,
+    time_in_mesh_cap=0.0,
+    first_message_deliveries_weight=0.0,
+    first_message_deliveries_decay=0.0,
+    first_message_deliveries_cap=0.0,
+    mesh_message_deliveries_weight=0.0,
+    mesh_message_deliveries_decay=0.0,
+    mesh_message_deliveries_cap=0.0,
+    mesh_message_deliveries_threshold=0.0,
+    mesh_message_deliveries_window=0.0,
+    mesh_message_deliveries_activation=0.0,
+    mesh_failure_penalty_weight=0.0,
+    mesh_failure_penalty_decay=0.0,
+    invalid_message_deliveries_weight=0.0,
+    invalid_message_deliveries_decay=0.0,
+)
+"""Everything off: the base for switching single groups on with `msgspec.structs.replace`."""
+
+
+class PeerScoreParams(Config, frozen=True, kw_only=True):
+    """How a peer is scored: its topics, and what counts beyond topics (P5 to P7)."""
+
+    selective: bool = False
+    """Leave out the checks of groups that are zero throughout."""
+
+    topics: dict[str, TopicScoreParams] = msgspec.field(default_factory=dict)
+    """Parameters by topic."""
+    default_topic: TopicScoreParams | None = TopicScoreParams()
+    """Parameters of all other topics; null leaves them unscored, which is all that go can do. Our
+    choice: scored, because topics are rarely known when a node is configured."""
+    topic_score_cap: float = 10.0
+    """js-libp2p. Limits what good behaviour in all topics together can earn; 0 is no limit."""
+
+    # P5: the application's own opinion.
+    application_weight: float = 1.0
+    """Deployed by Filecoin and Ethereum nodes: the application's number counts as it is."""
+
+    # P6: many peers at one address, squared.
+    ip_colocation_factor_weight: float = 0.0
+    """Our choice: off, because peers behind one NAT or on one machine are a normal sight."""
+    ip_colocation_factor_threshold: int = 10
+    """rust-libp2p and js-libp2p."""
+    ip_colocation_factor_whitelist: tuple[str, ...] = ()
+    """Addresses and networks (`10.0.0.0/8`) that P6 never counts. Nor does it ever
+    count loopback, as in go."""
+
+    # P7: broken promises, GRAFTs during backoff, and the like, squared.
+    behaviour_penalty_weight: float = -10.0
+    """rust-libp2p, js-libp2p, Filecoin."""
+    behaviour_penalty_threshold: float = 6.0
+    """Filecoin and Ethereum nodes: a few broken promises are lost messages, not an attack."""
+    behaviour_penalty_decay: float = score_parameter_decay(3600)
+    """Filecoin: forgiven after an hour."""
+
+    decay_interval: float = 1.0
+    """go-libp2p-pubsub, rust-libp2p, js-libp2p, nim-libp2p."""
+    decay_to_zero: float = 0.01
+    """go-libp2p-pubsub, nim-libp2p."""
+    retain_score: float = 3600.0
+    """rust-libp2p and js-libp2p: how long a bad score survives a disconnect."""
+    delivery_record_ttl: float = 120.0
+    """go-libp2p-pubsub: as long as a message id stays in the seen cache."""
+
+    # Bounds on memory.
+    peers_max: int = 4096
+    """Our choice, far above any number of connections: scores kept, of connected peers and of
+    those that left. The longest gone is forgotten first."""
+    topics_per_peer_max: int = 1024
+    """Our choice, far above any number of topics that two peers share."""
+    delivery_records_max: int = 65536
+    """Our choice: 120 s at 500 messages a second. The oldest is forgotten first."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` when a value is outside its range."""
+        self._validate_topics()
+        self._validate_beyond_topics()
+        self._validate_times_and_bounds()
+
+    def _validate_topics(self) -> None:
+        named = dict(self.topics)
+        if self.default_topic is not None:
+            named["(default_topic)"] = self.default_topic
+        for topic, params in named.items():
+            try:
+                params.validate()
+            except ConfigError as error:
+                raise ConfigError(f"topic {topic}: {error}") from None
+        require(
+            _is_bonus(self.topic_score_cap),
+            "topic_score_cap",
+            "must be a finite number above 0, or 0 for no cap",
+        )
+
+    def _validate_beyond_topics(self) -> None:
+        weight = self.application_weight
+        require(math.isfinite(weight), "application_weight", "must be a finite number")
+        weight = self.ip_colocation_factor_weight
+        require(_is_malus(weight), "ip_colocation_factor_weight", _MALUS)
+        if weight:
+            threshold = self.ip_colocation_factor_threshold
+            require(threshold >= 1, "ip_colocation_factor_threshold", "must be at least 1")
+        for network in self.ip_colocation_factor_whitelist:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError:
+                rule = f"{network!r} is not an address or a network"
+                raise ConfigError(f"ip_colocation_factor_whitelist: {rule}") from None
+        weight = self.behaviour_penalty_weight
+        require(_is_malus(weight), "behaviour_penalty_weight", _MALUS)
+        if weight:
+            decay = self.behaviour_penalty_decay
+            require(_is_fraction(decay), "behaviour_penalty_decay", _FRACTION)
+        threshold_p7 = self.behaviour_penalty_threshold
+        require(
+            _is_bonus(threshold_p7),
+            "behaviour_penalty_threshold",
+            "must be a finite number, at least 0",
+        )
+
+    def _validate_times_and_bounds(self) -> None:
+        interval, to_zero = self.decay_interval, self.decay_to_zero
+        if not (self.selective and not interval and not to_zero):
+            require(
+                math.isfinite(interval) and interval >= 1, "decay_interval", "must be at least 1 s"
+            )
+            require(_is_fraction(to_zero), "decay_to_zero", _FRACTION)
+        for name in ("retain_score", "delivery_record_ttl"):
+            rule = "must be a finite number, at least 0"
+            require(_is_bonus(getattr(self, name)), name, rule)
+        for name in ("peers_max", "topics_per_peer_max", "delivery_records_max"):
+            require(getattr(self, name) >= 1, name, "must be at least 1")
+
+
+class ScoreThresholds(Config, frozen=True, kw_only=True):
+    """What a score forbids. Each of the first three lies at or below the one before it."""
+
+    selective: bool = False
+    """Leave out the checks of groups that are zero throughout."""
+
+    gossip: float = -10.0
+    """rust-libp2p and js-libp2p: below it, no gossip to or from the peer."""
+    publish: float = -50.0
+    """rust-libp2p and js-libp2p: below it, own messages are not sent to the peer."""
+    graylist: float = -80.0
+    """rust-libp2p and js-libp2p: below it, everything from the peer is ignored."""
+    accept_px: float = 10.0
+    """rust-libp2p and js-libp2p: below it, peers that it offers are not connected to."""
+    opportunistic_graft: float = 0.0
+    """nim-libp2p and the published hardening set. Below this median score a mesh takes in better
+    peers. At 0 that never happens, because peers with negative scores are pruned anyway: what
+    scores a good mesh reaches depends on the topic's rate, so a positive value needs tuning."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` when a value is outside its range."""
+        gossip, publish = self.gossip, self.publish
+        graylist = self.graylist
+        if not (self.selective and not gossip and not publish and not graylist):
+            require(_is_malus(gossip), "gossip", "must be finite and at most 0")
+            require(
+                _is_malus(publish) and publish <= gossip,
+                "publish",
+                "must be finite, at most 0, and at most gossip",
+            )
+            require(
+                _is_malus(graylist) and graylist <= publish,
+                "graylist",
+                "must be finite, at most 0, and at most publish",
+            )
+        for name in ("accept_px", "opportunistic_graft"):
+            require(_is_bonus(getattr(self, name)), name, "must be finite and at least 0")
+
+
+DEFAULT_SCORE: Final = PeerScoreParams()
+DEFAULT_THRESHOLDS: Final = ScoreThresholds()
+
+HARDENING_SCORE: Final = PeerScoreParams(
+    default_topic=TopicScoreParams(
+        topic_weight=0.25,
+        time_in_mesh_weight=0.0027,
+        time_in_mesh_quantum=1.0,
+        time_in_mesh_cap=3600.0,
+        first_message_deliveries_weight=0.664,
+        first_message_deliveries_decay=0.9916,
+        first_message_deliveries_cap=1500.0,
+        mesh_message_deliveries_weight=-0.25,
+        mesh_message_deliveries_decay=0.997,
+        mesh_message_deliveries_cap=400.0,
+        mesh_message_deliveries_threshold=10.0,
+        mesh_message_deliveries_window=0.005,
+        mesh_message_deliveries_activation=60.0,
+        mesh_failure_penalty_weight=-0.25,
+        mesh_failure_penalty_decay=0.997,
+        invalid_message_deliveries_weight=-99.0,
+        invalid_message_deliveries_decay=0.9994,
+    ),
+    topic_score_cap=0.0,
+    ip_colocation_factor_weight=0.0,
+    ip_colocation_factor_threshold=1,
+    decay_interval=1.0,
+    decay_to_zero=0.01,
+    retain_score=30.0,
+)
+"""The one published tuned set: libp2p/gossipsub-hardening, `scripts/configs/1k.json` (1000 nodes,
+120 messages a second in one topic). It names no P7; ours stays on."""
+
+HARDENING_COLOCATION_SCORE: Final = msgspec.structs.replace(
+    HARDENING_SCORE, ip_colocation_factor_weight=-10.0
+)
+"""The same with the P6 of that project's colocation attack."""
+
+HARDENING_THRESHOLDS: Final = ScoreThresholds(
+    gossip=-4000.0,
+    publish=-5000.0,
+    graylist=-10000.0,
+    accept_px=0.0,
+    opportunistic_graft=0.0,
+)
+"""libp2p/gossipsub-hardening, `scripts/configs/1k.json`. Its `-oppgraft` variants put the last
+threshold at 1 (cold boot) or 10 (covert flash, attack at dawn)."""
+
+SCORE_PRESETS: Final[dict[str, tuple[PeerScoreParams, ScoreThresholds]]] = {
+    "default": (DEFAULT_SCORE, DEFAULT_THRESHOLDS),
+    "hardening": (HARDENING_SCORE, HARDENING_THRESHOLDS),
+    "hardening-colocation": (HARDENING_COLOCATION_SCORE, HARDENING_THRESHOLDS),
+}
+"""Parameters and thresholds by name."""

@@ -1,0 +1,90 @@
+"""The counters behind a peer's score, and how they fade.
+
+A counter exists only while there is something to count: a peer without topics costs a few dozen
+bytes, and counters of a topic that have faded to nothing are dropped.
+"""
+
+import msgspec
+
+from rumormill.core.ids import Topic
+from rumormill.protocols.gossipsub.score_params import TopicScoreParams
+
+
+class TopicScoreSnapshot(msgspec.Struct, frozen=True):
+    """A peer's counters in one topic."""
+
+    time_in_mesh: float
+    first_message_deliveries: float
+    mesh_message_deliveries: float
+    mesh_failure_penalty: float
+    invalid_message_deliveries: float
+
+
+class PeerScoreSnapshot(msgspec.Struct, frozen=True):
+    """A peer's score and what it is made of."""
+
+    score: float
+    topics: dict[Topic, TopicScoreSnapshot]
+    application_score: float
+    ip_colocation_factor: float
+    behaviour_penalty: float
+
+
+class TopicStats(msgspec.Struct, gc=False):
+    """A peer's counters in one topic: P1 to P4 in this order."""
+
+    params: TopicScoreParams
+    grafted: float | None = None
+    """When the peer was taken into the mesh; None outside."""
+    first: float = 0.0
+    mesh: float = 0.0
+    failure: float = 0.0
+    invalid: float = 0.0
+
+
+class PeerStats(msgspec.Struct, gc=False):
+    """All that is counted of one peer."""
+
+    topics: dict[Topic, TopicStats] | None = None
+    behaviour: float = 0.0
+    standing: float | None = 0.0
+    """The score without P5 and P6; None when it must be computed again."""
+    groups: tuple[str, ...] = ()
+    expires: float = 0.0
+    """When a peer that left is forgotten."""
+
+
+def count_mesh_delivery(stats: TopicStats) -> None:
+    """P3: a mesh peer brought a message, first or nearly so."""
+    stats.mesh = min(stats.mesh + 1.0, stats.params.mesh_message_deliveries_cap)
+
+
+def decay(stats: TopicStats, intervals: int, floor: float) -> bool:
+    """Decay a topic's counters; return whether nothing is left to remember."""
+    params = stats.params
+    if stats.first:
+        faded = stats.first * params.first_message_deliveries_decay**intervals
+        stats.first = faded if faded >= floor else 0.0
+    if stats.mesh:
+        faded = stats.mesh * params.mesh_message_deliveries_decay**intervals
+        stats.mesh = faded if faded >= floor else 0.0
+    if stats.failure:
+        faded = stats.failure * params.mesh_failure_penalty_decay**intervals
+        stats.failure = faded if faded >= floor else 0.0
+    if stats.invalid:
+        faded = stats.invalid * params.invalid_message_deliveries_decay**intervals
+        stats.invalid = faded if faded >= floor else 0.0
+    return is_idle(stats)
+
+
+def is_idle(stats: TopicStats) -> bool:
+    """Whether nothing is lost by forgetting these counters."""
+    return stats.grafted is None and not (
+        stats.first or stats.mesh or stats.failure or stats.invalid
+    )
+
+
+def drop_idle(topics: dict[Topic, TopicStats]) -> None:
+    """Forget the counters of topics in which there is nothing to remember."""
+    for topic in [topic for topic, stats in topics.items() if is_idle(stats)]:
+        del topics[topic]

@@ -1,0 +1,154 @@
+"""The ids of messages seen lately: the first question asked of every arrival.
+
+An id is remembered for at least `ttl` seconds, and forgotten soon after (within an eighth of that,
+as long as anything is added or `sweep` is called). There are never more than `limit` ids; beyond
+that the oldest are forgotten early, and counted.
+
+Both caches are a plain dict, `ids`, in the order in which the ids expire: the hot path asks
+`message_id in cache.ids`. Old ids are removed in batches, because the oldest entry of a dict is
+found only by walking over the deleted ones before it.
+"""
+
+from collections import deque
+from itertools import islice
+from typing import Final
+
+from rumormill.core.ids import MessageId
+
+_SWEEPS_PER_TTL: Final = 8
+"""Our choice: at most an eighth of the ids is remembered longer than needed."""
+_BATCHES: Final = 64
+"""Our choice: when the cache is full, the oldest 1/64 goes at once."""
+
+
+class SeenCache:
+    """Remembers an id from when it was first seen; seeing it again changes nothing.
+
+    No time is kept per id, only how many ids each stretch of time added.
+    """
+
+    __slots__ = ("_added", "_ages", "_batch", "_limit", "_sweep_at", "_ttl", "evicted", "ids")
+
+    def __init__(self, ttl: float, limit: int) -> None:
+        self.ids: dict[MessageId, None] = {}
+        self.evicted = 0
+        """Ids forgotten before their time because there were too many."""
+        self._ttl = ttl
+        self._limit = limit
+        self._batch = max(1, limit // _BATCHES)
+        self._ages: deque[tuple[float, int]] = deque()
+        """When each earlier stretch ended and how many of its ids are left, oldest first."""
+        self._added = 0
+        self._sweep_at = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, message_id: MessageId) -> bool:
+        return message_id in self.ids
+
+    def touch(self, message_id: MessageId, now: float) -> bool:
+        """Whether the id was seen."""
+        return message_id in self.ids
+
+    def add(self, message_id: MessageId, now: float) -> bool:
+        """Remember an id; true if it is new."""
+        if now >= self._sweep_at:
+            self.sweep(now)
+        ids = self.ids
+        if message_id in ids:
+            return False
+        if len(ids) >= self._limit:
+            self._evict()
+        ids[message_id] = None
+        self._added += 1
+        return True
+
+    def sweep(self, now: float) -> None:
+        """Forget what is old."""
+        self._sweep_at = now + self._ttl / _SWEEPS_PER_TTL
+        ages = self._ages
+        if self._added:
+            ages.append((now, self._added))
+            self._added = 0
+        expired = 0
+        while ages and ages[0][0] + self._ttl <= now:
+            expired += ages.popleft()[1]
+        self._forget_oldest(expired)
+
+    def _evict(self) -> None:
+        ages = self._ages
+        left = batch = min(self._batch, len(self.ids))
+        while left and ages:
+            ended, count = ages[0]
+            if count > left:
+                ages[0] = (ended, count - left)
+                left = 0
+            else:
+                ages.popleft()
+                left -= count
+        self._added -= left
+        self._forget_oldest(batch)
+        self.evicted += batch
+
+    def _forget_oldest(self, count: int) -> None:
+        if count == len(self.ids):
+            self.ids.clear()
+        elif count:
+            for message_id in list(islice(self.ids, count)):
+                del self.ids[message_id]
+
+
+class SlidingSeenCache:
+    """Remembers an id from when it was last seen: a message in circulation is never forgotten."""
+
+    __slots__ = ("_batch", "_limit", "_sweep_at", "_ttl", "evicted", "ids")
+
+    def __init__(self, ttl: float, limit: int) -> None:
+        self.ids: dict[MessageId, float] = {}
+        self.evicted = 0
+        """Ids forgotten before their time because there were too many."""
+        self._ttl = ttl
+        self._limit = limit
+        self._batch = max(1, limit // _BATCHES)
+        self._sweep_at = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, message_id: MessageId) -> bool:
+        return message_id in self.ids
+
+    def touch(self, message_id: MessageId, now: float) -> bool:
+        """Whether the id was seen; if so, its time begins anew."""
+        if now >= self._sweep_at:
+            self.sweep(now)
+        if message_id not in self.ids:
+            return False
+        del self.ids[message_id]
+        self.ids[message_id] = now
+        return True
+
+    def add(self, message_id: MessageId, now: float) -> bool:
+        """Remember an id from now on; true if it is new."""
+        if self.touch(message_id, now):
+            return False
+        if len(self.ids) >= self._limit:
+            oldest = list(islice(self.ids, self._batch))
+            for old_id in oldest:
+                del self.ids[old_id]
+            self.evicted += len(oldest)
+        self.ids[message_id] = now
+        return True
+
+    def sweep(self, now: float) -> None:
+        """Forget what is old."""
+        self._sweep_at = now + self._ttl / _SWEEPS_PER_TTL
+        horizon = now - self._ttl
+        expired = []
+        for message_id, seen in self.ids.items():
+            if seen > horizon:
+                break
+            expired.append(message_id)
+        for message_id in expired:
+            del self.ids[message_id]
