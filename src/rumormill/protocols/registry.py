@@ -32,7 +32,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     junk: Callable[[Randomness, list[bytes], list[str]], WireMessage]
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
 
-    def configure(self, preset: str = "default", changes: Mapping[str, Any] | None = None) -> Config:
+    def configure(
+        self, preset: str = "default", changes: Mapping[str, Any] | None = None
+    ) -> Config:
         """Return a preset with some parameters replaced."""
         config = self.presets.get(preset)
         if config is None:

@@ -2,9 +2,10 @@
 
 The rule that the list keeps: a peer is struck only while it is not, and released only while it is.
 So a crash never hits a peer that is down, and each restart follows a crash. A peer that several
-entries hold stays struck until the last of them lets go; an ending written in the file releases its
-peers from all. An ending without peers releases everyone who is struck at that time. A partition
-replaces the one before it. Where entries overlap, the rate of the first counts. Peers that an entry crashes or pauses take no part in churn.
+entries hold stays struck until the last of them lets go, at the rate of the first; an ending
+written in the file releases its peers from all. An ending without peers releases everyone who is
+struck at that time. A partition replaces the one before it. Peers that an entry crashes or pauses
+take no part in churn.
 """
 
 import random

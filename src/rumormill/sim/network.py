@@ -34,7 +34,7 @@ class Network:
         processing_delay: float = 0.0,
     ) -> None:
         self.seed = seed
-        self.engine = Engine(recorder or Recorder())
+        self.engine = Engine(Recorder() if recorder is None else recorder)
         self.latency = latency or Constant(0.05)
         self.faults = faults or LinkFaults()
         self.inbox_limit = self.faults.queue_limit
@@ -102,9 +102,7 @@ class Network:
     def reachable(self, one: Host, other: Host) -> bool:
         """Whether both are up and no partition stands between them."""
         group = self._group_of
-        return (
-            one.up and other.up and group.get(one.index, -1) == group.get(other.index, -1)
-        )
+        return one.up and other.up and group.get(one.index, -1) == group.get(other.index, -1)
 
     def dial(self, dialler: Host, peer: PeerId) -> None:
         """Open a connection; a peer that is unknown or out of reach cannot be dialled."""

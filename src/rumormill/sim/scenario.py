@@ -70,9 +70,9 @@ ENDINGS: Final[Mapping[FaultKind, FaultKind]] = {
 class Topology(Config, frozen=True, kw_only=True):
     """Who is linked to whom."""
 
-    # Random regular graphs of degree 20 are the network of the published episub simulations.
+    # Our choice: no peer is special, which published message counts assume.
     kind: TopologyKind = "random-regular"
-    # Links per peer; for random-regular exact, for ring-random the mean.
+    # Links per peer, for ring-random on average; 20 as in the published episub simulations.
     degree: int = 20
     # Children per peer in a tree; our choice: the smallest tree that is no line.
     branching: int = 2
@@ -95,7 +95,7 @@ class Links(Config, frozen=True, kw_only=True):
     """How links carry messages."""
 
     # constant:50ms, uniform:10ms-100ms, normal:50ms,10ms, regions, planetlab[:uncapped].
-    # 50 ms is our choice: all published runs under like links end below 400 ms with it.
+    # 50 ms is our choice: a round trip of 100 ms, as between distant cities.
     latency: str = "constant:50ms"
     # Each message is delayed by a further uniform draw from [0, jitter]; our choice: none.
     jitter: Seconds = 0.0
@@ -105,7 +105,7 @@ class Links(Config, frozen=True, kw_only=True):
     bandwidth: str = "unlimited"
     # Probability that a message may overtake earlier ones of its link; streams never reorder.
     reorder: Share = 0.0
-    # RPCs waiting for one peer; our choice, go-libp2p-pubsub's own default is 32 plus priorities.
+    # RPCs waiting for one peer; our choice: losses shall come from the links (go's default is 32).
     queue_limit: int = 1024
 
     def validate(self) -> None:
@@ -260,7 +260,7 @@ class Churn(Config, frozen=True, kw_only=True):
     rate: float = 0.0
     # The same as a share of all peers; excludes rate.
     fraction: Share = 0.0
-    # Time until a peer comes back; our choice: longer than GossipSub's connection-level timers.
+    # Time until a peer comes back; our choice: long enough that meshes close the gap.
     downtime: Seconds = 30.0
     # fixed: exactly downtime; exponential: drawn with that mean, the usual model of sessions.
     distribution: Literal["fixed", "exponential"] = "fixed"
@@ -332,6 +332,11 @@ class Scenario(Config, frozen=True, kw_only=True):
             require(0 < len(getattr(self, key)) <= 200, key, "must have 1 to 200 characters")
         for key in ("join_interval", "warm_up", "cool_down"):
             require(0 <= getattr(self, key) <= 1e6, key, "must be from 0s to 1000000s")
+        require(
+            msgspec.json.decode(msgspec.json.encode(self.parameters)) == self.parameters,
+            "parameters",
+            "only what JSON keeps: text, finite numbers, true and false, lists, tables",
+        )
         require(0 <= self.processing_delay <= 60, "processing_delay", "must be from 0s to 1m")
         require(len(self.faults) <= MOST_FAULTS, "faults", f"at most {MOST_FAULTS} entries")
         for key in ("topology", "links", "workload", "churn"):
@@ -383,7 +388,7 @@ class Scenario(Config, frozen=True, kw_only=True):
         """Read and validate the text of a TOML file."""
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also too many digits, too deep lists
             raise ConfigError(f"{source}: not TOML: {error}") from None
         return cls.from_dict(table)
 

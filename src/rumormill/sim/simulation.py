@@ -49,9 +49,7 @@ class Simulation:
         )
         self._add_hosts()
         self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(scenario.peers)]
-        for edge in build_topology(
-            scenario.topology, scenario.peers, self._randomness("topology")
-        ):
+        for edge in build_topology(scenario.topology, scenario.peers, self._randomness("topology")):
             for end in edge:
                 self._neighbours[end].append(edge)
         self._faults = expand_faults(scenario, self.plan, self._randomness("faults"))

@@ -5,10 +5,11 @@ Links are listed by their later peer, then by the earlier one: the order in whic
 possible when peers join by number. Degrees of `peers - 1` and more give the complete network.
 
 A random regular network is drawn by pairing link ends at random; a pair that is a loop or exists
-already is repaired by exchanging ends with a link drawn at random, which keeps all degrees. A
-network that is not connected is drawn again; from degree 3 on that is rare. Degree 2 is one random
-ring. Degrees above half of the peers are drawn as the missing links. When peers × degree is odd,
-one peer has one link less.
+already is repaired by exchanging ends with a link drawn at random, which keeps all degrees. All
+pairs of peers are equally likely to be linked; that all networks are equally likely is not claimed.
+A network that is not connected is drawn again; from degree 3 on that is rare. Degree 2 is one
+random ring. Degrees above half of the peers are drawn as the missing links. When peers × degree is
+odd, one peer has one link less.
 """
 
 import random

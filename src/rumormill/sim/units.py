@@ -44,7 +44,7 @@ Share = Annotated[float, msgspec.Meta(extra={"unit": "share"})]
 
 def _quantity(value: object, what: str, example: str, suffixes: Mapping[str, float]) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        amount = float(value)
+        amount = float(value) if abs(value) < 1e300 else math.inf
     elif isinstance(value, str) and len(value) <= _LONGEST_TEXT:
         match = _QUANTITY.fullmatch(value.strip())
         suffix = match[2].lower() if match else ""

@@ -11,13 +11,14 @@ ADD_PEER and REMOVE_PEER, the type as a name, unknown fields.
 """
 
 from collections.abc import Iterable
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union
 
 import msgspec
 
 from rumormill.core.ids import PeerId
 from rumormill.core.trace import TRACE_PAYLOADS, TracePayload
 from rumormill.trace.entries import EXACT_PRODUCT_SECONDS, Batch, Entry, to_nanoseconds, to_seconds
+from rumormill.trace.shapes import SHAPES
 
 PAYLOAD_KEYS: dict[int, str] = {
     0: "publishMessage",
@@ -149,40 +150,20 @@ def _with_empty_fields(kind: Any, value: Any) -> Any:
     value = {} if value is None else value
     if not isinstance(value, dict):
         return value
-    for name, required, empty, nested, repeated in _SHAPES[kind]:
-        inside = value.get(name)
+    for field in SHAPES[kind]:
+        inside = value.get(field.name)
         if inside is None:
-            if required:
-                value[name] = _with_empty_fields(nested, {}) if nested else empty
+            if not field.required:
+                value.pop(field.name, None)
+            elif field.nested:
+                value[field.name] = _with_empty_fields(field.holds, {})
             else:
-                value.pop(name, None)
-        elif nested and repeated and isinstance(inside, list):
-            value[name] = [_with_empty_fields(nested, item) for item in inside]
-        elif nested:
-            value[name] = _with_empty_fields(nested, inside)
+                value[field.name] = _EMPTY_VALUES[field.holds]
+        elif field.nested and field.repeated and isinstance(inside, list):
+            value[field.name] = [_with_empty_fields(field.holds, item) for item in inside]
+        elif field.nested:
+            value[field.name] = _with_empty_fields(field.holds, inside)
     return value
 
 
 _EMPTY_VALUES: dict[Any, Any] = {bytes: "", str: "", bool: False, int: 0, float: 0.0}
-
-
-def _shapes_of(kind: Any, shapes: dict[Any, Any]) -> None:
-    """Note a struct's fields: disk name, required, empty value, struct inside, repeated."""
-    if kind in shapes:
-        return
-    hints = get_type_hints(kind)
-    shapes[kind] = shape = []
-    for field in msgspec.structs.fields(kind):
-        hint = hints[field.name]
-        repeated = get_origin(hint) is tuple
-        options = get_args(hint) or (hint,)
-        nested = next((option for option in options if hasattr(option, "__struct_fields__")), None)
-        if nested is not None:
-            _shapes_of(nested, shapes)
-        empty = _EMPTY_VALUES.get(hint)
-        shape.append((field.encode_name, field.required, empty, nested, repeated))
-
-
-_SHAPES: dict[Any, list[tuple[str, bool, Any, Any, bool]]] = {}
-for _payload in TRACE_PAYLOADS:
-    _shapes_of(_payload, _SHAPES)

@@ -5,11 +5,6 @@ the first item too many; nothing that a peer sends makes it allocate more than a
 the bytes that arrived, and those are bounded by the stream's frames. Whatever is wrong with the
 bytes, the answer is a `DecodeError`.
 
-Limits come in two kinds. Counts and sizes that the *sender* chose (subscriptions, control, the
-number of messages) are refused with the whole RPC. What the *author* of a message chose travels
-unchanged through honest peers, so refusing it there would let one author cut us off from
-everybody who forwards; see `RpcLimits.key_bytes`.
-
 Reading follows protobuf: unknown fields are skipped, of a repeated single value the last one
 counts, parts of a message that occur several times are merged. Field groups, which protobuf itself
 has given up, are refused.
@@ -18,9 +13,6 @@ has given up, are refused.
 import struct
 from collections.abc import Callable
 
-import msgspec
-
-from rumormill.core.config import Config, require
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId, Topic
 from rumormill.wire.protobuf import (
@@ -33,6 +25,18 @@ from rumormill.wire.protobuf import (
     varint_field,
 )
 from rumormill.wire.pubsub import Control, IHave, Message, PeerInfo, Prune, Rpc, SubOpts
+from rumormill.wire.pubsub_limits import DEFAULT_LIMITS, RpcLimits
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "SIGN_PREFIX",
+    "MessageIdFunction",
+    "RpcLimits",
+    "decode_rpc",
+    "encode_message",
+    "encode_rpc",
+    "signing_payload",
+]
 
 SIGN_PREFIX = b"libp2p-pubsub:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind
@@ -43,57 +47,11 @@ _FIELD_1, _FIELD_2, _FIELD_3, _FIELD_4, _FIELD_5, _FIELD_6 = 0x0A, 0x12, 0x1A, 0
 _SUBSCRIBE = 0x08
 _BACKOFF = 0x18
 
+_MAX_FIELDS = 16
+"""Fields in one message, subscription, GRAFT or offered peer, and fields besides ids and peers in a
+list or a PRUNE. The largest of them has six; the rest is for extensions. Our choice: it keeps
+the cost of an RPC in proportion to its items, where 1 MiB could hold half a million fields."""
 
-class RpcLimits(Config, frozen=True, kw_only=True):
-    """How much one RPC may hold. All counts are per RPC unless they say otherwise."""
-
-    rpc_bytes: int = 1 << 20
-    """go-libp2p-pubsub, DefaultMaxMessageSize: 1 MiB."""
-    subscriptions: int = 5000
-    """js-libp2p-gossipsub, decodeRpcLimits, its answer to CVE-2026-46679."""
-    messages: int = 5000
-    """rust-libp2p: at most 5000 published messages are decoded."""
-    control_bytes: int = 256 << 10
-    """Our choice: go sends IHAVE of up to 5000 ids of 46 to 47 bytes (an author's peer id and eight
-    bytes), which take 240 to 245 kB. rust's 16 KiB would refuse honest go peers."""
-    ihave_lists: int = 1000
-    """Our choice, as for GRAFT: one IHAVE per topic that two peers share."""
-    ihave_ids: int = 5000
-    """go-libp2p-pubsub, GossipSubMaxIHaveLength."""
-    iwant_ids: int = 5000
-    """As many as IHAVE can offer."""
-    idontwant_ids: int = 5000
-    """As many as one RPC can publish."""
-    grafts: int = 1000
-    """Our choice: two peers share no more topics than that in a mesh."""
-    prunes: int = 1000
-    """As for GRAFT."""
-    peers_per_prune: int = 64
-    """Our choice: four times what go offers (GossipSubPrunePeers, 16)."""
-    record_bytes: int = 8 << 10
-    """go-libp2p reads at most 8 KiB of an identify message that carries such a record."""
-    topic_bytes: int = 1024
-    """Our choice: a name, not a payload. A peer sends only topics that it or we subscribe to."""
-    key_bytes: int = 2048
-    """go-libp2p's longest keys are RSA keys of 8192 bits, 1.1 kB encoded. A longer key or signature
-    does not fail the RPC: the field is cut one byte behind the limit, and the message alone fails
-    its signature check."""
-    signature_bytes: int = 1024
-    """The signature of such a key."""
-    other_fields: int = 100
-    """Control parts and unknown fields. Our choice: there is one control part, and one field for
-    each extension."""
-
-    def validate(self) -> None:
-        """Refuse limits under which nothing could be received."""
-        for field in msgspec.structs.fields(self):
-            require(getattr(self, field.name) >= 0, field.name, "must not be negative")
-        require(self.rpc_bytes > 0, "rpc_bytes", "must be positive")
-        require(self.topic_bytes > 0, "topic_bytes", "must be positive")
-        require(self.control_bytes <= self.rpc_bytes, "control_bytes", "must not exceed rpc_bytes")
-
-
-DEFAULT_LIMITS = RpcLimits()
 
 MessageIdFunction = Callable[[Message], MessageId]
 
@@ -160,10 +118,15 @@ def _topic(raw: bytes, limits: RpcLimits) -> Topic:
     return raw.decode()
 
 
+_MESSAGE_FIELDS = range(_MAX_FIELDS)
+
+
 def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Message:
     begin = position
     author = payload = seqno = topic = signature = key = b""
-    while position < end:
+    for _ in _MESSAGE_FIELDS:
+        if position >= end:
+            break
         # `next_field` written out: this loop runs five times for every message.
         tag, length, start = data[position], data[position + 1], position + 2
         if length >= 0x80:
@@ -185,34 +148,57 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
             signature = data[start:position]
         elif tag == _FIELD_6:
             key = data[start:position]
+    if position < end:
+        topic = b""
     if len(topic) > limits.topic_bytes:
         raise _topic_too_long(topic, limits)
-    if len(signature) > limits.signature_bytes:
-        signature = signature[: limits.signature_bytes + 1]
-    if len(key) > limits.key_bytes:
-        key = key[: limits.key_bytes + 1]
+    if len(signature) > limits.signature_bytes or len(key) > limits.key_bytes:
+        signature, key = signature[: limits.signature_bytes + 1], key[: limits.key_bytes + 1]
     return Message(topic.decode(), payload, author, seqno, signature, key, b"", data[begin:end])
+
+
+def _item_fields(
+    data: bytes, position: int, end: int, max_fields: int = _MAX_FIELDS
+) -> list[tuple[int, int, int]]:
+    """The fields of something small, each as tag, start and end of the value."""
+    found: list[tuple[int, int, int]] = []
+    while position < end:
+        if len(found) == max_fields:
+            raise DecodeError("too-many-fields", f"more than {max_fields} in one item")
+        field = next_field(data, position, end)
+        found.append(field)
+        position = field[2]
+    return found
 
 
 def _read_subscription(data: bytes, position: int, end: int, limits: RpcLimits) -> SubOpts:
     subscribe, topic = False, b""
-    while position < end:
-        tag, start, position = next_field(data, position, end)
+    for tag, start, stop in _item_fields(data, position, end):
         if tag == _SUBSCRIBE:
-            subscribe = read_varint(data, start, position)[0] != 0
+            subscribe = read_varint(data, start, stop)[0] != 0
         elif tag == _FIELD_2:
-            topic = data[start:position]
+            topic = data[start:stop]
     return SubOpts(subscribe, _topic(topic, limits))
 
 
 class _ControlReader:
     """Collects the control parts of one RPC, of which there is normally one."""
 
-    __slots__ = ("graft", "idontwant", "ihave", "ihave_ids", "iwant", "limits", "prune", "size")
+    __slots__ = (
+        "graft",
+        "idontwant",
+        "ihave",
+        "ihave_ids",
+        "iwant",
+        "limits",
+        "lists",
+        "prune",
+        "size",
+    )
 
     def __init__(self, limits: RpcLimits) -> None:
         self.limits = limits
-        self.size = 0
+        self.size = self.lists = 0
         self.ihave: list[IHave] = []
         self.ihave_ids = 0
         self.iwant: list[MessageId] = []
@@ -228,12 +214,7 @@ class _ControlReader:
             raise DecodeError("control-too-long", f"more than {limits.control_bytes} bytes")
         while position < end:
             tag, start, position = next_field(data, position, end)
-            if tag == _FIELD_1:
-                self._read_ihave(data, start, position)
-            elif tag == _FIELD_2:
-                limit = limits.iwant_ids
-                _read_ids(data, start, position, self.iwant, id_tag=_FIELD_1, limit=limit)
-            elif tag == _FIELD_3:
+            if tag == _FIELD_3:
                 if len(self.graft) == limits.grafts:
                     raise _too_many("grafts", limits.grafts)
                 self.graft.append(_read_graft(data, start, position, limits))
@@ -241,14 +222,26 @@ class _ControlReader:
                 if len(self.prune) == limits.prunes:
                     raise _too_many("prunes", limits.prunes)
                 self.prune.append(_read_prune(data, start, position, limits))
-            elif tag == _FIELD_5:
-                limit = limits.idontwant_ids
-                _read_ids(data, start, position, self.idontwant, id_tag=_FIELD_1, limit=limit)
+            else:
+                # Unknown fields count as lists, which bounds them too.
+                self.lists += 1
+                if self.lists > limits.id_lists:
+                    raise _too_many("lists", limits.id_lists)
+                self._read_list(data, start, position, tag)
+
+    def _read_list(self, data: bytes, position: int, end: int, tag: int) -> None:
+        limits = self.limits
+        if tag == _FIELD_1:
+            self._read_ihave(data, position, end)
+        elif tag == _FIELD_2:
+            limit = limits.iwant_ids
+            _read_ids(data, position, end, self.iwant, id_tag=_FIELD_1, limit=limit)
+        elif tag == _FIELD_5:
+            limit = limits.idontwant_ids
+            _read_ids(data, position, end, self.idontwant, id_tag=_FIELD_1, limit=limit)
 
     def _read_ihave(self, data: bytes, position: int, end: int) -> None:
         limits = self.limits
-        if len(self.ihave) == limits.ihave_lists:
-            raise _too_many("ihaves", limits.ihave_lists)
         ids: list[MessageId] = []
         limit = limits.ihave_ids - self.ihave_ids
         topic = _read_ids(data, position, end, ids, id_tag=_FIELD_2, limit=limit)
@@ -272,6 +265,7 @@ def _read_ids(
     """Append a list's ids to `ids`; return the list's topic, which only an IHAVE has."""
     topic = b""
     first = True
+    others = 0
     while position < end:
         begin = position
         tag, start, position = next_field(data, begin, end)
@@ -286,7 +280,11 @@ def _read_ids(
                 ids += [message_id for (message_id,) in run]
                 break
             ids.append(data[start:position])
-        elif tag == _FIELD_1:
+            continue
+        others += 1
+        if others > _MAX_FIELDS:
+            raise DecodeError("too-many-fields", f"more than {_MAX_FIELDS} besides ids in a list")
+        if tag == _FIELD_1:
             topic = data[start:position]
     return topic
 
@@ -306,72 +304,81 @@ def _alike(data: bytes, begin: int, stop: int, end: int) -> int:
 
 def _read_graft(data: bytes, position: int, end: int, limits: RpcLimits) -> Topic:
     topic = b""
-    while position < end:
-        tag, start, position = next_field(data, position, end)
+    for tag, start, stop in _item_fields(data, position, end):
         if tag == _FIELD_1:
-            topic = data[start:position]
+            topic = data[start:stop]
     return _topic(topic, limits)
 
 
 def _read_prune(data: bytes, position: int, end: int, limits: RpcLimits) -> Prune:
     topic, backoff = b"", 0
     peers: list[PeerInfo] = []
-    while position < end:
-        tag, start, position = next_field(data, position, end)
+    most = limits.peers_per_prune + _MAX_FIELDS
+    for tag, start, stop in _item_fields(data, position, end, most):
         if tag == _FIELD_1:
-            topic = data[start:position]
+            topic = data[start:stop]
         elif tag == _FIELD_2:
             if len(peers) == limits.peers_per_prune:
                 raise DecodeError("too-many-peers", f"more than {len(peers)} in one PRUNE")
-            peers.append(_read_peer(data, start, position, limits))
+            peers.append(_read_peer(data, start, stop, limits))
         elif tag == _BACKOFF:
-            backoff = read_varint(data, start, position)[0]
+            backoff = read_varint(data, start, stop)[0]
     return Prune(_topic(topic, limits), tuple(peers), backoff)
 
 
 def _read_peer(data: bytes, position: int, end: int, limits: RpcLimits) -> PeerInfo:
     peer = record = b""
-    while position < end:
-        tag, start, position = next_field(data, position, end)
+    for tag, start, stop in _item_fields(data, position, end):
         if tag == _FIELD_1:
-            peer = data[start:position]
+            peer = data[start:stop]
         elif tag == _FIELD_2:
-            if position - start > limits.record_bytes:
+            if stop - start > limits.record_bytes:
                 raise DecodeError("record-too-long", f"more than {limits.record_bytes} bytes")
-            record = data[start:position]
+            record = data[start:stop]
     return PeerInfo(peer, record)
 
 
-def _heads(number: int) -> tuple[bytes, ...]:
-    """Tag and length of a field, for every length that takes one byte."""
-    return tuple(varint(number << 3 | 2) + varint(length) for length in range(0x80))
+# Tag and length of fields 1 to 6, for every length that takes one byte.
+_HEADS = tuple(
+    tuple(varint(number << 3 | 2) + varint(length) for length in range(0x80))
+    for number in range(1, 7)
+)
+# The same for the fields of a message, where an empty value is an absent field.
+_AUTHOR, _DATA, _SEQNO, _TOPIC, _SIGNATURE, _KEY = ((b"", *heads[1:]) for heads in _HEADS)
 
 
-_HEADS = tuple(_heads(number) for number in range(1, 7))
+def _long_head(tag: int, length: int) -> bytes:
+    """Tag and length of a field of 128 bytes or more."""
+    if length < 0x4000:
+        return bytes((tag, length & 0x7F | 0x80, length >> 7))
+    return bytes((tag,)) + varint(length)
 
 
 def _append_field(parts: list[bytes], heads: tuple[bytes, ...], value: bytes) -> None:
     length = len(value)
-    if length < 0x80:
-        parts.append(heads[length])
-    elif length < 0x4000:
-        parts.append(bytes((heads[0][0], length & 0x7F | 0x80, length >> 7)))
-    else:
-        parts.append(heads[0][:1] + varint(length))
+    parts.append(heads[length] if length < 0x80 else _long_head(heads[0][0], length))
     parts.append(value)
 
 
 def _build_message(message: Message, signature: bytes, key: bytes) -> bytes:
-    """Encode a message in the order of the field numbers; empty fields are left out."""
-    values = (message.author, message.data, message.seqno, message.topic.encode(), signature, key)
-    parts: list[bytes] = []
-    for heads, value in zip(_HEADS, values, strict=True):
-        length = len(value)
-        if length >= 0x80:
-            _append_field(parts, heads, value)
-        elif length:
-            parts += (heads[length], value)
-    return b"".join(parts)
+    """Encode a message in the order of the field numbers; a loop would take twice as long."""
+    author, data, seqno, topic = message.author, message.data, message.seqno, message.topic.encode()
+    return b"".join(
+        (
+            _AUTHOR[n] if (n := len(author)) < 0x80 else _long_head(_FIELD_1, n),
+            author,
+            _DATA[n] if (n := len(data)) < 0x80 else _long_head(_FIELD_2, n),
+            data,
+            _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(_FIELD_3, n),
+            seqno,
+            _TOPIC[n] if (n := len(topic)) < 0x80 else _long_head(_FIELD_4, n),
+            topic,
+            _SIGNATURE[n] if (n := len(signature)) < 0x80 else _long_head(_FIELD_5, n),
+            signature,
+            _KEY[n] if (n := len(key)) < 0x80 else _long_head(_FIELD_6, n),
+            key,
+        )
+    )
 
 
 def encode_message(message: Message) -> bytes:
@@ -392,20 +399,20 @@ def signing_payload(message: Message) -> bytes:
     For a message that arrived this is made from the bytes that arrived, since the author may have
     signed fields that are present but empty, or that we do not know. As go-libp2p-pubsub does, the
     known fields go in the order of their numbers and unknown ones stay as they are, behind them.
+    Of a message of too many fields nothing was signed that counts: that is a `DecodeError`.
     """
     if not message.encoded:
         return SIGN_PREFIX + _build_message(message, b"", b"")
     data = message.encoded
     known: dict[int, bytes] = {}
     unknown: list[bytes] = []
-    position, end = 0, len(data)
-    while position < end:
-        begin = position
-        tag, start, position = next_field(data, begin, end)
+    begin = 0
+    for tag, start, stop in _item_fields(data, 0, len(data)):
         if tag in {_FIELD_1, _FIELD_2, _FIELD_3, _FIELD_4}:
-            known[tag >> 3] = data[start:position]
+            known[tag >> 3] = data[start:stop]
         elif tag not in {_FIELD_5, _FIELD_6}:
-            unknown.append(data[begin:position])
+            unknown.append(data[begin:stop])
+        begin = stop
     parts = [SIGN_PREFIX]
     for number in sorted(known):
         _append_field(parts, _HEADS[number - 1], known[number])

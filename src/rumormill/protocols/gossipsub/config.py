@@ -40,8 +40,11 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     """Seconds between heartbeats. 1.0."""
 
     heartbeat_initial_delay: float = 0.1
-    """Seconds before the first heartbeat; a random part of one interval is added so that peers
-    that start together do not beat together. 100 ms: go; the random part: our choice."""
+    """Seconds before the first heartbeat. go."""
+
+    heartbeat_spread: float = 1.0
+    """The first heartbeat is put off by a random part of so many intervals. Our choice: peers
+    that start together must not beat together, or all of them graft at once and have to prune."""
 
     history_length: int = 5
     """Heartbeats for which a message can be asked for. 1.0, `mcache_len`."""
@@ -63,7 +66,7 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     rust and js: one heartbeat."""
 
     max_backoff: float = 3600.0
-    """Seconds of back-off that a remote peer can impose at most. rust, after GHSA-gc42-3jg7-rxr2."""
+    """Seconds of back-off that a peer can impose at most. rust, after GHSA-gc42-3jg7-rxr2."""
 
     max_backoffs: int = 100_000
     """Back-offs remembered at most, all topics and peers together. Our choice: a bound that no
@@ -143,7 +146,6 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
         super().validate()
         self._validate_degrees()
         require(self.heartbeat_interval > 0, "heartbeat_interval", "must be positive")
-        require(self.heartbeat_initial_delay >= 0, "heartbeat_initial_delay", "must be >= 0")
         require(self.history_length >= 0, "history_length", "must not be negative")
         require(
             0 <= self.history_gossip <= self.history_length,
@@ -165,7 +167,7 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
         if self.D == self.D_lo == self.D_hi == self.D_out == 0:
             return  # a bootstrapper, which keeps no mesh (1.1, "Recommendations")
         require(self.D_lo <= self.D, "D_lo", f"must be at most D ({self.D})")
-        require(self.D <= self.D_hi, "D_hi", f"must be at least D ({self.D})")
+        require(self.D_hi >= self.D, "D_hi", f"must be at least D ({self.D})")
         require(self.D_score <= self.D_hi, "D_score", f"must be at most D_hi ({self.D_hi})")
         require(
             self.D_out < self.D_lo or self.D_out == 0,
@@ -176,6 +178,8 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
 
 
 _NOT_NEGATIVE = (
+    "heartbeat_initial_delay",
+    "heartbeat_spread",
     "fanout_ttl",
     "prune_backoff",
     "unsubscribe_backoff",

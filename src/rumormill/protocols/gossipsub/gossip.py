@@ -99,9 +99,7 @@ class Gossip:
             ihave = IHave(topic, tuple(ids))
             return [(peer, ihave) for peer in peers]
         # Each peer is told another part, so that together they cover the whole.
-        return [
-            (peer, IHave(topic, tuple(self._randomness.sample(ids, limit)))) for peer in peers
-        ]
+        return [(peer, IHave(topic, tuple(self._randomness.sample(ids, limit)))) for peer in peers]
 
     # Hearing gossip.
 
@@ -123,7 +121,7 @@ class Gossip:
             effects.append(trace.Refuse(peer, reasons.IHAVE_TOO_MANY_MESSAGES))
             return ()
         allowance = config.max_ihave_length - self._ids_asked.get(peer, 0)
-        seen = self._seen.times
+        seen = self._seen.ids
         wanted: dict[MessageId, None] = {}
         refused = 0
         for ihave in ihaves:

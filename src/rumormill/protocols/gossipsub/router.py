@@ -18,7 +18,7 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import Connect, Effects, Send, SetTimer
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
@@ -100,8 +100,9 @@ class GossipSub(PubSubRouter):
     def _on_start(self, event: Start, now: float, effects: Effects) -> None:
         super()._on_start(event, now, effects)
         config = self._config
-        phase = self._randomness.random() * config.heartbeat_interval
-        effects.append(SetTimer(_Heartbeat(), now + config.heartbeat_initial_delay + phase))
+        spread = config.heartbeat_spread * config.heartbeat_interval
+        delay = config.heartbeat_initial_delay + self._randomness.random() * spread
+        effects.append(SetTimer(_Heartbeat(), now + delay))
         if self.direct:
             effects.append(SetTimer(_DirectConnect(), now + config.direct_connect_initial_delay))
 
@@ -196,7 +197,9 @@ class GossipSub(PubSubRouter):
             self._on_control(peer, rpc.control, now, effects)
 
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
-        wanted = messages = prunes = ()
+        wanted: tuple[MessageId, ...] = ()
+        messages: tuple[Message, ...] = ()
+        prunes: tuple[Prune, ...] = ()
         if control.ihave:
             wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
         if control.iwant:
@@ -366,7 +369,7 @@ class GossipSub(PubSubRouter):
     def _on_heartbeat(self, now: float, effects: Effects) -> None:
         self._ticks += 1
         self._seen.sweep(now)
-        self.mesh.backoff.sweep(now)
+        self.mesh.backoff.clear(now)
         if self._score is not None:
             self._score.refresh(now)
         self.gossip.start_heartbeat(now, effects)

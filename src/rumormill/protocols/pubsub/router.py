@@ -11,7 +11,7 @@ Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what
 the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -120,7 +120,7 @@ class PubSubRouter:
         self._validator = validator
         self._subscription_filter = subscription_filter
         self._seen = SeenCache(config.seen_ttl, config.seen_limit)
-        self._seen_times = self._seen.times
+        self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
         self._unannounced: dict[PeerId, dict[Topic, None]] = {}
 
@@ -137,9 +137,7 @@ class PubSubRouter:
 
     # What subclasses decide.
 
-    def _route(
-        self, message: Message, received_from: PeerId, now: float, effects: Effects
-    ) -> int:
+    def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
         """Send a message on to whom it concerns; return to how many."""
         raise LocalError("this router routes nothing")
 
@@ -177,6 +175,9 @@ class PubSubRouter:
         if topic in self.subscriptions:
             return
         self._check_topic(topic)
+        allowed = self._subscription_filter
+        if allowed is not None and not allowed.allows(topic):
+            raise LocalError(f"the subscription filter does not allow the topic {topic!r}")
         if len(self.subscriptions) >= self._settings.max_subscriptions:
             raise LimitError(
                 f"cannot subscribe to more than {self._settings.max_subscriptions} topics"
@@ -282,14 +283,12 @@ class PubSubRouter:
         now: float,
         effects: Effects,
     ) -> None:
-        wanted = subscriptions
+        wanted: Sequence[SubOpts] = subscriptions
         if self._subscription_filter is not None:
             wanted = self._subscription_filter.filter(subscriptions)
             if len(wanted) < len(subscriptions):
                 refused = len(subscriptions) - len(wanted)
-                effects.append(
-                    trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=refused)
-                )
+                effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=refused))
         known = state.topics
         limit = self._settings.max_subscriptions_per_peer
         refused = 0
@@ -313,7 +312,7 @@ class PubSubRouter:
     def _on_messages(
         self, peer: PeerId, messages: tuple[Message, ...], now: float, effects: Effects
     ) -> None:
-        seen = self._seen_times
+        seen = self._seen_ids
         for message in messages:
             message_id = message.id or self._identify(message)
             if message_id in seen:
@@ -326,9 +325,7 @@ class PubSubRouter:
         message.id = self._message_id(message)
         return message.id
 
-    def _on_new_message(
-        self, peer: PeerId, message: Message, now: float, effects: Effects
-    ) -> None:
+    def _on_new_message(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         if message.topic not in self.subscriptions:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
             return
