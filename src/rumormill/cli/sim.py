@@ -1,7 +1,7 @@
 """`rumormill sim`: from flags to scenarios, from runs to output.
 
 The rule: nothing runs before everything that was typed has been checked, for every protocol of a
-comparison. A trace appears under its name when it is complete, or not at all.
+comparison.
 """
 
 import argparse
@@ -10,8 +10,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import protocol
 from rumormill.sim.scenario import Churn, Scenario
+from rumormill.trace.files import SUFFIXES
 
 
 class Contender(msgspec.Struct, frozen=True):
@@ -148,8 +148,7 @@ def _run(
     from rumormill.sim.run import run_scenario
 
     try:
-        with whole_or_nothing(trace) as path:
-            return run_scenario(contender.scenario, trace=path, progress=progress)
+        return run_scenario(contender.scenario, trace=trace, progress=progress)
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
     except Exception as error:
@@ -164,31 +163,14 @@ def _run(
         ) from error
 
 
-@contextmanager
-def whole_or_nothing(path: Path | None) -> Iterator[Path | None]:
-    """Yield a path to write to; give the file its name when the block ends well.
-
-    Whatever ends the block otherwise, Ctrl-C included, removes the unfinished file. Pipes and
-    devices are written to directly.
-    """
-    if path is None or (path.exists() and not path.is_file()):
-        yield path
-        return
-    # The name ends as the wanted one does: suffixes choose the format.
-    unfinished = path.with_name(f".unfinished-{os.getpid()}-{path.name}")
-    try:
-        yield unfinished
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def _checked_trace(options: argparse.Namespace) -> Path | None:
     if options.trace is None:
         return None
     if options.compare is not None:
         raise ConfigError("--trace: goes with one protocol; leave --compare out")
     path = Path(options.trace)
+    if not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"--trace: the name must end in {', '.join(SUFFIXES)}")
     if path.is_dir():
         raise ConfigError(f"--trace: {path} is a folder")
     if not path.parent.is_dir():
