@@ -172,7 +172,7 @@ REFUSALS = [
         '[[faults]]\nkind = "heal"\nat = 3\nrate = 3.0',
         'faults[0].rate: has no meaning with kind = "heal"; only with slow-reader, byzantine',
     ),
-    ('[[faults]]\nkind = "heal"\nat = -20', "faults[0].at: the run begins 19.9s before"),
+    ('[[faults]]\nkind = "heal"\nat = -20', "faults[0].at: the run begins 10.0198s before"),
     (
         '[[faults]]\nkind = "partition"\nat = 1',
         "faults[0].groups: partition needs one of groups, peers, fraction",

@@ -33,7 +33,7 @@ def planned(workload: Workload, peers: int = 100, seed: int = 1, **rest: float) 
     st.one_of(st.just(1.0), st.integers(1, 2), st.floats(0.01, 1.0)),
     st.data(),
 )
-def test_plans_are_complete_and_ordered(  # noqa: PLR0917
+def test_plans_are_complete_and_ordered(
     kind: str,
     peers: int,
     topics: int,

@@ -11,9 +11,9 @@ from typing import Any
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Observer
+from rumormill.trace.files import open_writer
 from rumormill.trace.hashing import LineEncoder, TraceHash
 from rumormill.trace.metrics import Metrics
-from rumormill.trace.writers import open_writer
 
 
 def run_scenario(

@@ -308,8 +308,8 @@ class Scenario(Config, frozen=True, kw_only=True):
     seed: int = 1
     # Published numbers are for peers that join one after another.
     join: Literal["one-by-one", "all-at-once"] = "one-by-one"
-    # Our choice: ten joins per heartbeat of one second.
-    join_interval: Seconds = 0.1
+    # Our choice: a thousand peers join within one heartbeat, as in the published simulations.
+    join_interval: Seconds = 0.0002
     # Our choice: ten heartbeats, after which meshes are steady.
     warm_up: Seconds = 10.0
     # Tail after the last publication; our choice: enough for gossip and IWANT to end.

@@ -22,14 +22,15 @@ class RpcLimits(Config, frozen=True, kw_only=True):
     """js-libp2p-gossipsub, decodeRpcLimits, its answer to CVE-2026-46679."""
     messages: int = 5000
     """rust-libp2p: at most 5000 published messages are decoded."""
-    control_bytes: int = 256 << 10
+    control_bytes: int = 1 << 20
     """Our choice: go sends IHAVE of up to 5000 ids of 46 to 47 bytes (an author's peer id and eight
-    bytes), which take 240 to 245 kB. rust's 16 KiB would refuse honest go peers."""
+    bytes) for each topic, which take 240 to 245 kB. rust's 16 KiB would refuse honest go peers."""
     id_lists: int = 1000
     """IHAVE, IWANT and IDONTWANT together. Our choice, as for GRAFT: senders make one IHAVE per
     topic that two peers share, and one of each other list."""
-    ihave_ids: int = 5000
-    """go-libp2p-pubsub, GossipSubMaxIHaveLength."""
+    ihave_ids: int = 20_000
+    """Our choice: four topics of go's GossipSubMaxIHaveLength (5000) in one RPC, which is what
+    fits 1 MiB. How many of them are heeded is the router's business."""
     iwant_ids: int = 5000
     """As many as IHAVE can offer."""
     idontwant_ids: int = 5000
@@ -45,7 +46,8 @@ class RpcLimits(Config, frozen=True, kw_only=True):
     topic_bytes: int = 1024
     """Our choice: a name, not a payload. A peer sends only topics that it or we subscribe to."""
     key_bytes: int = 2048
-    """go-libp2p's longest keys are RSA keys of 8192 bits, 1.1 kB encoded. A longer key or signature
+    """go-libp2p takes RSA keys of up to 8192 bits (its answer to CVE-2023-39533), which is 1.1 kB
+    encoded. A longer key or signature
     does not fail the RPC: the field is cut one byte behind the limit, and the message alone fails
     its signature check."""
     signature_bytes: int = 1024

@@ -1,9 +1,9 @@
 """Backoff: for how long after a PRUNE a mesh link must not be grafted again.
 
-A time that a remote peer names is clamped to `longest` before it is added to anything, so no number
-on the wire can overflow or pin an entry for ever. The table is bounded, per peer and overall. A peer
-for which there is no more room is backed off in all topics at once, by one entry: filling the table
-never shortens anybody's backoff.
+A time that a remote peer names is clamped to `longest` before it is added to anything, so no
+number on the wire can overflow or pin an entry for ever. The table is bounded, per peer and
+overall. A peer for which there is no more room is backed off in all topics at once, by one entry:
+a peer that fills the table gains nothing by it.
 """
 
 from typing import Final

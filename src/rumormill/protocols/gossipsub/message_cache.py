@@ -8,7 +8,6 @@ The cache is bounded in messages and in bytes. A message that does not fit makes
 go early; when the newest alone fills the cache, the message is not kept. Both are counted.
 """
 
-from collections import deque
 from typing import Final
 
 from rumormill.core.errors import ConfigError
@@ -55,10 +54,9 @@ class MessageCache:
         self.refused = 0
         """Messages that were not kept because there was no room."""
         self._messages: dict[MessageId, Message] = {}
-        # Newest first. A window maps a topic to the ids of its messages, in order of arrival.
-        self._windows: deque[dict[Topic, list[MessageId]]] = deque(
-            {} for _ in range(history_length)
-        )
+        # Newest first. A window maps a topic to the ids of its messages, in order of arrival. A
+        # list, since there are few windows and an empty deque takes ten times the memory.
+        self._windows: list[dict[Topic, list[MessageId]]] = [{} for _ in range(history_length)]
         self._gossip = history_gossip
         self._transmissions: dict[MessageId, dict[PeerId, int]] = {}
         self._transmissions_counted = 0
@@ -142,7 +140,7 @@ class MessageCache:
             if oldest:
                 self._forget(oldest)
                 oldest = {}
-            windows.appendleft(oldest)
+            windows.insert(0, oldest)
 
     def _forget(self, window: dict[Topic, list[MessageId]]) -> None:
         for ids in window.values():

@@ -31,6 +31,7 @@ from rumormill.protocols.gossipsub.delivery_records import (
 from rumormill.protocols.gossipsub.rejections import NOT_JUDGED, OBVIOUSLY_INVALID
 from rumormill.protocols.gossipsub.score_params import PeerScoreParams, TopicScoreParams
 from rumormill.protocols.gossipsub.score_stats import (
+    COUNTER_MAX,
     PeerScoreSnapshot,
     PeerStats,
     TopicScoreSnapshot,
@@ -38,15 +39,13 @@ from rumormill.protocols.gossipsub.score_stats import (
     count_mesh_delivery,
     decay,
     drop_idle,
+    saturated,
 )
 from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
 
 ApplicationScore: TypeAlias = Callable[[PeerId], float]
 """P5: what the application thinks of a peer."""
 
-_COUNTER_MAX: Final = 1e9
-_SCORE_MAX: Final = 1e15
-"""Scores and counters saturate, so that no parameters and no events make a score infinite."""
 _ROUNDING: Final = 1e-9
 """Times are floats: a whole number of intervals may come out a little below itself."""
 
@@ -119,7 +118,7 @@ class PeerScore:
         excess = stats.behaviour - params.behaviour_penalty_threshold
         if excess > 0:
             standing += excess * excess * params.behaviour_penalty_weight
-        standing = stats.standing = _saturated(standing)
+        standing = stats.standing = saturated(standing)
         return standing
 
     def _topic_score(self, stats: TopicStats) -> float:
@@ -157,7 +156,7 @@ class PeerScore:
             score += self._application_score(peer) * params.application_weight
         if self._colocation is not None:
             score += self._colocation.factor(stats.groups) * params.ip_colocation_factor_weight
-        return _saturated(score)
+        return saturated(score)
 
     def inspect(self, peer: PeerId, now: float) -> PeerScoreSnapshot | None:
         """What a peer's score is made of; None for an unknown peer."""
@@ -267,14 +266,14 @@ class PeerScore:
     def _leave_mesh(self, stats: TopicStats) -> None:
         """P3b: remember the deficit with which a peer leaves the mesh."""
         if stats.grafted is not None:
-            stats.failure = min(stats.failure + self._squared_deficit(stats), _COUNTER_MAX)
+            stats.failure = min(stats.failure + self._squared_deficit(stats), COUNTER_MAX)
             stats.grafted = None
 
     def add_penalty(self, peer: PeerId, count: float) -> None:
         """P7: a peer misbehaved, `count` times."""
         stats = self._active.get(peer) or self._retained.get(peer)
         if stats is not None and count > 0:
-            stats.behaviour = min(stats.behaviour + count, _COUNTER_MAX)
+            stats.behaviour = min(stats.behaviour + count, COUNTER_MAX)
             stats.standing = None
 
     def _topic_stats(self, stats: PeerStats, topic: Topic) -> TopicStats | None:
@@ -294,7 +293,7 @@ class PeerScore:
 
     def validate_message(self, message_id: MessageId, now: float) -> None:
         """A new message enters validation."""
-        if self.tracks_deliveries:
+        if self.tracks_deliveries and message_id not in self._records:
             self._deliveries.open(message_id, now)
 
     def deliver_message(
@@ -303,10 +302,14 @@ class PeerScore:
         """A message turned out valid; `peer` was the first to bring it."""
         stats = self._active.get(peer)
         if stats is not None:
-            topic_stats = self._topic_stats(stats, topic)
+            topics = stats.topics
+            topic_stats = topics.get(topic) if topics else None
+            if topic_stats is None:
+                topic_stats = self._topic_stats(stats, topic)
             if topic_stats is not None:
-                cap = topic_stats.params.first_message_deliveries_cap
-                topic_stats.first = min(topic_stats.first + 1.0, cap)
+                count, cap = topic_stats.first, topic_stats.params.first_message_deliveries_cap
+                if count < cap:
+                    topic_stats.first = min(cap, count + 1.0)
                 if self._tracks_mesh and topic_stats.grafted is not None:
                     count_mesh_delivery(topic_stats)
         if self._tracks_mesh:
@@ -406,7 +409,7 @@ class PeerScore:
             topic_stats.invalid += 1.0
         elif self._topic_params.get(topic, self._params.default_topic) is not None:
             # No counter is left for the topic; the message must not be free of charge for that.
-            stats.behaviour = min(stats.behaviour + 1.0, _COUNTER_MAX)
+            stats.behaviour = min(stats.behaviour + 1.0, COUNTER_MAX)
         stats.standing = None
 
     # Time passes.
@@ -419,23 +422,42 @@ class PeerScore:
         if intervals < 1:
             return
         self._decayed_at += intervals * self._interval
-        self._refreshed_at = now
+        before, self._refreshed_at = self._refreshed_at, now
         self._deliveries.sweep(now)
         self._forget_retained(now)
         floor = self._params.decay_to_zero or 0.01
         behaviour_decay = self._params.behaviour_penalty_decay**intervals
         for stats in self._active.values():
             if stats.topics:
-                idle = False
-                for topic_stats in stats.topics.values():
-                    idle = decay(topic_stats, intervals, floor) or idle
-                if idle:
-                    drop_idle(stats.topics)
-                stats.standing = None
+                self._refresh_topics(stats, stats.topics, before, intervals, floor)
             if stats.behaviour:
                 faded = stats.behaviour * behaviour_decay
                 stats.behaviour = faded if faded >= floor else 0.0
                 stats.standing = None
+
+    def _refresh_topics(
+        self,
+        stats: PeerStats,
+        topics: dict[Topic, TopicStats],
+        before: float,
+        intervals: int,
+        floor: float,
+    ) -> None:
+        """Decay a peer's counters; where nothing can have changed, its score stays computed."""
+        idle = False
+        for topic_stats in topics.values():
+            if topic_stats.first or topic_stats.mesh or topic_stats.failure or topic_stats.invalid:
+                decay(topic_stats, intervals, floor)
+                stats.standing = None
+            elif topic_stats.grafted is None:
+                idle = True
+            elif stats.standing is not None:
+                params = topic_stats.params
+                longest = params.time_in_mesh_cap * params.time_in_mesh_quantum
+                if before - topic_stats.grafted <= longest or params.mesh_message_deliveries_weight:
+                    stats.standing = None
+        if idle:
+            drop_idle(topics)
 
     def _forget_retained(self, now: float) -> None:
         expired = []
@@ -469,9 +491,3 @@ class PeerScore:
                 topic_stats.first = min(topic_stats.first, cap)
                 topic_stats.mesh = min(topic_stats.mesh, params.mesh_message_deliveries_cap)
                 stats.standing = None
-
-
-def _saturated(score: float) -> float:
-    if -_SCORE_MAX <= score <= _SCORE_MAX:
-        return score
-    return _SCORE_MAX if score > 0 else -_SCORE_MAX

@@ -4,10 +4,16 @@ A counter exists only while there is something to count: a peer without topics c
 bytes, and counters of a topic that have faded to nothing are dropped.
 """
 
+from typing import Final
+
 import msgspec
 
 from rumormill.core.ids import Topic
 from rumormill.protocols.gossipsub.score_params import TopicScoreParams
+
+COUNTER_MAX: Final = 1e9
+SCORE_MAX: Final = 1e15
+"""Scores and counters saturate, so that no parameters and no events make a score infinite."""
 
 
 class TopicScoreSnapshot(msgspec.Struct, frozen=True):
@@ -54,13 +60,20 @@ class PeerStats(msgspec.Struct, gc=False):
     """When a peer that left is forgotten."""
 
 
+def saturated(score: float) -> float:
+    """The score, or the nearest bound; what is not a number counts against the peer."""
+    if -SCORE_MAX <= score <= SCORE_MAX:
+        return score
+    return SCORE_MAX if score > 0 else -SCORE_MAX
+
+
 def count_mesh_delivery(stats: TopicStats) -> None:
     """P3: a mesh peer brought a message, first or nearly so."""
     stats.mesh = min(stats.mesh + 1.0, stats.params.mesh_message_deliveries_cap)
 
 
-def decay(stats: TopicStats, intervals: int, floor: float) -> bool:
-    """Decay a topic's counters; return whether nothing is left to remember."""
+def decay(stats: TopicStats, intervals: int, floor: float) -> None:
+    """Let a topic's counters fade; below `floor` they are nothing."""
     params = stats.params
     if stats.first:
         faded = stats.first * params.first_message_deliveries_decay**intervals
@@ -74,7 +87,6 @@ def decay(stats: TopicStats, intervals: int, floor: float) -> bool:
     if stats.invalid:
         faded = stats.invalid * params.invalid_message_deliveries_decay**intervals
         stats.invalid = faded if faded >= floor else 0.0
-    return is_idle(stats)
 
 
 def is_idle(stats: TopicStats) -> bool:

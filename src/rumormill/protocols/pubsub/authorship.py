@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable
 from typing import TypeAlias
 
+from rumormill.core.errors import DecodeError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub import reasons
@@ -71,7 +72,10 @@ class Authorship:
             return reasons.MISSING_SIGNATURE
         if not message.author or not message.seqno:
             return reasons.INVALID_SIGNATURE
-        payload = signing_payload(message)
+        try:
+            payload = signing_payload(message)
+        except DecodeError:
+            return reasons.INVALID_SIGNATURE
         if self._identity.verify(message.author, message.key, payload, message.signature):
             return None
         return reasons.INVALID_SIGNATURE

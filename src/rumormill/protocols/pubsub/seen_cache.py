@@ -9,7 +9,6 @@ Both caches are a plain dict, `ids`, in the order in which the ids expire: the h
 found only by walking over the deleted ones before it.
 """
 
-from collections import deque
 from itertools import islice
 from typing import Final
 
@@ -36,8 +35,9 @@ class SeenCache:
         self._ttl = ttl
         self._limit = limit
         self._batch = max(1, limit // _BATCHES)
-        self._ages: deque[tuple[float, int]] = deque()
-        """When each earlier stretch ended and how many of its ids are left, oldest first."""
+        self._ages: list[tuple[float, int]] = []
+        """When each earlier stretch ended and how many of its ids are left, oldest first: about as
+        many as there are sweeps per `ttl`, and a list is a tenth of an empty deque's size."""
         self._added = 0
         self._sweep_at = float("-inf")
 
@@ -66,14 +66,15 @@ class SeenCache:
 
     def sweep(self, now: float) -> None:
         """Forget what is old."""
-        self._sweep_at = now + self._ttl / _SWEEPS_PER_TTL
         ages = self._ages
-        if self._added:
-            ages.append((now, self._added))
-            self._added = 0
+        if now >= self._sweep_at:
+            if self._added:
+                ages.append((self._sweep_at, self._added))
+                self._added = 0
+            self._sweep_at = now + self._ttl / _SWEEPS_PER_TTL
         expired = 0
         while ages and ages[0][0] + self._ttl <= now:
-            expired += ages.popleft()[1]
+            expired += ages.pop(0)[1]
         self._forget_oldest(expired)
 
     def _evict(self) -> None:
@@ -85,7 +86,7 @@ class SeenCache:
                 ages[0] = (ended, count - left)
                 left = 0
             else:
-                ages.popleft()
+                ages.pop(0)
                 left -= count
         self._added -= left
         self._forget_oldest(batch)
