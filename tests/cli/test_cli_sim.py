@@ -75,12 +75,12 @@ def test_the_hash_is_that_of_the_written_trace(tmp_path: Path) -> None:
 
 
 def test_set_reaches_the_parameters_of_the_protocol() -> None:
-    """A larger mesh and no flood publishing change what is sent; nested names are reached too."""
+    """A smaller mesh changes what is sent; nested names are reached too."""
     plain = figures(*SMALL, "--set", "flood_publish=false")
-    larger = figures(*SMALL, "--set", "flood_publish=false", "--set", "D=3", "--set", "D_lo=2",
+    smaller = figures(*SMALL, "--set", "flood_publish=false", "--set", "D=3", "--set", "D_lo=2",
                      "--set", "D_out=1", "--set", "D_hi=3", "--set", "D_score=2")  # fmt: skip
-    nested = figures(*SMALL, "--set", "score.decay_interval=0.5")
-    assert plain["messages_per_delivery"] > larger["messages_per_delivery"]  # type: ignore[operator]
+    nested = figures(*SMALL, "--set", "score.decay_interval=2")
+    assert plain["messages_per_delivery"] > smaller["messages_per_delivery"]  # type: ignore[operator]
     assert nested["delivery_ratio"] == 1.0
 
 
@@ -104,8 +104,12 @@ def test_messages_takes_the_first_events_of_the_reddit_workload() -> None:
 
 
 def test_every_message_can_go_through_the_codec() -> None:
-    """The codec loses nothing, so that the round trip changes no figure."""
-    assert figures(*SMALL, "--check-codec") == figures(*SMALL)
+    """The codec loses nothing, so that the round trip changes no figure.
+
+    The hash is left out: a decoded message has no id yet when its arrival is traced.
+    """
+    checked, plain = figures(*SMALL, "--check-codec"), figures(*SMALL)
+    assert {**checked, "trace_hash": ""} == {**plain, "trace_hash": ""}
 
 
 def test_a_comparison_runs_the_same_plan_under_each_protocol() -> None:
@@ -210,26 +214,36 @@ def test_a_failed_run_names_its_seed_and_the_way_to_repeat_it(tmp_path: Path) ->
 def test_ctrl_c_ends_a_run_with_one_line_and_leaves_no_trace(tmp_path: Path) -> None:
     """Progress shows on a terminal; once it does, the run is under way and can be interrupted."""
     terminal, side = pty.openpty()
-    long_run = ("--peers", "200", "--messages", "100000", "--trace", "run.ndjson")
-    run = subprocess.Popen(
+    long_run = ("--peers", "50", "--messages", "5000", "--trace", "run.ndjson")
+    with subprocess.Popen(
         [sys.executable, "-m", "rumormill", "sim", *long_run],
         cwd=tmp_path,
         env=environment(TERM="xterm", NO_COLOR="1"),
         stdout=subprocess.PIPE,
         stderr=side,
-    )
-    os.close(side)
-    seen = b""
-    while b"%" not in seen:
-        seen += os.read(terminal, 1024)
-    run.send_signal(signal.SIGINT)
-    assert run.stdout is not None
-    output = run.stdout.read()
-    code = run.wait()
-    while b"interrupted" not in seen:
-        seen += os.read(terminal, 1024)
+    ) as run:
+        os.close(side)
+        try:
+            seen = read_until(terminal, b"1 %")
+            assert [path.name for path in tmp_path.iterdir()] == ["run.ndjson.part"]
+            run.send_signal(signal.SIGINT)
+            seen += read_until(terminal, b"interrupted")
+            output, _ = run.communicate()
+        finally:
+            run.kill()
     os.close(terminal)
-    assert code == 130
+    assert run.returncode == 130
     assert output == b""
     assert b"Traceback" not in seen
     assert list(tmp_path.iterdir()) == []
+
+
+def read_until(terminal: int, wanted: bytes) -> bytes:
+    """What a terminal shows up to the wanted text; fails where it ends without."""
+    seen = b""
+    while wanted not in seen:
+        try:
+            seen += os.read(terminal, 1024)
+        except OSError:
+            pytest.fail(f"the terminal closed after {seen!r}")
+    return seen

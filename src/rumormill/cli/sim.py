@@ -10,7 +10,8 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,8 @@ def _run(
     from rumormill.sim.run import run_scenario
 
     try:
-        return run_scenario(contender.scenario, trace=trace, progress=progress)
+        with nothing_unfinished(trace):
+            return run_scenario(contender.scenario, trace=trace, progress=progress)
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
     except Exception as error:
@@ -161,6 +163,20 @@ def _run(
             f"seed: {contender.scenario.seed}\nreplay: {replay}",
             FAILURE,
         ) from error
+
+
+@contextmanager
+def nothing_unfinished(trace: Path | None) -> Iterator[None]:
+    """Remove the unfinished trace of a run that does not end well, Ctrl-C included.
+
+    Until a trace is complete its file is called NAME.part (`trace.files`).
+    """
+    try:
+        yield
+    except BaseException:
+        if trace is not None:
+            trace.with_name(f"{trace.name}.part").unlink(missing_ok=True)
+        raise
 
 
 def _checked_trace(options: argparse.Namespace) -> Path | None:
