@@ -125,12 +125,12 @@ class Link:
 
     def _arrive(self, message: WireMessage) -> None:
         target = self.target
-        if not self.open:
-            self.drop(message, CLOSED if target.up else PEER_DOWN, tell=False)
-        elif target.busy:
+        if self.open and not target.busy:
+            self.deliver(message)
+        elif self.open:
             target.enqueue(self, message)
         else:
-            self.deliver(message)
+            self.drop(message, CLOSED if target.up else PEER_DOWN, tell=False)
 
     def deliver(self, message: WireMessage) -> None:
         """Hand a message to the target's machine."""

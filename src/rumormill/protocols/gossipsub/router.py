@@ -22,7 +22,6 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
-    Received,
     SendDropped,
     Start,
     Subscribe,
@@ -39,7 +38,6 @@ from rumormill.protocols.gossipsub.mesh import Mesh, MeshChanges
 from rumormill.protocols.gossipsub.outbox import Outbox
 from rumormill.protocols.gossipsub.score import ApplicationScore
 from rumormill.protocols.gossipsub.standing import Standing
-from rumormill.protocols.pubsub import reasons as pubsub_reasons
 from rumormill.protocols.pubsub.authorship import MessageIdFunction
 from rumormill.protocols.pubsub.router import PubSubRouter, Validator
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
@@ -92,6 +90,8 @@ class GossipSub(PubSubRouter):
         self._outbox = Outbox(self.mesh.links)
         self._check_record = check_record
         self._peer_records = {} if peer_records is None else peer_records
+        self._vets_peers = self._score is not None
+        self._minds_duplicates = self._score is not None and self._score.tracks_deliveries
         self._floodsub_peers: dict[PeerId, None] = {}
         self._ticks = 0
 
@@ -175,26 +175,11 @@ class GossipSub(PubSubRouter):
 
     # What peers send.
 
-    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
-        peer = event.peer
-        state = self.peers.get(peer)
-        if state is None:
-            effects.append(trace.Refuse(peer, pubsub_reasons.NOT_CONNECTED))
-            return
-        rpc: Rpc = event.message  # type: ignore[assignment]
-        if rpc.subscriptions:
-            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if (
-            self._score is not None
-            and self._score.score(peer, now) < self.standing.thresholds.graylist
-            and peer not in self.direct
-        ):
-            effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
-            return
-        if rpc.publish:
-            self._on_messages(peer, rpc.publish, now, effects)
-        if rpc.control is not None:
-            self._on_control(peer, rpc.control, now, effects)
+    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+        if not self.standing.graylisted(peer, now) or peer in self.direct:
+            return True
+        effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
+        return False
 
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
         wanted: tuple[MessageId, ...] = ()
@@ -286,7 +271,7 @@ class GossipSub(PubSubRouter):
     ) -> None:
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
-        if self._score is not None and self._score.tracks_deliveries:
+        if self._score is not None and self._minds_duplicates:
             self._score.validate_message(message.id, now)
 
     def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:
@@ -309,7 +294,7 @@ class GossipSub(PubSubRouter):
             self._score.reject_message(peer, message.topic, message.id, reason, now)
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
-        if self._score is not None and self._score.tracks_deliveries:
+        if self._score is not None:
             self._score.duplicate_message(peer, message.topic, message.id, now)
 
     def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
@@ -320,7 +305,7 @@ class GossipSub(PubSubRouter):
         message_id, author = message.id, message.author
         unwanted = self.gossip.unwanted
         pending = self._outbox.pending
-        rpc = Rpc(publish=(message,))
+        rpc = message.alone()
         reached = 0
         for peer in self._recipients(message.topic, own, now):
             if peer == received_from or peer == author:

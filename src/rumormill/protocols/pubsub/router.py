@@ -57,7 +57,7 @@ from rumormill.protocols.pubsub.authorship import (
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Message, Rpc, SubOpts, rpc_size
+from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
 from rumormill.wire.pubsub_split import split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
@@ -154,8 +154,21 @@ class PubSubRouter:
     ) -> None:
         """A peer brought a message that was refused."""
 
+    _vets_peers = False
+    """Whether `_accepts_from` is asked at all."""
+
+    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+        """Whether messages and control of a peer are heeded."""
+        return True
+
+    _minds_duplicates = False
+    """Whether `_on_duplicate` is told at all: most arrivals are duplicates."""
+
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
         """A peer brought a message that was seen before."""
+
+    def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
+        """A peer sent control messages."""
 
     def _on_peer_joined_topic(
         self, peer: PeerId, topic: Topic, now: float, effects: Effects
@@ -272,8 +285,17 @@ class PubSubRouter:
         rpc: Rpc = event.message  # type: ignore[assignment]
         if rpc.subscriptions:
             self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if rpc.publish:
-            self._on_messages(peer, rpc.publish, now, effects)
+        if self._vets_peers and not self._accepts_from(peer, now, effects):
+            return
+        for message in rpc.publish:
+            if message.id in self._seen_ids:
+                effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
+                if self._minds_duplicates:
+                    self._on_duplicate(peer, message, now)
+            else:
+                self._on_new_message(peer, message, now, effects)
+        if rpc.control is not None:
+            self._on_control(peer, rpc.control, now, effects)
 
     def _on_subscriptions(
         self,
@@ -309,23 +331,13 @@ class PubSubRouter:
         if refused:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_SUBSCRIPTIONS, count=refused))
 
-    def _on_messages(
-        self, peer: PeerId, messages: tuple[Message, ...], now: float, effects: Effects
-    ) -> None:
-        seen = self._seen_ids
-        for message in messages:
-            message_id = message.id or self._identify(message)
-            if message_id in seen:
-                effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
-                self._on_duplicate(peer, message, now)
-            else:
-                self._on_new_message(peer, message, now, effects)
-
-    def _identify(self, message: Message) -> MessageId:
-        message.id = self._message_id(message)
-        return message.id
-
     def _on_new_message(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+        if not message.id:
+            message.id = self._message_id(message)
+            if message.id in self._seen_ids:
+                effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
+                self._on_duplicate(peer, message, now)
+                return
         if message.topic not in self.subscriptions:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
             return
