@@ -24,7 +24,7 @@ $(READY): requirements/dev.txt pyproject.toml tools/setup.sh
 
 demo: $(READY)
 	@$(VENV)/bin/rumormill sim --compare floodsub,gossipsub --peers 100 \
-		--workload reddit2007 --messages 1000 --rate 20 --latency planetlab
+		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
 test: $(READY)
 	$(VENV)/bin/python -m pytest -m "not slow" -n 2 -q
