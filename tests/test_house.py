@@ -13,6 +13,8 @@ SOURCES = ROOT / "src"
 PACKAGE = SOURCES / "rumormill"
 
 MODULE_LINES = 500
+TEST_LINES = 800
+"""A file of tests follows one module of at most 500 lines and may be longer than it."""
 FUNCTION_LINES = 70
 
 PURE = ("core", "protocols", "overlay", "wire")
@@ -176,13 +178,14 @@ def test_nobody_imports_upwards() -> None:
 
 
 def test_modules_are_short_and_say_what_they_are() -> None:
-    """A module has at most 500 lines and opens with its docstring."""
+    """A module has at most 500 lines, a file of tests 800; each opens with its docstring."""
     faults = []
     for path in written():
         text = path.read_text()
         lines = text.count("\n")
-        if lines > MODULE_LINES:
-            faults.append(shown(path, MODULE_LINES, f"{lines} lines; {MODULE_LINES} are most"))
+        most = TEST_LINES if path.is_relative_to(ROOT / "tests") else MODULE_LINES
+        if lines > most:
+            faults.append(shown(path, most, f"{lines} lines; {most} are most"))
         if not ast.get_docstring(ast.parse(text)):
             faults.append(shown(path, 1, "has no docstring"))
     assert not faults, "\n".join(faults)
