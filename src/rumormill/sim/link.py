@@ -124,17 +124,14 @@ class Link:
             source.handle(SendDropped(self.target.id, message, reason))
 
     def _arrive(self, message: WireMessage) -> None:
+        """Hand a message to the target's machine, if it can take it now."""
         target = self.target
-        if self.open and not target.busy:
-            self.deliver(message)
-        elif self.open:
-            target.enqueue(self, message)
-        else:
+        if not self.open:
             self.drop(message, CLOSED if target.up else PEER_DOWN, tell=False)
-
-    def deliver(self, message: WireMessage) -> None:
-        """Hand a message to the target's machine."""
-        target = self.target
+            return
+        if target.busy:
+            target.enqueue(self, message)
+            return
         now = target.engine.now
         sender = self.source.id
         target.record((now, target.id, trace.RecvRPC(sender, message.meta)))

@@ -536,12 +536,12 @@ def test_with_p4_alone_valid_messages_leave_no_record():
     score.add_peer(A, "", 0.0)
     assert score.tracks_deliveries
     deliver(score, A, 100)
-    assert len(score._records) == 0
+    assert len(score.records) == 0
     score.validate_message(message(200), 0.0)
     score.reject_message(A, T, message(200), reasons.INVALID_SIGNATURE, 0.0)
-    assert len(score._records) == 0
+    assert len(score.records) == 0
     score.reject_message(A, T, message(201), reasons.VALIDATION_FAILED, 0.0)
-    assert len(score._records) == 1
+    assert len(score.records) == 1
 
 
 def test_unscored_topics_and_unknown_peers_cost_nothing():
@@ -601,7 +601,7 @@ def test_delivery_records_are_bounded():
     """Old records make way, and that is counted."""
     score = scoring(topic(**P3_ON), delivery_records_max=10)
     deliver(score, A, 100)
-    assert len(score._records) <= 10
+    assert len(score.records) <= 10
     assert score._deliveries.evicted == 90
 
 
@@ -711,7 +711,7 @@ def test_scores_stay_finite_and_tables_bounded_whatever_happens(setup, steps):
             arguments.append(now)
         getattr(score, name)(*arguments)
         assert len(score._active) + len(score._retained) <= parameters.peers_max
-        assert len(score._records) <= parameters.delivery_records_max
+        assert len(score.records) <= parameters.delivery_records_max
         if score._colocation is not None:
             known = [*score._active.values(), *score._retained.values()]
             counted = Counter(group for stats in known for group in stats.groups)

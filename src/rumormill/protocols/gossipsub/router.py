@@ -91,7 +91,9 @@ class GossipSub(PubSubRouter):
         self._check_record = check_record
         self._peer_records = {} if peer_records is None else peer_records
         self._vets_peers = self._score is not None
-        self._minds_duplicates = self._score is not None and self._score.tracks_deliveries
+        self._graylist = config.thresholds.graylist
+        if self._score is not None:
+            self._judged = self._score.records
         self._floodsub_peers: dict[PeerId, None] = {}
         self._ticks = 0
 
@@ -176,7 +178,8 @@ class GossipSub(PubSubRouter):
     # What peers send.
 
     def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
-        if not self.standing.graylisted(peer, now) or peer in self.direct:
+        score = self._score
+        if score is None or score.score(peer, now) >= self._graylist or peer in self.direct:
             return True
         effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
         return False
@@ -271,7 +274,7 @@ class GossipSub(PubSubRouter):
     ) -> None:
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
-        if self._score is not None and self._minds_duplicates:
+        if self._score is not None and self._validator is not None:
             self._score.validate_message(message.id, now)
 
     def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:

@@ -11,7 +11,7 @@ Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what
 the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -126,14 +126,33 @@ class PubSubRouter:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        kind = type(event)
-        if kind is Received:
-            self._on_received(event, now, effects)  # type: ignore[arg-type]
+        if type(event) is not Received:
+            handler = _HANDLERS.get(type(event))
+            if handler is None:
+                raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+            getattr(self, handler)(event, now, effects)
             return
-        handler = _HANDLERS.get(kind)
-        if handler is None:
-            raise LocalError(f"{kind.__name__} is not an input of this protocol")
-        getattr(self, handler)(event, now, effects)
+        # From here on every instruction counts: this is the way of each arriving message.
+        peer = event.peer
+        state = self.peers.get(peer)
+        if state is None:
+            effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
+            return
+        rpc: Rpc = event.message  # type: ignore[assignment]
+        if rpc.subscriptions:
+            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
+        if self._vets_peers and not self._accepts_from(peer, now, effects):
+            return
+        for message in rpc.publish:
+            message_id = message.id
+            if message_id in self._seen_ids:
+                effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
+                if message_id in self._judged:
+                    self._on_duplicate(peer, message, now)
+            else:
+                self._on_new_message(peer, message, now, effects)
+        if rpc.control is not None:
+            self._on_control(peer, rpc.control, now, effects)
 
     # What subclasses decide.
 
@@ -161,11 +180,12 @@ class PubSubRouter:
         """Whether messages and control of a peer are heeded."""
         return True
 
-    _minds_duplicates = False
-    """Whether `_on_duplicate` is told at all: most arrivals are duplicates."""
+    _judged: Mapping[MessageId, object] = {}
+    """Seen messages of which a further copy matters: most arrivals are duplicates, and most
+    duplicates do not."""
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
-        """A peer brought a message that was seen before."""
+        """A peer brought a further copy of a judged message."""
 
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
         """A peer sent control messages."""
@@ -276,27 +296,6 @@ class PubSubRouter:
 
     # What peers send.
 
-    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
-        peer = event.peer
-        state = self.peers.get(peer)
-        if state is None:
-            effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
-            return
-        rpc: Rpc = event.message  # type: ignore[assignment]
-        if rpc.subscriptions:
-            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if self._vets_peers and not self._accepts_from(peer, now, effects):
-            return
-        for message in rpc.publish:
-            if message.id in self._seen_ids:
-                effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
-                if self._minds_duplicates:
-                    self._on_duplicate(peer, message, now)
-            else:
-                self._on_new_message(peer, message, now, effects)
-        if rpc.control is not None:
-            self._on_control(peer, rpc.control, now, effects)
-
     def _on_subscriptions(
         self,
         peer: PeerId,
@@ -336,7 +335,8 @@ class PubSubRouter:
             message.id = self._message_id(message)
             if message.id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
-                self._on_duplicate(peer, message, now)
+                if message.id in self._judged:
+                    self._on_duplicate(peer, message, now)
                 return
         if message.topic not in self.subscriptions:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
