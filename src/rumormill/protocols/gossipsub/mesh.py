@@ -87,6 +87,8 @@ class Mesh:
             return None
         if peer not in self._membership.topics.get(topic, ()):
             return reasons.GRAFT_NOT_SUBSCRIBED
+        if not self._membership.meshes(peer):
+            return reasons.GRAFT_NO_MESH
         if peer in self._membership.direct:
             return reasons.GRAFT_DIRECT_PEER
         expires = self.backoff.expires(topic, peer)
