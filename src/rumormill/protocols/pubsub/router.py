@@ -225,7 +225,11 @@ class PubSubRouter:
     def _check_topic(self, topic: Topic) -> None:
         if not topic:
             raise LocalError("a topic needs a name")
-        if len(topic.encode()) > self._settings.max_topic_length:
+        try:
+            length = len(topic.encode())
+        except UnicodeEncodeError:
+            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
+        if length > self._settings.max_topic_length:
             raise LimitError(
                 f"a topic name has at most {self._settings.max_topic_length} bytes"
                 " (max_topic_length)"
