@@ -331,7 +331,7 @@ class GossipSub(PubSubRouter):
                 continue
             if pending and peer in pending:
                 control = self._outbox.take(peer)
-                effects.append(Send(peer, Rpc(publish=(message,), control=control)))
+                self._send_split(peer, Rpc(publish=(message,), control=control), effects)
             else:
                 effects.append(Send(peer, rpc))
             reached += 1
