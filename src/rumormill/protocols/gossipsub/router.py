@@ -236,8 +236,8 @@ class GossipSub(PubSubRouter):
         self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
     ) -> None:
         for prune in prunes:
-            ours = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
-            if ours and prune.peers:
+            linked = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
+            if linked and prune.peers:
                 self._on_offered_peers(peer, prune.peers, now, effects)
 
     def _on_offered_peers(
