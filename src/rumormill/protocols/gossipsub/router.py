@@ -286,6 +286,7 @@ class GossipSub(PubSubRouter):
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
+        self.gossip.promises.fulfil(message.id)
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
         if self._score is not None and self._score.tracks_deliveries:
@@ -299,7 +300,6 @@ class GossipSub(PubSubRouter):
                 effects.append(Send(peer, rpc))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
-        self.gossip.promises.fulfil(message.id)
         if self._score is not None:
             self._score.deliver_message(peer, message.topic, message.id, now)
 

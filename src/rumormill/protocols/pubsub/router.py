@@ -144,7 +144,7 @@ class PubSubRouter:
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
-        """A new message arrived whose validation has not begun."""
+        """A new message of a true author arrived; the application's validation is next."""
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         """A peer brought a valid message first."""
@@ -336,12 +336,12 @@ class PubSubRouter:
         if message.author == self.id:
             self._reject(peer, message, reasons.SELF_ORIGIN, now, effects)
             return
-        self._before_validation(peer, message, now, effects)
         reason = self._authorship.check(message)
         if reason is not None:
             self._reject(peer, message, reason, now, effects)
             return
         self._seen.add(message.id, now)
+        self._before_validation(peer, message, now, effects)
         if self._validator is None:
             self._accept(peer, message, now, effects)
         else:
