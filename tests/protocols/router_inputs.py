@@ -202,9 +202,7 @@ def gossipsub_configs(draw: st.DrawFn) -> GossipSubConfig:
         "history_length": history,
         "history_gossip": draw(st.integers(0, history)),
     }
-    changes = draw(
-        st.fixed_dictionaries({}, optional={**_pubsub_changes, **_gossipsub_changes})
-    )
+    changes = draw(st.fixed_dictionaries({}, optional={**_pubsub_changes, **_gossipsub_changes}))
     config = msgspec.structs.replace(GossipSubConfig(), **degrees, **changes)
     config.validate()
     return config

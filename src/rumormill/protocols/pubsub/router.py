@@ -58,7 +58,7 @@ from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
 from rumormill.wire.pubsub import Message, Rpc, SubOpts, rpc_size
-from rumormill.wire.pubsub_split import split_rpc
+from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
 
@@ -410,7 +410,7 @@ class PubSubRouter:
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""
-        if rpc.meta.size <= self._settings.max_rpc_size:
+        if rpc.meta.size <= self._settings.max_rpc_size and counts_fit(rpc):
             effects.append(Send(peer, rpc))
             return
         for part in split_rpc(rpc, self._settings.max_rpc_size)[0]:
