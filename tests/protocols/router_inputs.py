@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
-from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
+from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
 from rumormill.protocols.gossipsub.score_params import (
     DEFAULT_SCORE,
