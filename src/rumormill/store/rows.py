@@ -175,7 +175,7 @@ ROW_BYTES_SQL = (
 """`row_bytes` for the database to sum up."""
 
 
-def _row_hash(  # noqa: PLR0917 - called once for every row, in the order of the columns
+def _row_hash(
     key: int,
     topic: bytes,
     id_: bytes,

@@ -720,3 +720,31 @@ def test_scores_stay_finite_and_tables_bounded_whatever_happens(setup, steps):
             assert math.isfinite(score.score(peer, now))
             snapshot = score.inspect(peer, now)
             assert snapshot is None or len(snapshot.topics) <= parameters.topics_per_peer_max
+
+
+@pytest.mark.parametrize("decay", [5.0, -3.0, 1.0, math.inf, math.nan])
+def test_the_decay_of_what_weighs_nothing_may_be_any_number(decay: float) -> None:
+    """A weight of zero leaves its decay unchecked: no such number raises, however long we slept."""
+    topic_params = TopicScoreParams(
+        first_message_deliveries_weight=0.0,
+        first_message_deliveries_decay=decay,
+        mesh_message_deliveries_weight=0.0,
+        mesh_message_deliveries_decay=decay,
+        mesh_failure_penalty_weight=0.0,
+        mesh_failure_penalty_decay=decay,
+    )
+    params = PeerScoreParams(
+        default_topic=topic_params, behaviour_penalty_weight=0.0, behaviour_penalty_decay=decay
+    )
+    params.validate()
+    score = PeerScore(params)
+    score.add_peer(b"peer", "", 0.0)
+    score.graft(b"peer", "news", 0.0)
+    score.deliver_message(b"peer", "news", b"id", 0.0)
+    score.add_penalty(b"peer", 1)
+    for now in (1.0, 1000.0, 1e9):
+        score.refresh(now)
+        assert math.isfinite(score.score(b"peer", now))
+    snapshot = score.inspect(b"peer", 1e9)
+    assert snapshot is not None
+    assert snapshot.topics["news"].first_message_deliveries <= 1

@@ -163,7 +163,9 @@ class GossipSub(PubSubRouter):
     # Peers come and go.
 
     def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
-        if event.peer not in self.peers and event.peer != self.id and self._score is not None:
+        if event.peer in self.peers or event.peer == self.id:
+            return
+        if self._score is not None:
             self._score.add_peer(event.peer, event.address, now)
         super()._on_peer_connected(event, now, effects)
         if not self._membership.meshes(event.peer):
@@ -236,8 +238,8 @@ class GossipSub(PubSubRouter):
         self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
     ) -> None:
         for prune in prunes:
-            ours = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
-            if ours and prune.peers:
+            linked = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
+            if linked and prune.peers:
                 self._exchange.accept(self.id, peer, prune.peers, now, effects)
 
     def _prune_for(
@@ -253,6 +255,7 @@ class GossipSub(PubSubRouter):
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
+        self.gossip.promises.fulfil(message.id)
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
         if self._score is not None and self._validator is not None:
@@ -266,7 +269,6 @@ class GossipSub(PubSubRouter):
                 effects.append(Send(peer, rpc))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
-        self.gossip.promises.fulfil(message.id)
         if self._score is not None:
             self._score.deliver_message(peer, message.topic, message.id, now)
 
@@ -300,7 +302,7 @@ class GossipSub(PubSubRouter):
                 control = self._outbox.take(peer)
                 # A GRAFT must not overtake the announcement of its topic.
                 subs = self._take_unannounced(peer)
-                effects.append(Send(peer, Rpc(subs, publish=(message,), control=control)))
+                self._send_split(peer, Rpc(subs, (message,), control), effects)
             else:
                 effects.append(Send(peer, rpc))
             reached += 1

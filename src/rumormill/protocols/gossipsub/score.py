@@ -39,6 +39,7 @@ from rumormill.protocols.gossipsub.score_stats import (
     count_mesh_delivery,
     decay,
     drop_idle,
+    faded_over,
     saturated,
 )
 from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
@@ -435,7 +436,7 @@ class PeerScore:
         self._deliveries.sweep(now)
         self._forget_retained(now)
         floor = self._params.decay_to_zero or 0.01
-        behaviour_decay = self._params.behaviour_penalty_decay**intervals
+        behaviour_decay = faded_over(self._params.behaviour_penalty_decay, intervals)
         for stats in self._active.values():
             if stats.topics:
                 self._refresh_topics(stats, stats.topics, before, intervals, floor)

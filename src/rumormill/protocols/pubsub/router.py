@@ -60,7 +60,7 @@ from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
 from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
-from rumormill.wire.pubsub_split import split_rpc
+from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
 
@@ -172,7 +172,7 @@ class PubSubRouter:
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
-        """A new message arrived whose validation has not begun."""
+        """A new message of a true author arrived; the application's validation is next."""
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         """A peer brought a valid message first."""
@@ -291,7 +291,11 @@ class PubSubRouter:
     def _check_topic(self, topic: Topic) -> None:
         if not topic:
             raise LocalError("a topic needs a name")
-        if len(topic.encode()) > self._settings.max_topic_length:
+        try:
+            length = len(topic.encode())
+        except UnicodeEncodeError:
+            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
+        if length > self._settings.max_topic_length:
             raise LimitError(
                 f"a topic name has at most {self._settings.max_topic_length} bytes"
                 " (max_topic_length)"
@@ -381,12 +385,12 @@ class PubSubRouter:
         if message.author == self.id:
             self._reject(peer, message, reasons.SELF_ORIGIN, now, effects)
             return
-        self._before_validation(peer, message, now, effects)
         reason = self._authorship.check(message)
         if reason is not None:
             self._reject(peer, message, reason, now, effects)
             return
         self._seen.add(message.id, now)
+        self._before_validation(peer, message, now, effects)
         if self._validator is None:
             self._accept(peer, message, now, effects)
         else:
@@ -461,7 +465,7 @@ class PubSubRouter:
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""
-        if rpc.meta.size <= self._settings.max_rpc_size:
+        if rpc.meta.size <= self._settings.max_rpc_size and counts_fit(rpc):
             effects.append(Send(peer, rpc))
             return
         for part in split_rpc(rpc, self._settings.max_rpc_size)[0]:
