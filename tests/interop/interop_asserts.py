@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable
 
 from interop_peer import PATIENCE, ForeignPeer
+
 from rumormill.core import trace
 from rumormill.node.connection import Connection
 from rumormill.node.node import Node
@@ -137,6 +138,5 @@ class Tape:
 def ids_in(rpcs: Iterable[trace.RpcMeta], kind: str) -> set[bytes]:
     """The message ids that RPCs named in control messages of one kind."""
     controls = [rpc.control for rpc in rpcs if rpc.control is not None]
-    return {
-        each for control in controls for meta in getattr(control, kind) for each in meta.message_ids
-    }
+    metas = [meta for control in controls for meta in getattr(control, kind)]
+    return {each for meta in metas for each in meta.message_ids}

@@ -17,6 +17,7 @@ from interop_asserts import (
     take,
 )
 from interop_peer import PATIENCE, ForeignPeer, Program
+
 from rumormill.node.node import Node
 from rumormill.version import __version__
 
