@@ -50,8 +50,7 @@ async def protocols_between(ours: Node, js: ForeignPeer) -> set[str]:
 async def test_200_signed_messages_each_way_arrive_once(javascript: Program, we_dial: bool) -> None:
     """Whoever dials, GossipSub 1.2 loses and repeats nothing in either direction."""
     async with js_peer(javascript) as js, Node(None) as ours:
-        await join(ours, js, we_dial=we_dial)
-        await exchange(ours, js, 200)
+        await exchange(ours, js, 200, we_dial=we_dial)
         assert await protocols_between(ours, js) == {GOSSIPSUB_1_2}
         assert ours.peers[0].outbound is we_dial
 
@@ -59,8 +58,7 @@ async def test_200_signed_messages_each_way_arrive_once(javascript: Program, we_
 async def test_messages_larger_than_a_window_arrive(javascript: Program) -> None:
     """Messages of up to 900 KB pass through yamux windows of 256 KiB both ways."""
     async with js_peer(javascript) as js, Node(None) as ours:
-        await join(ours, js, we_dial=True)
-        await exchange(ours, js, 10, longest=900_000)
+        await exchange(ours, js, 10, longest=900_000, we_dial=True)
 
 
 @WE_DIAL
@@ -87,8 +85,7 @@ async def test_peers_fall_back_to_what_both_speak(
         js_peer(javascript, gossipsub={"fallbackToFloodsub": True}, **options) as js,
         Node(None, protocol_ids=we_offer) as ours,
     ):
-        await join(ours, js, we_dial=we_dial)
-        await exchange(ours, js, 50)
+        await exchange(ours, js, 50, we_dial=we_dial)
         assert await protocols_between(ours, js) == {agreed}
 
 
@@ -97,8 +94,7 @@ async def test_peers_fall_back_to_what_both_speak(
 async def test_a_floodsub_peer_is_served(javascript: Program, we_dial: bool, protocol: str) -> None:
     """js-libp2p's own FloodSub exchanges messages with our GossipSub and our FloodSub."""
     async with js_peer(javascript, "floodsub") as js, Node(None, protocol=protocol) as ours:
-        await join(ours, js, we_dial=we_dial)
-        await exchange(ours, js, 50)
+        await exchange(ours, js, 50, we_dial=we_dial)
         assert await protocols_between(ours, js) == {FLOODSUB}
 
 
@@ -141,13 +137,18 @@ async def test_we_get_what_we_missed_by_ihave_and_iwant(javascript: Program) -> 
     assert ids_in(tape.sent, "iwant") == ids
 
 
-async def test_peers_graft_each_other(javascript: Program) -> None:
-    """Both ends put the link into their mesh."""
+@WE_DIAL
+async def test_peers_that_subscribe_later_graft_each_other(
+    javascript: Program, we_dial: bool
+) -> None:
+    """Subscriptions travel over an open connection too, and both ends mesh the link."""
     async with js_peer(javascript) as js, Node(None) as ours:
-        await ours.subscribe(TOPIC)
+        await join(ours, js, we_dial=we_dial)
         await js.ask("subscribe", topic=TOPIC)
-        await join(ours, js, we_dial=True)
+        await ours.wait_until_ready(TOPIC, timeout=PATIENCE)
+        await ours.subscribe(TOPIC)
         await js.ask("waitForMesh", topic=TOPIC, count=1)
+        await mesh_of(ours, 1)
         assert await js.ask("mesh", topic=TOPIC) == [own_name(ours)]
 
 
@@ -207,7 +208,7 @@ async def mesh_of(node: Node, count: int) -> None:
     machine: Any = node._driver.machine
     async with asyncio.timeout(PATIENCE):
         while len(machine.mesh.links[TOPIC]) < count:
-            await asyncio.sleep(0.02)
+            await node._change()
 
 
 async def connect(one: Node | ForeignPeer, other: Node | ForeignPeer) -> None:

@@ -69,7 +69,7 @@ class Peer:
         number, name = request.pop("id"), request.pop("request")
         try:
             reply = {"id": number, "result": await REQUESTS[name](self, **request)}
-        except Exception as error:  # whatever a library raises belongs into the answer
+        except Exception as error:  # noqa: BLE001 (whatever a library raises is the answer)
             reply = {"id": number, "error": f"{type(error).__name__}: {error}"}
         sys.stdout.write(json.dumps(reply) + "\n")
         sys.stdout.flush()
@@ -149,7 +149,7 @@ class Peer:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
-    while not holds():
+    while not holds():  # noqa: ASYNC110 (the library has no events for these)
         await trio.sleep(LOOK_EVERY)
 
 
