@@ -86,6 +86,7 @@ async def exchange(
     assert sorted(event.data for event in await ours.history(TOPIC)) == everything
     assert not subscription.waiting
     assert sorted(await foreign.received(TOPIC, count)) == sorted(from_us)
+    assert not ours._swarm.counts, "nothing that the peer did was refused"
 
 
 class _Pinging:

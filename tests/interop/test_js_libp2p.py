@@ -55,6 +55,12 @@ async def test_200_signed_messages_each_way_arrive_once(javascript: Program, we_
         assert ours.peers[0].outbound is we_dial
 
 
+async def test_default_message_ids_of_js_deliver_too(javascript: Program) -> None:
+    """Ids differ from ours then, so gossip is of no use, but messages are passed on and once."""
+    async with js_peer(javascript, gossipsub={"msgIdFn": None}) as js, Node(None) as ours:
+        await exchange(ours, js, 50, we_dial=True)
+
+
 async def test_messages_larger_than_a_window_arrive(javascript: Program) -> None:
     """Messages of up to 900 KB pass through yamux windows of 256 KiB both ways."""
     async with js_peer(javascript) as js, Node(None) as ours:
