@@ -121,6 +121,17 @@ async def ping(ours: Node, foreign: ForeignPeer) -> None:
     await asyncio.wait_for(pinging.answered, PATIENCE)
 
 
+async def keep_alive(ours: Node, foreign: ForeignPeer) -> None:
+    """Let yamux ping a foreign peer as it does on an idle connection; a pong must come."""
+    connection = connection_to(ours, foreign)
+    for _ in range(3):
+        connection.keep_alive()
+        async with asyncio.timeout(PATIENCE):
+            while connection._awaited_ping is not None:
+                await ours._change()
+    assert connection.closed_because is None
+
+
 def own_name(ours: Node) -> str:
     """Our peer id as other implementations write it."""
     return str(PeerId(ours.id))

@@ -12,6 +12,7 @@ from interop_asserts import (
     exchange,
     ids_in,
     join,
+    keep_alive,
     messages,
     own_name,
     ping,
@@ -20,14 +21,11 @@ from interop_asserts import (
 from interop_peer import PATIENCE, ForeignPeer, Program
 
 from rumormill.node.node import Node
+from rumormill.protocols.floodsub.router import FLOODSUB
+from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
 
 pytestmark = pytest.mark.interop
-
-GOSSIPSUB_1_0 = "/meshsub/1.0.0"
-GOSSIPSUB_1_1 = "/meshsub/1.1.0"
-GOSSIPSUB_1_2 = "/meshsub/1.2.0"
-FLOODSUB = "/floodsub/1.0.0"
 
 WE_DIAL = pytest.mark.parametrize("we_dial", [True, False], ids=["we-dial", "js-dials"])
 
@@ -171,6 +169,7 @@ async def test_identify_and_ping_are_answered_both_ways(javascript: Program, we_
         assert said["observed"].startswith("/ip4/127.0.0.1/tcp/")
         assert (await js.ask("ping", ticket=ours.tickets[0]))["milliseconds"] >= 0
         await ping(ours, js)
+        await keep_alive(ours, js)
         peer = connection_to(ours, js).remote_peer
         port = int(js.ticket.split("/")[4])
         assert ("127.0.0.1", port) in ours._swarm.book.endpoints(peer)

@@ -1,17 +1,15 @@
 """rumormill and py-libp2p talk to each other, at a rate that py-libp2p can take."""
 
 import pytest
-from interop_asserts import connection_to, exchange, join, own_name, ping
+from interop_asserts import connection_to, exchange, join, keep_alive, own_name, ping
 from interop_peer import ForeignPeer, Program
 
 from rumormill.node.node import Node
+from rumormill.protocols.floodsub.router import FLOODSUB
+from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
 
 pytestmark = pytest.mark.interop
-
-GOSSIPSUB_1_1 = "/meshsub/1.1.0"
-GOSSIPSUB_1_2 = "/meshsub/1.2.0"
-FLOODSUB = "/floodsub/1.0.0"
 
 RATE = 50.0
 """Messages per second; py-libp2p loses messages silently from about 200 on."""
@@ -43,6 +41,7 @@ async def test_identify_and_ping_are_answered_both_ways(python: Program) -> None
         assert {GOSSIPSUB_1_2, FLOODSUB, "/ipfs/ping/1.0.0"} <= set(said["protocols"])
         assert len(await py.ask("ping", peer=own_name(ours))) == 1
         await ping(ours, py)
+        await keep_alive(ours, py)
         peer = connection_to(ours, py).remote_peer
         port = int(py.ticket.split("/")[4])
         assert ("127.0.0.1", port) in ours._swarm.book.endpoints(peer)
