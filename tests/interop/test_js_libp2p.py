@@ -86,7 +86,7 @@ async def test_peers_fall_back_to_what_both_speak(
     """A peer with older versions, or with FloodSub alone, is spoken to in those."""
     options = {} if js_speaks is None else {"protocols": js_speaks}
     async with (
-        js_peer(javascript, gossipsub={"fallbackToFloodsub": True}, **options) as js,
+        js_peer(javascript, **options) as js,
         Node(None, protocol_ids=we_offer) as ours,
     ):
         await exchange(ours, js, 50, we_dial=we_dial)
