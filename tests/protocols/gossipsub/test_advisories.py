@@ -174,7 +174,7 @@ def test_a_subscription_flood_is_refused_by_the_decoder() -> None:
 
 
 def test_a_subscription_flood_that_reaches_the_router_is_cut() -> None:
-    """Past the decoder, a peer still has no more topics than the limit, and none when it is gone."""
+    """Past the decoder, a peer still has no more topics than the limit, and none when gone."""
     victim = Victim()
     before, bytes_before = entries(victim.router), held_bytes(victim.router)
     names = (f"topic {n}" for n in range(SUBSCRIPTION_FLOOD))
