@@ -1,8 +1,9 @@
 """Attacks on the overlay: sybils that want mesh links in order to do harm with them.
 
-A `Sybil` subscribes, asks everybody it is connected to for a mesh link, asks again when the back-off
-after a PRUNE is over, and forwards what its orders say. A `Battle` is a network of honest GossipSub
-peers with a steady stream of messages, into which sybils come. It measures from deliveries alone.
+A `Sybil` subscribes, asks everybody it is connected to for a mesh link, asks again when the
+back-off after a PRUNE is over, and forwards what its orders say. A `Battle` is a network of honest
+GossipSub peers with a steady stream of messages, into which sybils come. It measures from
+deliveries alone.
 """
 
 import random
@@ -36,6 +37,8 @@ REGRAFT_AFTER = 61.0
 """The published attacks: 1 minute of back-off; a second more, so that no rule is broken."""
 ON_TIME = 3.0
 """Seconds: two heartbeats of gossip and the ways there and back."""
+PROMPT = 0.3
+"""Seconds: ten hops at most, so over mesh links alone, without gossip."""
 
 Orders = Callable[[Message, float], bool]
 """Whether a sybil forwards a message now."""
@@ -158,7 +161,7 @@ class Battle:
         addresses: int = 0,
         dialled: bool = False,
     ) -> None:
-        """Let sybils come and connect; `addresses` of them if they share addresses.
+        """Let sybils come and connect, each from its own address or all from `addresses` of them.
 
         With `dialled` it is the honest peers who dial them, having been told wrong addresses.
         """
@@ -191,11 +194,11 @@ class Battle:
     # What came of it.
 
     def delivery(
-        self, begin: float, end: float, *, late: bool = True, of: list[int] | None = None
+        self, begin: float, end: float, *, within: float = 1e9, of: list[int] | None = None
     ) -> float:
         """The part of (message, honest peer) pairs delivered, of messages of that time.
 
-        With `late` off only what came on time counts. `of` names the receivers.
+        What took longer than `within` does not count. `of` names the receivers.
         """
         receivers = range(len(self.honest)) if of is None else of
         pairs = arrived = 0
@@ -204,17 +207,17 @@ class Battle:
                 pairs += len(receivers)
                 for receiver in receivers:
                     when = self.received[receiver].get(data)
-                    arrived += when is not None and (late or when - at <= ON_TIME)
+                    arrived += when is not None and when - at <= within
         assert pairs
         return arrived / pairs
 
-    def recovered(self, attack: float, end: float) -> float:
-        """Seconds from the attack to the last message that somebody got late or not at all."""
+    def recovered(self, attack: float, end: float, within: float) -> float:
+        """Seconds from the attack to the last message that took somebody longer, or got lost."""
         worst = attack
         for at, data in self.published:
             if attack <= at < end:
                 for times in self.received:
-                    if times.get(data, at + 2 * ON_TIME) - at > ON_TIME:
+                    if times.get(data, at + 1e9) - at > within:
                         worst = at
         return worst - attack
 
