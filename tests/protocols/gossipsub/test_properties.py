@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 import msgspec
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -49,10 +49,13 @@ from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.wire.pubsub import Message, Rpc, SubOpts
+from rumormill.wire.pubsub import Control, Message, Prune, Rpc, SubOpts
 from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
 
 CENTURY = 3.2e9
+STEPS = [0.0, 0.001, 0.3, 1.0, 3.0, 130.0]
+SLEEPS = [4000.0, 1e6, CENTURY]
+CHANGES = ["", "data", "signature"]
 MAY_OUTLIVE_A_CONNECTION = (
     "GossipSub.mesh.backoff.",
     "GossipSub.standing.keeper._retained",
@@ -78,9 +81,19 @@ class Router(RuleBasedStateMachine):
         self.sent: list[Send] = []
         self.known: list[Message] = []
 
-    def begin(self, router: Any, config: Any) -> None:
+    def begin(self, router: Any, config: Any, populated: bool) -> None:
+        """Start, alone or amidst peers of whom all kinds subscribe to what we subscribe to."""
         self.router, self.config = router, config
         self.give(Start())
+        if populated:
+            for topic in world.TOPICS[:2]:
+                self.request(Subscribe(topic))
+            for number, peer in enumerate(world.PEERS):
+                protocol = world.PROTOCOLS[max(0, number - len(world.PEERS) + 4)]
+                self.connect(peer, protocol, number % 2 == 1, "10.0.0.1")
+                subs = tuple(SubOpts(True, topic) for topic in world.TOPICS[:3])
+                self.give(Received(peer, Rpc(subscriptions=subs)))
+            self.pass_time(3.0)
 
     # The runtime.
 
@@ -155,10 +168,10 @@ class Router(RuleBasedStateMachine):
     def publish(self, topic: str, data: bytes) -> None:
         self.request(Publish(topic, data))
 
-    @rule(data=st.data(), verdict=st.sampled_from(list(Verdict)))
-    def validated(self, data: st.DataObject, verdict: Verdict) -> None:
-        message_id = data.draw(st.sampled_from([*self.validating, b"never asked"]))
-        self.request(Validated(message_id, verdict))
+    @rule(place=st.integers(0, 99), verdict=st.sampled_from(list(Verdict)))
+    def validated(self, place: int, verdict: Verdict) -> None:
+        asked = [*self.validating, b"never asked"]
+        self.request(Validated(asked[place % len(asked)], verdict))
 
     # What the network does.
 
@@ -185,10 +198,10 @@ class Router(RuleBasedStateMachine):
         self.connected.pop(peer, None)
         self.give(PeerDisconnected(peer))
 
-    @rule(data=st.data())
-    def drop_a_send(self, data: st.DataObject) -> None:
+    @rule(place=st.integers(0, 99))
+    def drop_a_send(self, place: int) -> None:
         if self.sent:
-            send = data.draw(st.sampled_from(self.sent))
+            send = self.sent[place % len(self.sent)]
             self.give(SendDropped(send.peer, send.message, "queue full"))
 
     # What peers do.
@@ -206,19 +219,28 @@ class Router(RuleBasedStateMachine):
         self.known.append(message)
         self.give(Received(peer, Rpc(publish=(message,))))
 
-    @rule(data=st.data(), peer=world.peers, change=st.sampled_from(["", "data", "signature"]))
-    def replay(self, data: st.DataObject, peer: bytes, change: str) -> None:
+    @rule(place=st.integers(0, 99), peer=world.peers, change=st.sampled_from(CHANGES))
+    def replay(self, place: int, peer: bytes, change: str) -> None:
         """Send a message again, unchanged or altered on the way."""
         if self.known:
-            original = data.draw(st.sampled_from(self.known))
+            original = self.known[place % len(self.known)]
             copy = msgspec.structs.replace(original, id=b"", encoded=b"")
             if change:
                 setattr(copy, change, getattr(copy, change)[:-1] + b"!")
             self.give(Received(peer, Rpc(publish=(copy,))))
 
+    @rule(peer=world.peers, topic=world.topics, subscribe=st.booleans())
+    def announce(self, peer: bytes, topic: str, subscribe: bool) -> None:
+        self.give(Received(peer, Rpc(subscriptions=(SubOpts(subscribe, topic),))))
+
+    @rule(peer=world.peers, topic=world.topics, backoff=st.sampled_from(world.EXTREMES))
+    def prune_and_graft(self, peer: bytes, topic: str, backoff: int) -> None:
+        self.give(Received(peer, Rpc(control=Control(prune=(Prune(topic, (), backoff),)))))
+        self.give(Received(peer, Rpc(control=Control(graft=(topic,)))))
+
     # Time.
 
-    @rule(seconds=st.sampled_from([0.0, 0.001, 0.3, 1.0, 3.0, 130.0]))
+    @rule(seconds=st.sampled_from(STEPS))
     def pass_time(self, seconds: float) -> None:
         """Let time pass as it does: every timer fires when it is due."""
         end = self.now + seconds
@@ -230,7 +252,7 @@ class Router(RuleBasedStateMachine):
             self.fire(due[0])
         self.now = max(self.now, end)
 
-    @rule(seconds=st.sampled_from([4000.0, 1e6, CENTURY]))
+    @rule(seconds=st.sampled_from(SLEEPS))
     def sleep(self, seconds: float) -> None:
         """Wake up much later: timers fire late, and once."""
         self.now += seconds
@@ -240,6 +262,62 @@ class Router(RuleBasedStateMachine):
     def fire(self, timer: Any) -> None:
         del self.timers[timer]
         self.give(TimerFired(timer))
+
+    # All of it, fast: a seed stands for a long run of inputs that are likely to meet.
+
+    @rule(seed=st.integers(0, 10**9), length=st.integers(1, 60))
+    def storm(self, seed: int, length: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(length):
+            kind = rng.choice(world.STORM)
+            peer, topic = rng.choice(world.PEERS), rng.choice(world.TOPICS[:3])
+            self.act_as_peer(kind, peer, topic, rng)
+            self.act_at_home(kind, peer, topic, rng)
+            self.look()
+
+    def act_as_peer(self, kind: str, peer: bytes, topic: str, rng: random.Random) -> None:
+        place = rng.randrange(99)
+        if kind == "message":
+            author, seqno = rng.choice([*world.PEERS, world.SELF]), (1 + place).to_bytes(8, "big")
+            data = rng.choice(world.PAYLOADS)
+            self.receive_true_message(peer, world.signed(topic, data, author, seqno))
+        elif kind == "replay":
+            self.replay(place, peer, rng.choice(CHANGES))
+        elif kind == "control":
+            self.give(Received(peer, world.storm_rpc(rng, self.known, topic)))
+        elif kind == "graft":
+            self.give(Received(peer, Rpc(control=Control(graft=(topic,)))))
+        elif kind == "announce":
+            self.announce(peer, topic, rng.random() < 0.7)
+        elif kind == "peer" and peer in self.connected and rng.random() < 0.5:
+            self.disconnect(peer)
+        elif kind == "peer":
+            self.connect(peer, rng.choice(world.PROTOCOLS), rng.random() < 0.5, "10.0.0.1")
+            self.announce(peer, topic, True)
+
+    def act_at_home(self, kind: str, peer: bytes, topic: str, rng: random.Random) -> None:
+        place = rng.randrange(99)
+        if kind == "topic":
+            self.request(rng.choice([Subscribe, Subscribe, Unsubscribe])(topic))
+        elif kind == "publish":
+            self.publish(topic, rng.choice(world.PAYLOADS))
+        elif kind == "time":
+            self.pass_time(rng.choice(STEPS))
+        elif kind == "sleep":
+            self.sleep(rng.choice(SLEEPS))
+        elif kind == "verdict":
+            self.validated(place, rng.choice(list(Verdict)))
+        elif kind == "drop":
+            self.drop_a_send(place)
+        elif kind == "direct":
+            self.change_direct(peer, rng.random() < 0.5)
+
+    def change_direct(self, peer: bytes, direct: bool) -> None:
+        """Make a peer explicit, or end that, where there are such peers."""
+
+    def look(self) -> None:
+        self.tables_agree()
+        self.nothing_is_kept_of_peers_that_are_gone()
 
     # What always holds.
 
@@ -265,16 +343,17 @@ class Router(RuleBasedStateMachine):
     def nothing_is_kept_of_peers_that_are_gone(self) -> None:
         if self.router is None:
             return
-        for peer in [*world.PEERS, world.STRANGER, world.SELF]:
-            if peer not in self.connected:
-                kept = mentions(self.router, peer)
-                assert [p for p in kept if not p.startswith(MAY_OUTLIVE_A_CONNECTION)] == []
+        everybody = [*world.PEERS, world.STRANGER, world.SELF]
+        kept = mentions(self.router, *[peer for peer in everybody if peer not in self.connected])
+        assert [path for path in kept if not path.startswith(MAY_OUTLIVE_A_CONNECTION)] == []
 
 
 class GossipSubRouter(Router):
     """GossipSub with any valid configuration."""
 
-    def configure(self, config: GossipSubConfig, seed: int, judged: bool, scored: bool) -> None:
+    def configure(
+        self, config: GossipSubConfig, seed: int, judged: bool, scored: bool, populated: bool
+    ) -> None:
         router = GossipSub(
             SimulatedIdentity(world.SELF),
             random.Random(seed),
@@ -283,27 +362,36 @@ class GossipSubRouter(Router):
             application_score=(lambda peer: float(peer[-1] - ord("4"))) if scored else None,
             check_record=lambda _peer, record: record == b"r",
         )
-        self.begin(router, config)
+        self.begin(router, config, populated)
 
     @initialize(
         config=world.gossipsub_configs(),
         seed=st.integers(0, 9),
         judged=st.booleans(),
         scored=st.booleans(),
+        populated=st.sampled_from([True, True, True, False]),
     )
-    def start(self, config: GossipSubConfig, seed: int, judged: bool, scored: bool) -> None:
-        self.configure(config, seed, judged, scored)
+    def start(
+        self, config: GossipSubConfig, seed: int, judged: bool, scored: bool, populated: bool
+    ) -> None:
+        self.configure(config, seed, judged, scored, populated)
 
-    @rule(peer=world.peers)
-    def add_direct_peer(self, peer: bytes) -> None:
+    @rule(peer=world.peers, direct=st.booleans())
+    def change_direct(self, peer: bytes, direct: bool) -> None:
         effects: list[Any] = []
-        self.router.add_direct_peer(peer, self.now, effects)
+        if direct:
+            self.router.add_direct_peer(peer, self.now, effects)
+        else:
+            self.router.remove_direct_peer(peer)
         for effect in effects:
             self.check(effect, Start())
 
-    @rule(peer=world.peers)
-    def remove_direct_peer(self, peer: bytes) -> None:
-        self.router.remove_direct_peer(peer)
+    def look(self) -> None:
+        super().look()
+        self.mesh_links_are_connected_subscribers()
+        self.fanout_peers_are_connected_subscribers()
+        self.bounds_hold()
+        self.the_heartbeat_goes_on()
 
     @invariant()
     def mesh_links_are_connected_subscribers(self) -> None:
@@ -374,36 +462,70 @@ class DefaultGossipSubRouter(GossipSubRouter):
 
     @initialize(config=st.sampled_from(list(PRESETS.values())), seed=st.integers(0, 9))
     def start(self, config: GossipSubConfig, seed: int) -> None:
-        self.configure(config, seed, judged=True, scored=False)
+        self.configure(config, seed, judged=True, scored=False, populated=True)
 
 
 class FloodSubRouter(Router):
     """FloodSub with any valid configuration."""
 
-    @initialize(config=world.pubsub_configs, judged=st.booleans())
-    def start(self, config: PubSubConfig, judged: bool) -> None:
+    @initialize(
+        config=world.pubsub_configs,
+        judged=st.booleans(),
+        populated=st.sampled_from([True, True, True, False]),
+    )
+    def start(self, config: PubSubConfig, judged: bool, populated: bool) -> None:
+        self.configure(config, judged, populated)
+
+    def configure(self, config: PubSubConfig, judged: bool, populated: bool) -> None:
         router = FloodSub(
             SimulatedIdentity(world.SELF),
             random.Random(0),
             config,
             validator=world.validator if judged else None,
         )
-        self.begin(router, config)
+        self.begin(router, config, populated)
 
 
 class TestGossipSub(GossipSubRouter.TestCase):  # type: ignore[name-defined,misc]
     """Any valid configuration."""
 
-    settings = settings(stateful_step_count=40)
+    settings = settings(stateful_step_count=40, max_examples=40)
 
 
 class TestDefaultGossipSub(DefaultGossipSubRouter.TestCase):  # type: ignore[name-defined,misc]
     """The presets."""
 
-    settings = settings(stateful_step_count=60, max_examples=30)
+    settings = settings(stateful_step_count=50, max_examples=20)
+
+
+@settings(max_examples=30)
+@given(config=world.gossipsub_configs(), seed=st.integers(0, 2**32), judged=st.booleans())
+def test_gossipsub_in_a_storm(config: GossipSubConfig, seed: int, judged: bool) -> None:
+    """Three hundred inputs that are likely to meet, with any valid configuration."""
+    machine = GossipSubRouter()
+    machine.configure(config, seed, judged, scored=False, populated=True)
+    machine.storm(seed, 300)
+
+
+@settings(max_examples=10)
+@given(preset=st.sampled_from(sorted(PRESETS)), seed=st.integers(0, 2**32), judged=st.booleans())
+def test_a_preset_in_a_storm(preset: str, seed: int, judged: bool) -> None:
+    """The same with the presets, whose limits are wide, so that much is going on at once."""
+    machine = GossipSubRouter()
+    machine.configure(PRESETS[preset], seed, judged, scored=True, populated=True)
+    machine.storm(seed, 400)
+
+
+@settings(max_examples=10)
+@given(config=world.pubsub_configs, seed=st.integers(0, 2**32), judged=st.booleans())
+def test_floodsub_in_a_storm(config: PubSubConfig, seed: int, judged: bool) -> None:
+    """The same with FloodSub."""
+    machine = FloodSubRouter()
+    machine.configure(config, judged, populated=True)
+    machine.storm(seed, 300)
 
 
 class TestFloodSub(FloodSubRouter.TestCase):  # type: ignore[name-defined,misc]
     """FloodSub."""
 
-    settings = settings(stateful_step_count=30, max_examples=30)
+    settings = settings(stateful_step_count=30, max_examples=20)
