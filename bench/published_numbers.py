@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from rumormill.core.ids import MessageId
 from rumormill.core.trace import DeliverMessage, PublishMessage, SendRPC
@@ -22,10 +21,10 @@ from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Batch
 from rumormill.trace.metrics import Metrics
 
-NETWORK = ROOT / "scenarios" / "published-numbers.toml"
+NETWORK = Path(__file__).resolve().parent.parent / "scenarios" / "published-numbers.toml"
 
 _FLOOD = {"parameters.flood_publish": "true"}
-# The links, dials and sources of the published runs (vyzo/gerbil-simsub, simulator.ss and scripts.ss).
+# Links, dials and sources as in the published runs (vyzo/gerbil-simsub: simulator.ss, scripts.ss).
 _LIKE = {
     "join": "all-at-once",
     "topology": {"kind": "ring-random", "degree": 40},
@@ -77,6 +76,7 @@ class Extra:
         self.ihave_ids = 0
 
     def observe(self, batch: Batch) -> None:
+        """Add a batch of the trace."""
         for now, peer, payload in batch:
             if isinstance(payload, PublishMessage):
                 self.published[payload.message_id] = (now, peer)
@@ -92,6 +92,7 @@ class Extra:
         """Nothing is held open."""
 
     def share(self, limit: float) -> float:
+        """Return the part of the remote deliveries that took at most so many seconds."""
         return sum(latency <= limit for latency in self.latencies) / len(self.latencies)
 
 
