@@ -39,7 +39,7 @@ _D8 = {"parameters": {"D": 8}}
 ROWS: dict[str, dict[str, Any]] = {
     "v1.0": {},
     "v1.1": _FLOOD,
-    "v1.0-like": _LIKE,
+    "v1.0-like": {**_LIKE, "parameters.gossip_factor": 0.0},
     "v1.1-like": {**_FLOOD, **_LIKE},
     "D8": _D8,
     "D8-no-flood": {"parameters": {"D": 8, "flood_publish": False}},
