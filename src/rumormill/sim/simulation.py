@@ -205,7 +205,8 @@ class Simulation:
 def round_trip_of(spec: ProtocolSpec) -> Callable[[WireMessage], WireMessage]:
     """Return a check that sends every message through the protocol's codec.
 
-    The receiver gets what was decoded, and decoding must lose nothing.
+    The receiver gets what was decoded, and decoding must lose nothing. The metadata stays the
+    sender's, because bytes carry no message ids: the check does not change the trace.
     """
 
     def round_trip(message: WireMessage) -> WireMessage:
@@ -213,6 +214,7 @@ def round_trip_of(spec: ProtocolSpec) -> Callable[[WireMessage], WireMessage]:
         decoded = spec.decode(encoded)
         if spec.encode(decoded) != encoded or len(encoded) != message.meta.size:
             raise AssertionError(f"the codec of {spec.name} altered a message: {message!r}")
+        decoded.cached_meta = message.meta
         return decoded
 
     return round_trip
