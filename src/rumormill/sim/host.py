@@ -267,10 +267,9 @@ class Host:
                 self._next_read = now
                 self._news_waiting -= 1
                 self.handle(message)
-            elif link.open:
-                link.deliver(message)
             else:
-                link.drop(message, CLOSED, tell=False)
+                self.busy = False
+                link.arrive(message)
         self.busy = self._paused or self._read_interval > 0 or bool(self._inbox)
         woken_in_time = now < self._wake_up <= self._next_read
         if self._inbox and not self._paused and not woken_in_time:

@@ -86,7 +86,12 @@ class Mesh:
         if peer in links:
             return None
         if peer not in self._membership.topics.get(topic, ()):
+            # We must wait as long as the peer does, or it would take our own GRAFT for an attack.
+            backoff = self.backoff_after(reasons.GRAFT_NOT_SUBSCRIBED)
+            self.backoff.add(topic, peer, backoff, now)
             return reasons.GRAFT_NOT_SUBSCRIBED
+        if not self._membership.meshes(peer):
+            return reasons.GRAFT_NO_MESH
         if peer in self._membership.direct:
             return reasons.GRAFT_DIRECT_PEER
         expires = self.backoff.expires(topic, peer)
@@ -105,6 +110,16 @@ class Mesh:
         self._add(topic, links, peer, now, effects)
         return None
 
+    def backoff_after(self, refusal: str) -> float:
+        """Seconds that both sides wait after we refused a GRAFT.
+
+        A peer of which we do not know that it subscribes is treated as one that just left: its
+        announcement may be on its way.
+        """
+        if refusal == reasons.GRAFT_NOT_SUBSCRIBED:
+            return self._config.unsubscribe_backoff
+        return self._config.prune_backoff
+
     def _penalise_early_graft(
         self, peer: PeerId, expires: float, now: float, effects: Effects
     ) -> None:
@@ -117,12 +132,14 @@ class Mesh:
     def on_prune(
         self, peer: PeerId, topic: Topic, backoff: float, now: float, effects: Effects
     ) -> bool:
-        """Remove a link at the peer's wish; false when the topic is not ours."""
-        if topic not in self.links:
+        """Remove a link at the peer's wish; false when there was none."""
+        links = self.links.get(topic)
+        if links is None:
             return False
+        linked = peer in links
         self.drop_peer(topic, peer, now, effects)
         self.backoff.add(topic, peer, backoff or self._config.prune_backoff, now)
-        return True
+        return linked
 
     # The heartbeat.
 

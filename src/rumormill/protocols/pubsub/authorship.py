@@ -7,7 +7,7 @@ the prefix `libp2p-pubsub:`.
 
 import hashlib
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.identity import Identity
@@ -19,6 +19,10 @@ from rumormill.wire.pubsub import Message
 from rumormill.wire.pubsub_codec import signing_payload
 
 MessageIdFunction: TypeAlias = Callable[[Message], MessageId]
+
+SEQNO_MAX: Final = 8
+"""Bytes of a sequence number at most. The pubsub README: a 64-bit number. It is half of the id that
+we remember for minutes, so an author must not be free to make it a megabyte."""
 
 
 def author_and_seqno(message: Message) -> MessageId:
@@ -70,7 +74,7 @@ class Authorship:
             return None
         if not message.signature:
             return reasons.MISSING_SIGNATURE
-        if not message.author or not message.seqno:
+        if not message.author or not 0 < len(message.seqno) <= SEQNO_MAX:
             return reasons.INVALID_SIGNATURE
         try:
             payload = signing_payload(message)
