@@ -100,7 +100,8 @@ class Simulation:
                         progress(step / _PROGRESS_STEPS)
                 self.recorder.close()
         except Exception as error:
-            error.add_note(f"at {engine.now:.6f} s of virtual time; {how_to_repeat(scenario)}")
+            error.add_note(f"seed {scenario.seed}, virtual time {engine.now:.6f}")
+            error.add_note(how_to_repeat(scenario))
             raise
 
     # The workload.
