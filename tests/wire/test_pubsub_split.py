@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rpc_strategies import rpcs
 
+from rumormill.core.errors import DecodeError
 from rumormill.wire.pubsub import Control, IHave, Message, PeerInfo, Prune, Rpc, SubOpts, rpc_size
 from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
 from rumormill.wire.pubsub_split import split_rpc
@@ -173,3 +175,34 @@ def test_acting_on_the_parts_is_acting_on_the_whole(rpc: Rpc, limit: int) -> Non
         present = [stage for stage, kind in enumerate(stages) if items_of([part])[kind]]
         assert all(stage >= reached for stage in present)
         reached = max(present, default=reached)
+
+
+@pytest.mark.parametrize(
+    "rpc",
+    [
+        Rpc(subscriptions=tuple(SubOpts(True, f"t{n}") for n in range(12_001))),
+        Rpc(publish=tuple(Message("t", b"%d" % n) for n in range(5001))),
+        Rpc(control=Control(graft=tuple(f"t{n}" for n in range(2500)))),
+        Rpc(control=Control(prune=tuple(Prune(f"t{n}") for n in range(1001)))),
+        Rpc(control=Control(ihave=tuple(IHave(f"t{n}", (b"id",)) for n in range(1024)))),
+        Rpc(control=Control(ihave=(IHave("t", (b"id",) * 9999),) * 5, iwant=(b"id",) * 5000)),
+        Rpc(control=Control(iwant=(b"id",) * 12_000, idontwant=(b"id",) * 5001)),
+    ],
+    ids=["subscriptions", "messages", "grafts", "prunes", "ihaves", "ihave ids", "other ids"],
+)
+def test_no_part_has_more_items_than_a_receiver_accepts(rpc: Rpc) -> None:
+    """An RPC of few bytes may still hold too many items: the parts decode, and nothing is lost."""
+    with pytest.raises(DecodeError):
+        decode_rpc(encode_rpc(rpc))
+    parts, oversized = split_rpc(rpc, 1 << 20)
+    assert oversized == []
+    decoded = [decode_rpc(encode_rpc(part)) for part in parts]
+    assert sum(len(part.subscriptions) for part in decoded) == len(rpc.subscriptions)
+    assert [m.data for part in decoded for m in part.publish] == [m.data for m in rpc.publish]
+    controls = [part.control for part in decoded if part.control is not None]
+    for name in ("iwant", "graft", "prune", "idontwant"):
+        whole = getattr(rpc.control or Control(), name)
+        assert tuple(item for control in controls for item in getattr(control, name)) == whole
+    ids = [(i.topic, id_) for c in controls for i in c.ihave for id_ in i.message_ids]
+    offered = (rpc.control or Control()).ihave
+    assert ids == [(i.topic, id_) for i in offered for id_ in i.message_ids]

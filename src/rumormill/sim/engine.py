@@ -38,11 +38,12 @@ class Engine:
         """Let everything happen that is due up to and including `end`."""
         queue, pop, recorder = self.queue, heapq.heappop, self.recorder
         while queue and queue[0][0] <= end:
-            for _ in range(_STEPS_BETWEEN_FLUSHES):
-                self.now, _order, call, argument = pop(queue)
-                self.steps += 1
+            step = 0
+            for step in range(1, _STEPS_BETWEEN_FLUSHES + 1):  # noqa: B007 (counted below)
+                self.now, _, call, argument = pop(queue)
                 call(argument)
                 if not queue or queue[0][0] > end:
                     break
+            self.steps += step
             recorder.maybe_flush()
         self.now = max(self.now, end)

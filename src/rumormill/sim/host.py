@@ -229,10 +229,8 @@ class Host:
         while not self._paused and self._inbox and now >= self._next_read:
             self._next_read = now + self._read_interval
             link, message = self._inbox.popleft()
-            if link.open:
-                link.deliver(message)
-            else:
-                link.drop(message, CLOSED, tell=False)
+            self.busy = False
+            link.arrive(message)
         self.busy = self._paused or self._read_interval > 0 or bool(self._inbox)
         if self._inbox and not self._paused and self._next_read > self._wake_up:
             self._wake_up = self._next_read

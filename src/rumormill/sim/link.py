@@ -124,17 +124,14 @@ class Link:
             source.handle(SendDropped(self.target.id, message, reason))
 
     def _arrive(self, message: WireMessage) -> None:
+        """Hand a message to the target's machine, if it can take it now."""
         target = self.target
         if not self.open:
             self.drop(message, CLOSED if target.up else PEER_DOWN, tell=False)
-        elif target.busy:
+            return
+        if target.busy:
             target.enqueue(self, message)
-        else:
-            self.deliver(message)
-
-    def deliver(self, message: WireMessage) -> None:
-        """Hand a message to the target's machine."""
-        target = self.target
+            return
         now = target.engine.now
         sender = self.source.id
         target.record((now, target.id, trace.RecvRPC(sender, message.meta)))

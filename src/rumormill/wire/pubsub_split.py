@@ -1,4 +1,7 @@
-"""Cutting an RPC that is too long for the stream into several that are not.
+"""Cutting an RPC that is too long for its receiver into several that are not.
+
+Too long means more bytes than the caller allows, or more items than `DEFAULT_LIMITS` lets a
+receiver of ours accept.
 
 The rule: every item comes out exactly once. It is in one of the parts, or, if it alone is longer
 than a part may be, in the list of what cannot be sent. An item is a subscription, a message, a
@@ -29,8 +32,27 @@ from rumormill.wire.pubsub import (
     rpc_size,
     subscription_size,
 )
+from rumormill.wire.pubsub_limits import DEFAULT_LIMITS
 
 ItemT = TypeVar("ItemT")
+
+_IHAVES_MAX = DEFAULT_LIMITS.id_lists - 2
+"""One IWANT and one IDONTWANT are lists too."""
+
+
+def counts_fit(rpc: Rpc) -> bool:
+    """Whether a receiver with the default limits accepts as many items as the RPC has."""
+    limits, control = DEFAULT_LIMITS, rpc.control
+    if len(rpc.subscriptions) > limits.subscriptions or len(rpc.publish) > limits.messages:
+        return False
+    return control is None or (
+        len(control.ihave) <= _IHAVES_MAX
+        and sum([len(ihave.message_ids) for ihave in control.ihave]) <= limits.ihave_ids
+        and len(control.iwant) <= limits.iwant_ids
+        and len(control.graft) <= limits.grafts
+        and len(control.prune) <= limits.prunes
+        and len(control.idontwant) <= limits.idontwant_ids
+    )
 
 
 def split_rpc(rpc: Rpc, max_bytes: int) -> tuple[list[Rpc], list[Rpc]]:
@@ -39,13 +61,15 @@ def split_rpc(rpc: Rpc, max_bytes: int) -> tuple[list[Rpc], list[Rpc]]:
     Each RPC of the second list holds one item that is too long; the caller counts it as dropped.
     """
     size = rpc_size(rpc)
-    if size <= max_bytes:
+    if size <= max_bytes and counts_fit(rpc):
         return ([rpc] if size else []), []
+    limits = DEFAULT_LIMITS
     packer = _Packer(max_bytes)
     for sub in rpc.subscriptions:
-        packer.add(packer.subscriptions, sub, plain=subscription_size(sub))
+        plain = subscription_size(sub)
+        packer.add(packer.subscriptions, sub, limits.subscriptions, plain=plain)
     for message in rpc.publish:
-        packer.add(packer.publish, message, plain=field_size(message.size))
+        packer.add(packer.publish, message, limits.messages, plain=field_size(message.size))
     if rpc.control is not None:
         packer.add_control(rpc.control)
     packer.close_part()
@@ -106,9 +130,12 @@ class _Packer:
             items.clear()
         return rpc
 
-    def add(self, items: list[ItemT], item: ItemT, *, plain: int = 0, control: int = 0) -> None:
+    def add(
+        self, items: list[ItemT], item: ItemT, most: int, *, plain: int = 0, control: int = 0
+    ) -> None:
         """Put an item of the given size into the list `items` of this or the next part."""
-        if not self.fits(self.plain + plain, self.control + control):
+        full = len(items) >= most
+        if full or not self.fits(self.plain + plain, self.control + control):
             # An item that is too long becomes a part of its own, which the next item closes.
             self.close_part()
         items.append(item)
@@ -117,42 +144,57 @@ class _Packer:
 
     def add_control(self, control: Control) -> None:
         """Put a control part into this and the next parts."""
-        size = control_size(control)
+        limits, size = DEFAULT_LIMITS, control_size(control)
         if not self.fits(self.plain, size) and self.fits(0, size):
             self.close_part()
         for ihave in control.ihave:
             self._add_ihave(ihave)
-        self._add_ids(control.iwant, 0, self.iwant.extend)
+        self._add_ids(control.iwant, 0, self.iwant.extend, limits.iwant_ids)
         for topic in control.graft:
-            self.add(self.graft, topic, control=graft_size(topic))
+            self.add(self.graft, topic, limits.grafts, control=graft_size(topic))
         for prune in control.prune:
-            self.add(self.prune, prune, control=prune_size(prune))
-        self._add_ids(control.idontwant, 0, self.idontwant.extend)
+            self.add(self.prune, prune, limits.prunes, control=prune_size(prune))
+        self._add_ids(control.idontwant, 0, self.idontwant.extend, limits.idontwant_ids)
 
     def _add_ihave(self, ihave: IHave) -> None:
         topic = ihave.topic
         overhead = field_size(len(topic.encode()))
         if not ihave.message_ids:
-            self.add(self.ihave, ihave, control=field_size(overhead))
+            self.add(self.ihave, ihave, _IHAVES_MAX, control=field_size(overhead))
             return
-        self._add_ids(ihave.message_ids, overhead, lambda ids: self.ihave.append(IHave(topic, ids)))
+        if len(self.ihave) >= _IHAVES_MAX:
+            self.close_part()
+
+        def put(ids: tuple[MessageId, ...]) -> None:
+            self.ihave.append(IHave(topic, ids))
+
+        most = DEFAULT_LIMITS.ihave_ids
+        room = most - sum([len(other.message_ids) for other in self.ihave])
+        self._add_ids(ihave.message_ids, overhead, put, most, room)
 
     def _add_ids(
         self,
         message_ids: tuple[MessageId, ...],
         overhead: int,
         put: Callable[[tuple[MessageId, ...]], None],
+        most: int,
+        room: int | None = None,
     ) -> None:
-        """Cut a list of ids; `overhead` is what each piece takes besides its ids."""
+        """Cut a list of ids; `overhead` is what each piece takes besides its ids.
+
+        A part holds at most `most` such ids, and the open part can take `room` more.
+        """
         begin, size = 0, overhead
+        left = most if room is None else room
         for index, message_id in enumerate(message_ids):
             id_size = field_size(len(message_id))
-            if not self.fits(self.plain, self.control + field_size(size + id_size)):
+            full = index - begin >= left
+            if full or not self.fits(self.plain, self.control + field_size(size + id_size)):
                 if index > begin:
                     put(message_ids[begin:index])
                     self.control += field_size(size)
                 self.close_part()
-                begin, size = index, overhead
+                begin, size, left = index, overhead, most
             size += id_size
         if begin < len(message_ids):
             put(message_ids[begin:])

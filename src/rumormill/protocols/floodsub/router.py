@@ -8,7 +8,7 @@ is one copy per link and direction: with n links per peer, about n - 1 copies pe
 from rumormill.core.effects import Effects, Send
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pubsub.router import PubSubRouter
-from rumormill.wire.pubsub import Message, Rpc
+from rumormill.wire.pubsub import Message
 
 FLOODSUB = "/floodsub/1.0.0"
 
@@ -17,7 +17,7 @@ class FloodSub(PubSubRouter):
     """A FloodSub peer."""
 
     def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
-        rpc = Rpc(publish=(message,))
+        rpc = message.alone()
         author = message.author
         reached = 0
         for peer in self.topics.get(message.topic, ()):

@@ -8,7 +8,7 @@ from rumormill.protocols.gossipsub.score_params import (
     PeerScoreParams,
     ScoreThresholds,
 )
-from rumormill.protocols.pubsub.config import PubSubConfig
+from rumormill.protocols.pubsub.config import ENDLESS, PubSubConfig
 
 
 class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
@@ -145,7 +145,11 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
         """Refuse degrees, histories and times that contradict each other."""
         super().validate()
         self._validate_degrees()
-        require(self.heartbeat_interval > 0, "heartbeat_interval", "must be positive")
+        require(
+            0 < self.heartbeat_interval < ENDLESS,
+            "heartbeat_interval",
+            "must be positive and finite",
+        )
         require(self.history_length >= 0, "history_length", "must not be negative")
         require(
             0 <= self.history_gossip <= self.history_length,
@@ -154,7 +158,8 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
         )
         require(0 <= self.gossip_factor <= 1, "gossip_factor", "must be between 0 and 1")
         for key in _NOT_NEGATIVE:
-            require(getattr(self, key) >= 0, key, "must not be negative")
+            rule = "must not be negative, and must be finite"
+            require(0 <= getattr(self, key) < ENDLESS, key, rule)
         for key in _AT_LEAST_ONE:
             require(getattr(self, key) >= 1, key, "must be at least 1")
         if self.scoring:

@@ -90,6 +90,8 @@ class Mesh:
             backoff = self.backoff_after(reasons.GRAFT_NOT_SUBSCRIBED)
             self.backoff.add(topic, peer, backoff, now)
             return reasons.GRAFT_NOT_SUBSCRIBED
+        if not self._membership.meshes(peer):
+            return reasons.GRAFT_NO_MESH
         if peer in self._membership.direct:
             return reasons.GRAFT_DIRECT_PEER
         expires = self.backoff.expires(topic, peer)
@@ -130,12 +132,14 @@ class Mesh:
     def on_prune(
         self, peer: PeerId, topic: Topic, backoff: float, now: float, effects: Effects
     ) -> bool:
-        """Remove a link at the peer's wish; false when the topic is not ours."""
-        if topic not in self.links:
+        """Remove a link at the peer's wish; false when there was none."""
+        links = self.links.get(topic)
+        if links is None:
             return False
+        linked = peer in links
         self.drop_peer(topic, peer, now, effects)
         self.backoff.add(topic, peer, backoff or self._config.prune_backoff, now)
-        return True
+        return linked
 
     # The heartbeat.
 

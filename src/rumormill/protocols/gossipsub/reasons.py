@@ -8,6 +8,7 @@ THROTTLED = "throttled by the gater"
 
 GRAFT_UNKNOWN_TOPIC = "graft: unknown topic"
 GRAFT_NOT_SUBSCRIBED = "graft: sender not subscribed"
+GRAFT_NO_MESH = "graft: sender speaks floodsub"
 GRAFT_DIRECT_PEER = "graft: direct peer"
 GRAFT_DURING_BACKOFF = "graft: during backoff"
 GRAFT_FLOOD = "graft: flood"

@@ -10,6 +10,8 @@ This file is the junction: it turns inputs into calls of those parts and their a
 Everything that a peer is told in one go leaves in one RPC.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from rumormill.core import trace
@@ -19,7 +21,6 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
-    Received,
     SendDropped,
     Start,
     Subscribe,
@@ -42,7 +43,6 @@ from rumormill.protocols.gossipsub.mesh import Mesh, MeshChanges
 from rumormill.protocols.gossipsub.outbox import Outbox
 from rumormill.protocols.gossipsub.score import ApplicationScore
 from rumormill.protocols.gossipsub.standing import Standing
-from rumormill.protocols.pubsub import reasons as pubsub_reasons
 from rumormill.protocols.pubsub.authorship import MessageIdFunction
 from rumormill.protocols.pubsub.router import PeerFilter, PubSubRouter, Validator
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
@@ -72,7 +72,7 @@ class GossipSub(PubSubRouter):
         peer_filter: PeerFilter | None = None,
         application_score: ApplicationScore | None = None,
         check_record: RecordCheck | None = None,
-        peer_records: dict[PeerId, bytes] | None = None,
+        peer_records: Mapping[PeerId, bytes] | None = None,
         reduce_record: RecordReducer = whole_record,
     ) -> None:
         super().__init__(
@@ -102,6 +102,10 @@ class GossipSub(PubSubRouter):
             reduce_record=reduce_record,
             check_record=check_record,
         )
+        self._vets_peers = self._score is not None
+        self._graylist = config.thresholds.graylist
+        if self._score is not None:
+            self._judged = self._score.records
         self._floodsub_peers: dict[PeerId, None] = {}
         self._ticks = 0
 
@@ -161,7 +165,9 @@ class GossipSub(PubSubRouter):
     # Peers come and go.
 
     def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
-        if event.peer not in self.peers and event.peer != self.id and self._score is not None:
+        if event.peer in self.peers or event.peer == self.id:
+            return
+        if self._score is not None:
             self._score.add_peer(event.peer, event.address, now)
         super()._on_peer_connected(event, now, effects)
         if not self._membership.meshes(event.peer):
@@ -185,26 +191,12 @@ class GossipSub(PubSubRouter):
 
     # What peers send.
 
-    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
-        peer = event.peer
-        state = self.peers.get(peer)
-        if state is None:
-            effects.append(trace.Refuse(peer, pubsub_reasons.NOT_CONNECTED))
-            return
-        rpc: Rpc = event.message  # type: ignore[assignment]
-        if rpc.subscriptions:
-            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if (
-            self._score is not None
-            and self._score.score(peer, now) < self.standing.thresholds.graylist
-            and peer not in self.direct
-        ):
-            effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
-            return
-        if rpc.publish:
-            self._on_messages(peer, rpc.publish, now, effects)
-        if rpc.control is not None:
-            self._on_control(peer, rpc.control, now, effects)
+    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+        score = self._score
+        if score is None or score.score(peer, now) >= self._graylist or peer in self.direct:
+            return True
+        effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
+        return False
 
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
         wanted: tuple[MessageId, ...] = ()
@@ -248,8 +240,8 @@ class GossipSub(PubSubRouter):
         self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
     ) -> None:
         for prune in prunes:
-            ours = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
-            if ours and prune.peers:
+            linked = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
+            if linked and prune.peers:
                 self._exchange.accept(self.id, peer, prune.peers, now, effects)
 
     def _prune_for(
@@ -265,9 +257,10 @@ class GossipSub(PubSubRouter):
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
+        self.gossip.promises.fulfil(message.id)
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
-        if self._score is not None and self._score.tracks_deliveries:
+        if self._score is not None and self._validator is not None:
             self._score.validate_message(message.id, now)
 
     def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:
@@ -278,7 +271,6 @@ class GossipSub(PubSubRouter):
                 effects.append(Send(peer, rpc))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
-        self.gossip.promises.fulfil(message.id)
         if self._score is not None:
             self._score.deliver_message(peer, message.topic, message.id, now)
 
@@ -290,7 +282,7 @@ class GossipSub(PubSubRouter):
             self._score.reject_message(peer, message.topic, message.id, reason, now)
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
-        if self._score is not None and self._score.tracks_deliveries:
+        if self._score is not None:
             self._score.duplicate_message(peer, message.topic, message.id, now)
 
     def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
@@ -301,7 +293,7 @@ class GossipSub(PubSubRouter):
         message_id, author = message.id, message.author
         unwanted = self.gossip.unwanted
         pending = self._outbox.pending
-        rpc = Rpc(publish=(message,))
+        rpc = message.alone()
         reached = 0
         for peer in self._recipients(message.topic, own, now):
             if peer == received_from or peer == author:
@@ -312,7 +304,7 @@ class GossipSub(PubSubRouter):
                 control = self._outbox.take(peer)
                 # A GRAFT must not overtake the announcement of its topic.
                 subs = self._take_unannounced(peer)
-                effects.append(Send(peer, Rpc(subs, publish=(message,), control=control)))
+                self._send_split(peer, Rpc(subs, (message,), control), effects)
             else:
                 effects.append(Send(peer, rpc))
             reached += 1

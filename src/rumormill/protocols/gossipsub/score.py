@@ -39,6 +39,7 @@ from rumormill.protocols.gossipsub.score_stats import (
     count_mesh_delivery,
     decay,
     drop_idle,
+    faded_over,
     saturated,
 )
 from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
@@ -76,7 +77,8 @@ class PeerScore:
         self._retained: dict[PeerId, PeerStats] = {}
         self._topic_params: dict[Topic, TopicScoreParams] = dict(params.topics)
         self._deliveries = DeliveryRecords(params.delivery_record_ttl, params.delivery_records_max)
-        self._records = self._deliveries.records
+        self.records = self._deliveries.records
+        """Messages of which a further copy matters to somebody's score."""
         self._decayed_at: float | None = None
         self._refreshed_at = 0.0
         self._note_what_counts()
@@ -293,7 +295,7 @@ class PeerScore:
 
     def validate_message(self, message_id: MessageId, now: float) -> None:
         """A new message enters validation."""
-        if self.tracks_deliveries and message_id not in self._records:
+        if self.tracks_deliveries and message_id not in self.records:
             self._deliveries.open(message_id, now)
 
     def deliver_message(
@@ -317,9 +319,9 @@ class PeerScore:
             if params is not None and params.counts_mesh_deliveries:
                 self._record_delivery(peer, topic, message_id, now)
                 return
-        record = self._records.get(message_id)
+        record = self.records.get(message_id)
         if record is not None and record.status == UNKNOWN:
-            del self._records[message_id]
+            del self.records[message_id]
 
     def _record_delivery(
         self, peer: PeerId, topic: Topic, message_id: MessageId, now: float
@@ -350,9 +352,9 @@ class PeerScore:
         if reason in OBVIOUSLY_INVALID or reason in NOT_JUDGED:
             if reason in OBVIOUSLY_INVALID:
                 self.charge(peer, topic)
-            record = self._records.get(message_id)
+            record = self.records.get(message_id)
             if record is not None and record.status == UNKNOWN and record.peers is None:
-                del self._records[message_id]
+                del self.records[message_id]
             return
         if not self.tracks_deliveries:
             return
@@ -374,7 +376,7 @@ class PeerScore:
         self, peer: PeerId, topic: Topic, message_id: MessageId, now: float
     ) -> None:
         """A peer brought a message that was seen before."""
-        record = self._records.get(message_id)
+        record = self.records.get(message_id)
         if record is None:
             return
         status = record.status
@@ -434,7 +436,7 @@ class PeerScore:
         self._deliveries.sweep(now)
         self._forget_retained(now)
         floor = self._params.decay_to_zero or 0.01
-        behaviour_decay = self._params.behaviour_penalty_decay**intervals
+        behaviour_decay = faded_over(self._params.behaviour_penalty_decay, intervals)
         for stats in self._active.values():
             if stats.topics:
                 self._refresh_topics(stats, stats.topics, before, intervals, floor)

@@ -72,17 +72,26 @@ def count_mesh_delivery(stats: TopicStats) -> None:
     stats.mesh = min(stats.mesh + 1.0, stats.params.mesh_message_deliveries_cap)
 
 
+def faded_over(decay: float, intervals: int) -> float:
+    """What is left after some intervals.
+
+    The decay of a counter that weighs nothing is not checked and may be any number: it must
+    neither overflow nor let the counter grow.
+    """
+    return decay**intervals if 0 <= decay <= 1 else 0.0
+
+
 def decay(stats: TopicStats, intervals: int, floor: float) -> None:
     """Let a topic's counters fade; below `floor` they are nothing."""
     params = stats.params
     if stats.first:
-        faded = stats.first * params.first_message_deliveries_decay**intervals
+        faded = stats.first * faded_over(params.first_message_deliveries_decay, intervals)
         stats.first = faded if faded >= floor else 0.0
     if stats.mesh:
-        faded = stats.mesh * params.mesh_message_deliveries_decay**intervals
+        faded = stats.mesh * faded_over(params.mesh_message_deliveries_decay, intervals)
         stats.mesh = faded if faded >= floor else 0.0
     if stats.failure:
-        faded = stats.failure * params.mesh_failure_penalty_decay**intervals
+        faded = stats.failure * faded_over(params.mesh_failure_penalty_decay, intervals)
         stats.failure = faded if faded >= floor else 0.0
     if stats.invalid:
         faded = stats.invalid * params.invalid_message_deliveries_decay**intervals

@@ -36,10 +36,6 @@ class Standing:
         """Whether peers that the peer offers are dialled."""
         return self.keeper is None or self.keeper.score(peer, now) >= self.thresholds.accept_px
 
-    def graylisted(self, peer: PeerId, now: float) -> bool:
-        """Whether everything that the peer sends is ignored."""
-        return self.keeper is not None and self.keeper.score(peer, now) < self.thresholds.graylist
-
     def penalise(self, peer: PeerId, reason: str, count: int, effects: Effects) -> None:
         """Count misbehaviour (P7)."""
         if self.keeper is not None:

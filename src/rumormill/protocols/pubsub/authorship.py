@@ -7,7 +7,7 @@ the prefix `libp2p-pubsub:`.
 
 import hashlib
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.identity import Identity
@@ -20,6 +20,10 @@ from rumormill.wire.pubsub_codec import signing_payload
 
 MessageIdFunction: TypeAlias = Callable[[Message], MessageId]
 
+SEQNO_MAX: Final = 8
+"""Bytes of a sequence number at most. The pubsub README: a 64-bit number. It is half of the id that
+we remember for minutes, so an author must not be free to make it a megabyte."""
+
 
 def author_and_seqno(message: Message) -> MessageId:
     """Name a message by its author and sequence number, raw bytes, as go does by default."""
@@ -31,6 +35,11 @@ def content_hash(message: Message) -> MessageId:
     topic = message.topic.encode()
     framed = b"".join((len(topic).to_bytes(4, "big"), topic, message.data))
     return hashlib.sha256(framed).digest()[:20]
+
+
+def default_message_id(policy: SignPolicy) -> MessageIdFunction:
+    """The way in which a policy's messages are named unless the application chooses another."""
+    return author_and_seqno if policy is SignPolicy.STRICT_SIGN else content_hash
 
 
 class Authorship:
@@ -70,7 +79,7 @@ class Authorship:
             return None
         if not message.signature:
             return reasons.MISSING_SIGNATURE
-        if not message.author or not message.seqno:
+        if not message.author or not 0 < len(message.seqno) <= SEQNO_MAX:
             return reasons.INVALID_SIGNATURE
         try:
             payload = signing_payload(message)

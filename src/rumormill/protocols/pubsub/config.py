@@ -1,8 +1,12 @@
 """Settings of the pub/sub layer, common to FloodSub and GossipSub."""
 
 from enum import Enum
+from typing import Final
 
 from rumormill.core.config import Config, require
+
+ENDLESS: Final = 2**63
+"""No time and no count is this large: back-offs travel as 64-bit numbers of seconds."""
 
 
 class SignPolicy(Enum):
@@ -50,7 +54,7 @@ class PubSubConfig(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Refuse impossible values."""
-        require(self.seen_ttl > 0, "seen_ttl", "must be positive")
+        require(0 < self.seen_ttl < ENDLESS, "seen_ttl", "must be positive and finite")
         require(self.seen_limit >= 1, "seen_limit", "must be at least 1")
         require(
             self.max_rpc_size >= 1024,
@@ -69,4 +73,4 @@ class PubSubConfig(Config, frozen=True, kw_only=True):
             "max_pending_validations",
             "must not be negative",
         )
-        require(self.announce_retry > 0, "announce_retry", "must be positive")
+        require(0 < self.announce_retry < ENDLESS, "announce_retry", "must be positive and finite")

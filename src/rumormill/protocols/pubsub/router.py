@@ -11,7 +11,7 @@ Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what
 the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -51,16 +51,15 @@ from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.authorship import (
     Authorship,
     MessageIdFunction,
-    author_and_seqno,
-    content_hash,
+    default_message_id,
     proof_of,
 )
 from rumormill.protocols.pubsub.batch import interleaved
-from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
+from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Message, Rpc, SubOpts, rpc_size
-from rumormill.wire.pubsub_split import split_rpc
+from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
+from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
 
@@ -115,7 +114,6 @@ class PubSubRouter:
         peer_filter: PeerFilter | None = None,
     ) -> None:
         config.validate()
-        signs = config.sign_policy is SignPolicy.STRICT_SIGN
         self.id = identity.peer
         self.peers: dict[PeerId, PeerState] = {}
         self.topics: dict[Topic, dict[PeerId, None]] = {}
@@ -124,7 +122,7 @@ class PubSubRouter:
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
-        self._message_id = message_id or (author_and_seqno if signs else content_hash)
+        self._message_id = message_id or default_message_id(config.sign_policy)
         self._validator = validator
         self._subscription_filter = subscription_filter
         self._peer_filter = peer_filter
@@ -135,14 +133,33 @@ class PubSubRouter:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        kind = type(event)
-        if kind is Received:
-            self._on_received(event, now, effects)  # type: ignore[arg-type]
+        if type(event) is not Received:
+            handler = _HANDLERS.get(type(event))
+            if handler is None:
+                raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+            getattr(self, handler)(event, now, effects)
             return
-        handler = _HANDLERS.get(kind)
-        if handler is None:
-            raise LocalError(f"{kind.__name__} is not an input of this protocol")
-        getattr(self, handler)(event, now, effects)
+        # From here on every instruction counts: this is the way of each arriving message.
+        peer = event.peer
+        state = self.peers.get(peer)
+        if state is None:
+            effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
+            return
+        rpc: Rpc = event.message  # type: ignore[assignment]
+        if rpc.subscriptions:
+            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
+        if self._vets_peers and not self._accepts_from(peer, now, effects):
+            return
+        for message in rpc.publish:
+            message_id = message.id
+            if message_id in self._seen_ids:
+                effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
+                if message_id in self._judged:
+                    self._on_duplicate(peer, message, now)
+            else:
+                self._on_new_message(peer, message, now, effects)
+        if rpc.control is not None:
+            self._on_control(peer, rpc.control, now, effects)
 
     # What subclasses decide.
 
@@ -153,7 +170,7 @@ class PubSubRouter:
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
-        """A new message arrived whose validation has not begun."""
+        """A new message of a true author arrived; the application's validation is next."""
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         """A peer brought a valid message first."""
@@ -163,8 +180,22 @@ class PubSubRouter:
     ) -> None:
         """A peer brought a message that was refused."""
 
+    _vets_peers = False
+    """Whether `_accepts_from` is asked at all."""
+
+    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+        """Whether messages and control of a peer are heeded."""
+        return True
+
+    _judged: Mapping[MessageId, object] = {}
+    """Seen messages of which a further copy matters: most arrivals are duplicates, and most
+    duplicates do not."""
+
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
-        """A peer brought a message that was seen before."""
+        """A peer brought a further copy of a judged message."""
+
+    def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
+        """A peer sent control messages."""
 
     def _on_peer_joined_topic(
         self, peer: PeerId, topic: Topic, now: float, effects: Effects
@@ -258,7 +289,11 @@ class PubSubRouter:
     def _check_topic(self, topic: Topic) -> None:
         if not topic:
             raise LocalError("a topic needs a name")
-        if len(topic.encode()) > self._settings.max_topic_length:
+        try:
+            length = len(topic.encode())
+        except UnicodeEncodeError:
+            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
+        if length > self._settings.max_topic_length:
             raise LimitError(
                 f"a topic name has at most {self._settings.max_topic_length} bytes"
                 " (max_topic_length)"
@@ -295,18 +330,6 @@ class PubSubRouter:
             del self.topics[topic]
 
     # What peers send.
-
-    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
-        peer = event.peer
-        state = self.peers.get(peer)
-        if state is None:
-            effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
-            return
-        rpc: Rpc = event.message  # type: ignore[assignment]
-        if rpc.subscriptions:
-            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if rpc.publish:
-            self._on_messages(peer, rpc.publish, now, effects)
 
     def _on_subscriptions(
         self,
@@ -346,35 +369,26 @@ class PubSubRouter:
         if refused:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_SUBSCRIPTIONS, count=refused))
 
-    def _on_messages(
-        self, peer: PeerId, messages: tuple[Message, ...], now: float, effects: Effects
-    ) -> None:
-        seen = self._seen_ids
-        for message in messages:
-            message_id = message.id or self._identify(message)
-            if message_id in seen:
-                effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
-                self._on_duplicate(peer, message, now)
-            else:
-                self._on_new_message(peer, message, now, effects)
-
-    def _identify(self, message: Message) -> MessageId:
-        message.id = self._message_id(message)
-        return message.id
-
     def _on_new_message(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+        if not message.id:
+            message.id = self._message_id(message)
+            if message.id in self._seen_ids:
+                effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
+                if message.id in self._judged:
+                    self._on_duplicate(peer, message, now)
+                return
         if message.topic not in self.subscriptions:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
             return
         if message.author == self.id:
             self._reject(peer, message, reasons.SELF_ORIGIN, now, effects)
             return
-        self._before_validation(peer, message, now, effects)
         reason = self._authorship.check(message)
         if reason is not None:
             self._reject(peer, message, reason, now, effects)
             return
         self._seen.add(message.id, now)
+        self._before_validation(peer, message, now, effects)
         if self._validator is None:
             self._accept(peer, message, now, effects)
         else:
@@ -449,7 +463,7 @@ class PubSubRouter:
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""
-        if rpc.meta.size <= self._settings.max_rpc_size:
+        if rpc.meta.size <= self._settings.max_rpc_size and counts_fit(rpc):
             effects.append(Send(peer, rpc))
             return
         for part in split_rpc(rpc, self._settings.max_rpc_size)[0]:
