@@ -3,8 +3,8 @@
 Every event that a node publishes or receives in its topics goes into the log first. Events that
 arrive within one turn of the loop are appended together, and the log's writer joins appends into
 group commits. When an append is safe, its events are handed to subscribers in the order of their
-offsets, and publishers get their receipts. An event that the log has already is not handed out again:
-so a restart, or a peer that sends old messages, repeats nothing.
+offsets, and publishers get their receipts. An event that the log has already is not handed out
+again: so a restart, or a peer that sends old messages, repeats nothing.
 """
 
 import asyncio
@@ -38,6 +38,7 @@ class Desk:
         self._waiting: list[tuple[StoredEvent, asyncio.Future[Appended] | None]] = []
         self._flush_scheduled = False
         self._in_flight = 0
+        self._drained: asyncio.Future[None] | None = None
         self.lost = 0
         """Events of peers that could not be stored because the log stayed busy or failed."""
 
@@ -123,6 +124,8 @@ class Desk:
         self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]], ticket: Ticket
     ) -> None:
         self._in_flight -= 1
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         error = ticket.exception()
         if error is not None:
             failure = error if isinstance(error, StoreError) else StoreError(str(error))
@@ -151,5 +154,6 @@ class Desk:
 
     async def drain(self) -> None:
         """Wait until everything that was taken is safe or has failed."""
-        while (self._waiting or self._in_flight or self._flush_scheduled) and not self.failure:
-            await asyncio.sleep(0.001)
+        while (self._waiting or self._in_flight) and self.failure is None:
+            self._drained = self._loop.create_future()
+            await self._drained

@@ -61,13 +61,14 @@ class Driver:
         recorder: Recorder,
         config: NodeConfig,
         *,
+        decode: Callable[[bytes], WireMessage],
         max_frame: int,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
         self.machine = machine
         self.config = config
         self.max_frame = max_frame
-        self.decode = spec.decode
+        self.decode = decode
         self.channels: dict[PeerId, Channel] = {}
         self.on_keep: Callable[[Event], None] = lambda _: None
         self.on_deliver: Callable[[Event], None] = lambda _: None
@@ -135,9 +136,10 @@ class Driver:
         """Give the machine a publication and return what became of it."""
         self._published = None
         self.feed(request)
-        if self._published is None:
+        published: Published | None = self._published
+        if published is None:
             raise LocalError("the node is closed")
-        return self._published
+        return published
 
     def receive(self, peer: PeerId, message: WireMessage) -> None:
         """Give the machine a message from a peer."""

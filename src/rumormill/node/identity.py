@@ -1,7 +1,7 @@
 """A node's identity: an Ed25519 key in a file that only its owner can read.
 
-The file has libp2p's key format. It is created on first use, whole or not at all; a file that others
-can read is refused, because a key that somebody else may have is no identity.
+The file has libp2p's key format. It is created on first use, whole or not at all; a file that
+others can read is refused, because a key that somebody else may have is no identity.
 """
 
 import os

@@ -1,7 +1,7 @@
 """A stream of a connection: negotiates its protocol, then belongs to a handler.
 
-A handler gets bytes by calls and sends by calls. It must take what it is given; a handler that wants
-its peer to slow down holds the stream, and the peer's window stays closed until it lets go.
+A handler gets bytes by calls and sends by calls. It must take what it is given; a handler that
+wants its peer to slow down holds the stream, and the window stays closed until it lets go.
 """
 
 from typing import TYPE_CHECKING, Protocol

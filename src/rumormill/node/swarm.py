@@ -1,12 +1,13 @@
 """All connections of a node: who is connected, who may be, and who is wanted.
 
 The swarm listens and dials, bounds how many connections there are and from where, keeps one
-connection per peer, and redials the peers that it was told to keep. When two peers dial each other at
-the same moment, both keep the connection that the smaller id dialled, and close the other.
+connection per peer, and redials the peers that it was told to keep. When two peers dial each other
+at the same moment, both keep the connection that the smaller id dialled, and close the other.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
@@ -252,13 +253,13 @@ class Swarm:
     # identify.
 
     def _describe(self, stream: Stream) -> Identify:
-        addresses = self.listen_addresses
-        self._record_seqno += 1
-        record = seal_peer_record(self.key, addresses, self._record_seqno)
+        addresses = tuple(address.encode() for address in self.listen_addresses)
+        self._record_seqno = max(self._record_seqno + 1, int(time.time()))
+        record = seal_peer_record(self.key, self._record_seqno, addresses)
         observed = Multiaddr.parse(stream.connection.remote_address)
         return Identify(
             public_key=self.key.public_key.encoded,
-            listen_addresses=tuple(address.encode() for address in addresses),
+            listen_addresses=addresses,
             protocols=tuple(self.services),
             observed_address=observed.encode(),
             protocol_version=_PROTOCOL_VERSION,
@@ -269,9 +270,7 @@ class Swarm:
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer
         said.check(keys.PeerId(peer))
-        addresses, _ = known_addresses(said.listen_addresses)
-        endpoints = (address.tcp_endpoint for address in addresses)
-        self.book.learn(peer, (endpoint for endpoint in endpoints if endpoint is not None))
+        self._learn_addresses(peer, said.listen_addresses)
         if said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
@@ -279,7 +278,11 @@ class Swarm:
         opened = unseal_peer_record(record)
         if opened.peer_id != peer:
             raise PeerError("wrong-peer", "a record of another peer")
-        endpoints = (address.tcp_endpoint for address in opened.addresses)
+        self._learn_addresses(peer, opened.addresses)
+
+    def _learn_addresses(self, peer: PeerId, encoded: Iterable[bytes]) -> None:
+        addresses, _ = known_addresses(encoded)
+        endpoints = (address.tcp_endpoint for address in addresses)
         self.book.learn(peer, (endpoint for endpoint in endpoints if endpoint is not None))
 
     # Housekeeping.

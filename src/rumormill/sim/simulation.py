@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rumormill.core.config import Config
 from rumormill.core.inputs import Publish, Subscribe
 from rumormill.core.messages import WireMessage
-from rumormill.protocols.registry import ProtocolSpec, protocol
+from rumormill.protocols.registry import NO_HOOKS, ProtocolSpec, protocol
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.bandwidth import build_bandwidth
 from rumormill.sim.faults import FaultAction, expand_faults
@@ -48,7 +49,7 @@ class Simulation:
             self.recorder,
             parse_latency(links.latency, scenario.peers, self._randomness("latency")),
             LinkFaults(links.jitter, links.loss, links.reorder, links.queue_limit),
-            round_trip_of(self.spec) if scenario.check_codec else None,
+            round_trip_of(self.spec, self.config) if scenario.check_codec else None,
             processing_delay=scenario.processing_delay,
         )
         self._add_hosts()
@@ -73,7 +74,7 @@ class Simulation:
         for index in range(scenario.peers):
             host = self.network.add_host(
                 spec.protocol_ids,
-                lambda peer, rng: spec.build(SimulatedIdentity(peer), rng, config),
+                lambda peer, rng: spec.build(SimulatedIdentity(peer), rng, config, NO_HOOKS),
             )
             host.upload = bandwidth.upload[index]
             host.download = bandwidth.download[index]
@@ -203,16 +204,18 @@ class Simulation:
         )
 
 
-def round_trip_of(spec: ProtocolSpec) -> Callable[[WireMessage], WireMessage]:
+def round_trip_of(spec: ProtocolSpec, config: Config) -> Callable[[WireMessage], WireMessage]:
     """Return a check that sends every message through the protocol's codec.
 
     The receiver gets what was decoded, and decoding must lose nothing. The metadata stays the
     sender's, because bytes carry no message ids: the check does not change the trace.
     """
 
+    decode = spec.decoder(config)
+
     def round_trip(message: WireMessage) -> WireMessage:
         encoded = spec.encode(message)
-        decoded = spec.decode(encoded)
+        decoded = decode(encoded)
         if spec.encode(decoded) != encoded or len(encoded) != message.meta.size:
             raise AssertionError(f"the codec of {spec.name} altered a message: {message!r}")
         decoded.cached_meta = message.meta

@@ -45,7 +45,7 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.trace import TRACE_PAYLOADS
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
-from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.sim.identity import SimulatedIdentity
@@ -372,7 +372,7 @@ class GossipSubRouter(Router):
 class DefaultGossipSubRouter(GossipSubRouter):
     """GossipSub as it comes, and with the hardening preset: deeper runs, fewer settings."""
 
-    @initialize(config=st.sampled_from(list(world.PRESETS.values())), seed=st.integers(0, 9))
+    @initialize(config=st.sampled_from(list(PRESETS.values())), seed=st.integers(0, 9))
     def start(self, config: GossipSubConfig, seed: int) -> None:
         self.configure(config, seed, judged=True, scored=False)
 

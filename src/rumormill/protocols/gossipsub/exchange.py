@@ -6,7 +6,7 @@ is the runtime's business: checking it and reading its addresses are given as fu
 """
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from rumormill.core import trace
@@ -76,7 +76,7 @@ class PeerExchange:
         standing: Standing,
         randomness: Randomness,
         *,
-        records: dict[PeerId, bytes] | None = None,
+        records: Mapping[PeerId, bytes] | None = None,
         reduce_record: RecordReducer = whole_record,
         check_record: RecordCheck | None = None,
     ) -> None:

@@ -10,6 +10,8 @@ This file is the junction: it turns inputs into calls of those parts and their a
 Everything that a peer is told in one go leaves in one RPC.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from rumormill.core import trace
@@ -70,7 +72,7 @@ class GossipSub(PubSubRouter):
         peer_filter: PeerFilter | None = None,
         application_score: ApplicationScore | None = None,
         check_record: RecordCheck | None = None,
-        peer_records: dict[PeerId, bytes] | None = None,
+        peer_records: Mapping[PeerId, bytes] | None = None,
         reduce_record: RecordReducer = whole_record,
     ) -> None:
         super().__init__(

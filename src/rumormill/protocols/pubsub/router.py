@@ -51,12 +51,11 @@ from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.authorship import (
     Authorship,
     MessageIdFunction,
-    author_and_seqno,
-    content_hash,
+    default_message_id,
     proof_of,
 )
 from rumormill.protocols.pubsub.batch import interleaved
-from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
+from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
 from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
@@ -115,7 +114,6 @@ class PubSubRouter:
         peer_filter: PeerFilter | None = None,
     ) -> None:
         config.validate()
-        signs = config.sign_policy is SignPolicy.STRICT_SIGN
         self.id = identity.peer
         self.peers: dict[PeerId, PeerState] = {}
         self.topics: dict[Topic, dict[PeerId, None]] = {}
@@ -124,7 +122,7 @@ class PubSubRouter:
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
-        self._message_id = message_id or (author_and_seqno if signs else content_hash)
+        self._message_id = message_id or default_message_id(config.sign_policy)
         self._validator = validator
         self._subscription_filter = subscription_filter
         self._peer_filter = peer_filter
