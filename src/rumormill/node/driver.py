@@ -20,6 +20,7 @@ from rumormill.core.effects import (
     LookUp,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -191,19 +192,22 @@ class Driver:
 
     def _carry_out(self, effects: Effects, now: float) -> None:
         record = self._record
-        last: WireMessage | None = None
-        framed = b""
         for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                message = effect.message  # type: ignore[union-attr]
-                if message is not last:
-                    last, framed = message, frame(self._encode(message))
-                self._send(effect.peer, message, framed, now)  # type: ignore[union-attr]
-            elif kind in _ACTIONS:
-                _ACTIONS[kind](self, effect)
-            else:
+            action = _ACTIONS.get(type(effect))
+            if action is None:
                 record((now, self._id, effect))  # type: ignore[arg-type]
+            else:
+                action(self, effect)
+
+    def _do_send(self, effect: Send) -> None:
+        message = effect.message
+        self._send(effect.peer, message, frame(self._encode(message)), self.now())
+
+    def _do_send_all(self, effect: SendAll) -> None:
+        now, message = self.now(), effect.message
+        framed = frame(self._encode(message))
+        for peer in effect.peers:
+            self._send(peer, message, framed, now)
 
     def _send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
         channel = self.channels.get(peer)
@@ -255,6 +259,8 @@ class Driver:
 
 
 _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
+    Send: Driver._do_send,
+    SendAll: Driver._do_send_all,
     Deliver: Driver._do_deliver,
     Published: Driver._do_published,
     Keep: Driver._do_keep,

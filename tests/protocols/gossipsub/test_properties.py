@@ -25,6 +25,7 @@ from rumormill.core.effects import (
     Keep,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -94,7 +95,11 @@ class Router(RuleBasedStateMachine):
         return effects
 
     def check(self, effect: Any, cause: Input) -> None:
-        if isinstance(effect, Send):
+        if isinstance(effect, SendAll):
+            assert effect.peers
+            for peer in effect.peers:
+                self.check_send(Send(peer, effect.message))
+        elif isinstance(effect, Send):
             self.check_send(effect)
         elif isinstance(effect, Deliver):
             self.check_delivery(effect, cause)
