@@ -5,7 +5,6 @@ node would, and knows four states besides being up: down (crashed), paused (mess
 wait), slow (reads so many messages per second), and hostile (its machine is an attacker's).
 """
 
-import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -37,7 +36,7 @@ from rumormill.core.inputs import (
     Verdict,
 )
 from rumormill.core.machine import Machine
-from rumormill.sim.engine import Engine
+from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
 from rumormill.sim.link import CLOSED, QUEUE_FULL, Link, Parcel, pack
 
 if TYPE_CHECKING:
@@ -117,19 +116,22 @@ class Host:
         self._do_send_all(SendAll((effect.peer,), effect.message))
 
     def _do_send_all(self, effect: SendAll) -> None:
-        now, record, own, message = self.engine.now, self.record, self.id, effect.message
+        engine, record, own, message = self.engine, self.record, self.id, effect.message
+        now, buckets, links = engine.now, engine.buckets, self.links
         meta = message.meta
         parcel = pack(own, message)
         for peer in effect.peers:
-            link = self.links.get(peer)
+            link = links.get(peer)
             if link is None:
                 record((now, own, trace.DropRPC(peer, meta, CLOSED)))
             elif link.plain:
                 record((now, own, trace.SendRPC(peer, meta)))
-                heapq.heappush(
-                    self.engine.queue,
-                    (now + link.latency, self._next_order(), link.arrive, parcel),
-                )
+                arrives = now + link.latency
+                bucket = buckets.get(int(arrives * BUCKETS_PER_SECOND))
+                if bucket is None:
+                    engine.schedule(arrives, link.arrive, parcel)
+                else:
+                    bucket.append((arrives, self._next_order(), link.arrive, parcel))
             elif link.accepts(now):
                 record((now, own, trace.SendRPC(peer, meta)))
                 link.transmit(parcel, now)
