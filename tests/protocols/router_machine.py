@@ -22,6 +22,7 @@ from rumormill.core.effects import (
     Keep,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -101,6 +102,10 @@ class Router(RuleBasedStateMachine):
     def check(self, effect: Any, cause: Input) -> None:
         if isinstance(effect, Send):
             self.check_send(effect)
+        elif isinstance(effect, SendAll):
+            assert effect.peers
+            for peer in effect.peers:
+                self.check_send(Send(peer, effect.message))
         elif isinstance(effect, Deliver):
             self.check_delivery(effect, cause)
         elif isinstance(effect, Validate):

@@ -23,7 +23,7 @@ from rumormill.trace.events import (
     field_number,
     payload_number,
 )
-from rumormill.trace.files import open_writer, read_trace
+from rumormill.trace.files import open_writer, read_trace, replay
 from rumormill.trace.hashing import LineEncoder, TraceHash
 from rumormill.trace.shapes import SHAPES
 from rumormill.wire.proto import trace_pb2
@@ -108,6 +108,15 @@ def test_the_checksum_of_the_ndjson_file_is_the_trace_hash(tmp_path):
         writer.observe(batch)
     writer.close()
     assert hashlib.sha256(path.read_bytes()).hexdigest() == trace_hash.hexdigest()
+
+
+@pytest.mark.parametrize("name", ALL_FORMATS)
+def test_a_replayed_file_has_the_hash_of_the_recorded_trace(tmp_path, name):
+    """From any format an observer sees what it would have seen while recording."""
+    recorded, replayed = TraceHash(), TraceHash()
+    recorded.observe(ONE_OF_EACH)
+    replay(written(tmp_path / name, ONE_OF_EACH), [replayed])
+    assert replayed.hexdigest() == recorded.hexdigest()
 
 
 def test_a_batch_file_is_split_into_batches_of_bounded_size(tmp_path, monkeypatch):

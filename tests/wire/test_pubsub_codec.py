@@ -327,13 +327,15 @@ class TestLimits:
             assert reason_of(data) == "too-many-fields"
         assert reason_of(bytes_field(1, more)) == "too-many-fields"
 
-    def test_an_ihave_of_5000_ids_as_go_sends_it_fits(self) -> None:
-        """The longest honest IHAVE (ids of 47 bytes: a secp256k1 author and eight bytes) passes."""
+    def test_four_topics_of_5000_ids_each_as_go_sends_them_fit(self) -> None:
+        """An IHAVE of go's largest size (peer id and seqno: 46 or 47 bytes an id) per topic."""
         ids = tuple(bytes([n & 255]) * 47 for n in range(5000))
-        rpc = Rpc(control=Control(ihave=(IHave("blocks", ids),)))
-        assert decode_rpc(encode_rpc(rpc)) == rpc
-        many = Rpc(control=Control(ihave=(IHave("blocks", (*ids, b"x")),)))
-        assert reason_of(encode_rpc(many)) == "too-many-ids"
+        ihaves = tuple(IHave(f"t{n}", ids) for n in range(4))
+        decoded = decode_rpc(encode_rpc(Rpc(control=Control(ihave=ihaves))))
+        assert decoded.control is not None
+        assert decoded.control.ihave == ihaves
+        one_more = Rpc(control=Control(ihave=(*ihaves, IHave("t4", (b"x",)))))
+        assert reason_of(encode_rpc(one_more)) == "too-many-ids"
 
     def test_cve_2026_46679_subscription_flood(self) -> None:
         """349,525 SUBSCRIBE entries in one 4 MB RPC: refused by length, and by count before it.

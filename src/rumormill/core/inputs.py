@@ -32,9 +32,14 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """The application wants a topic."""
+    """The application wants a topic.
+
+    With `publish_only` it wants to publish in the topic and to see what it publishes itself, and
+    no peer is told of a subscription.
+    """
 
     topic: Topic
+    publish_only: bool = False
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
@@ -48,6 +53,12 @@ class Publish(msgspec.Struct, frozen=True):
 
     topic: Topic
     data: bytes
+
+
+class PublishBatch(msgspec.Struct, frozen=True):
+    """The application publishes several messages that shall spread at the same time."""
+
+    messages: tuple[Publish, ...]
 
 
 class PeerConnected(msgspec.Struct, frozen=True):
@@ -115,6 +126,7 @@ Input: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Publish
+    | PublishBatch
     | PeerConnected
     | PeerDisconnected
     | Received

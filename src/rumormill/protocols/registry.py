@@ -12,10 +12,29 @@ import msgspec
 
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError
+from rumormill.core.event import Event
 from rumormill.core.identity import Identity
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
+
+
+class Hooks(msgspec.Struct, frozen=True):
+    """What an application may add to a protocol; every protocol takes what it has a use for."""
+
+    validator: Callable[[Event, PeerId], Verdict] | None = None
+    """Judges events before they are delivered and passed on."""
+    application_score: Callable[[PeerId], float] | None = None
+    """What the application thinks of a peer."""
+    check_record: Callable[[PeerId, bytes], bool] | None = None
+    """Whether a signed peer record is valid and belongs to the peer."""
+    peer_records: Mapping[PeerId, bytes] = {}
+    """The signed records of connected peers, for peer exchange."""
+
+
+NO_HOOKS = Hooks()
 
 
 class ProtocolSpec(msgspec.Struct, frozen=True):
@@ -25,10 +44,13 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     protocol_ids: tuple[str, ...]
     """What is offered to other peers, best first."""
     presets: Mapping[str, Config]
-    build: Callable[[Identity, Randomness, Any], Machine]
-    """Make a peer's machine from its identity, randomness and configuration."""
+    build: Callable[[Identity, Randomness, Any, Hooks], Machine]
+    """Make a peer's machine from its identity, randomness, configuration and hooks."""
     encode: Callable[[Any], bytes]
-    decode: Callable[[bytes], WireMessage]
+    decoder: Callable[[Any], Callable[[bytes], WireMessage]]
+    """Make the function that reads messages under a configuration: its limits, its message ids."""
+    max_message: Callable[[Any], int]
+    """How long an encoded message can be under a configuration."""
     junk: Callable[[Randomness, list[bytes], list[str]], WireMessage]
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
 

@@ -5,6 +5,7 @@ compute them, and names the run.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ def run_scenario(
     """
     lines = LineEncoder()
     metrics, trace_hash = Metrics(), TraceHash(lines)
-    observers: list[Observer] = [metrics, trace_hash]
-    if trace is not None:
-        observers.append(open_writer(trace, lines))
-    simulation = Simulation(scenario, observers)
-    simulation.run(progress)
+    with ExitStack() as files:
+        observers: list[Observer] = [metrics, trace_hash]
+        if trace is not None:
+            observers.append(files.enter_context(open_writer(trace, lines)))
+        simulation = Simulation(scenario, observers)
+        simulation.run(progress)
     return {
         "protocol": scenario.protocol,
         "preset": scenario.preset,

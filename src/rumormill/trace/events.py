@@ -166,7 +166,13 @@ def _struct_decoder(kind: Any) -> _Decoder:
             if decode_value is None:
                 values[place], position = _number(data, position, end, holds)
                 continue
-            start, position = read_length(data, position, end)
+            # `read_length` without the call for what nearly every length is: one byte.
+            start = position + 1
+            position = start + data[position]
+            if position - start >= 0x80:
+                start, position = read_length(data, start - 1, end)
+            elif position > end:
+                raise DecodeError("truncated", "a field claims more bytes than there are")
             value = decode_value(data, start, position)
             if not repeated:
                 values[place] = value
@@ -244,7 +250,10 @@ def _decode_event(data: bytes, position: int, end: int) -> Entry:
     kind, peer, stamp = -1, b"", 0
     payloads: dict[int, tuple[int, int]] = {}
     while position < end:
-        tag, position = read_varint(data, position, end)
+        tag = data[position]
+        position += 1
+        if tag >= 0x80:
+            tag, position = read_varint(data, position - 1, end)
         if tag == _TYPE:
             kind, position = read_varint(data, position, end)
         elif tag == _PEER:

@@ -14,7 +14,7 @@ import gzip
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from typing import BinaryIO, Self, cast
 
 import msgspec
 
-from rumormill.trace.entries import Batch, Entry, TraceError
+from rumormill.trace.entries import Batch, Entry, Observer, TraceError
 from rumormill.trace.envelope import decode_line
 from rumormill.trace.events import (
     BATCH_TAG,
@@ -33,6 +33,7 @@ from rumormill.trace.events import (
     encode_event,
 )
 from rumormill.trace.hashing import LineEncoder
+from rumormill.trace.recorder import Recorder
 from rumormill.wire.protobuf import varint
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
@@ -218,6 +219,15 @@ def read_trace(path: str | os.PathLike[str]) -> Iterator[Entry]:
     if suffix in LINE_SUFFIXES:
         return _read_lines(path)
     return _read_records(path, batches=suffix == ".pb.gz")
+
+
+def replay(path: str | os.PathLike[str], observers: Sequence[Observer]) -> None:
+    """Show a trace file to observers as if it were being recorded, and close them."""
+    recorder = Recorder(observers)
+    for entry in read_trace(path):
+        recorder.record(entry)
+        recorder.maybe_flush()
+    recorder.close()
 
 
 def _suffix(path: Path) -> str:

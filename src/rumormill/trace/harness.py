@@ -27,16 +27,25 @@ SHADOW_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _LOG_NAME = "rumormill.stdout"
 
 
-class _Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One line of a log."""
+class _Introduction(msgspec.Struct, frozen=True, gc=False):
+    """The first line of a log."""
 
     time: str
-    level: str = msgspec.field(default_factory=lambda: "INFO")
-    msg: str = ""
-    id: str = ""
-    node_id: int | None = None
-    sender: str = msgspec.field(name="from", default="")
-    topic: str = ""
+    id: str
+    node_id: int
+    msg: str = "PeerID"
+    level: str = "INFO"
+
+
+class _Copy(msgspec.Struct, frozen=True, gc=False):
+    """A copy of a message arrived."""
+
+    time: str
+    id: str
+    sender: str = msgspec.field(name="from")
+    topic: str
+    msg: str = "Received Message"
+    level: str = "INFO"
 
 
 def harness_message_id(message_id: MessageId) -> str:
@@ -86,9 +95,8 @@ class HarnessLogs:
                 continue
             if payload.received_from == peer and isinstance(payload, DeliverMessage):
                 continue
-            line = _Line(
+            line = _Copy(
                 time=self._time(now),
-                msg="Received Message",
                 id=harness_message_id(payload.message_id),
                 sender=self._peer_text(payload.received_from),
                 topic=payload.topic,
@@ -107,7 +115,7 @@ class HarnessLogs:
             self._next += 1
         self._logs[peer] = self._hosts / f"node{number}" / _LOG_NAME
         return self._encode(
-            _Line(time=self._time(now), msg="PeerID", id=self._peer_text(peer), node_id=number)
+            _Introduction(time=self._time(now), id=self._peer_text(peer), node_id=number)
         )
 
     def _append(self, path: Path, lines: list[bytes]) -> None:

@@ -22,6 +22,7 @@ everywhere yet, besides the ledger's one.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ from rumormill.core.trace import (
     RejectMessage,
     RpcMeta,
     SendRPC,
+    SkipPublish,
     TracePayload,
     UndeliverableMessage,
 )
@@ -52,6 +54,7 @@ REACH_LEVELS = (50, 90, 99, 100)
 """The percentages of an event's subscribers whose time to be reached is reported."""
 
 _MAX_HOPS = 65_000
+_NOBODY = 1 << 62
 
 
 def nearest_rank(ordered: Sequence[float], percent: int) -> float | None:
@@ -103,7 +106,7 @@ class Metrics:
         self._spreads: dict[MessageId, _Spread] = {}
         self._duplicates = self._own = 0
         self._messages_sent = self._rpcs_sent = self._bytes_sent = self._data_bytes = 0
-        self._load: dict[PeerId, int] = {}
+        self._load: Counter[PeerId] = Counter()
         self._latencies = array("d")
         self._reach = tuple(array("d") for _ in REACH_LEVELS)
         self._hops_sum = self._hops_max = self._hops_known = 0
@@ -112,6 +115,7 @@ class Metrics:
         self._refused: dict[str, int] = {}
         self._penalties: dict[str, int] = {}
         self._rpcs_dropped: dict[str, int] = {}
+        self._skipped: dict[str, int] = {}
         self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
             PublishMessage: self._publish,
             DeliverMessage: self._deliver,
@@ -124,15 +128,16 @@ class Metrics:
             Leave: self._membership,
             NodeUp: self._membership,
             NodeDown: self._membership,
+            SkipPublish: self._skip,
         }
 
     def observe(self, batch: Batch) -> None:
         """Add a batch of a trace."""
         handler_of = self._handlers.get
         spread_of = self._spreads.get
-        load = self._load
         index = self.ledger.index
-        duplicates = sent = rpcs = size = data_size = 0
+        senders: list[PeerId] = []
+        duplicates = rpcs = size = data_size = 0
         entries: Any = batch  # the kind is looked at once per entry; below it is known
         for now, peer, payload in entries:
             kind = type(payload)
@@ -141,26 +146,20 @@ class Metrics:
                 rpcs += 1
                 size += meta.size
                 data_size += meta.data_size
-                messages = meta.messages
-                if messages:
-                    sent += len(messages)
-                    load[peer] = load.get(peer, 0) + len(messages)
-                    for message in messages:
-                        spread = spread_of(message.message_id)
-                        if spread is not None:
-                            spread.copies += 1
+                for message in meta.messages:
+                    senders.append(peer)
+                    spread = spread_of(message.message_id)
+                    if spread is not None:
+                        spread.copies += 1
                 if meta.control is not None or meta.subscription or meta.operations:
                     self._count_control(meta)
             elif kind is RecvRPC:
                 for message in payload.meta.messages:
                     spread = spread_of(message.message_id)
-                    if spread is not None and spread.hops is not None:
-                        try:
-                            if spread.hops[index[peer]]:
-                                continue
-                        except (KeyError, IndexError):
-                            pass
-                        self._arrive(spread, peer, payload.received_from)
+                    if spread is not None and (hops := spread.hops) is not None:
+                        number = index.get(peer, _NOBODY)
+                        if number >= len(hops) or not hops[number]:
+                            self._arrive(spread, peer, payload.received_from)
             elif kind is DuplicateMessage:
                 duplicates += 1
             else:
@@ -168,7 +167,8 @@ class Metrics:
                 if handler is not None:
                     handler(now, peer, payload)
         self._duplicates += duplicates
-        self._messages_sent += sent
+        self._messages_sent += len(senders)
+        self._load.update(senders)
         self._rpcs_sent += rpcs
         self._bytes_sent += size
         self._data_bytes += data_size
@@ -220,6 +220,7 @@ class Metrics:
             "load_max_over_mean": ratio(nearest_rank(load, 100) or 0, load_mean),
             "load_p99_over_mean": ratio(nearest_rank(load, 99) or 0, load_mean),
             "dropped": total.dropped,
+            "skipped_publications": dict(sorted(self._skipped.items())),
             "rpcs_dropped": dict(sorted(self._rpcs_dropped.items())),
             "rejected": dict(sorted(self._rejected.items())),
             "refused": dict(sorted(self._refused.items())),
@@ -285,11 +286,7 @@ class Metrics:
             self._own += 1
         else:
             self._latencies.append(latency)
-            hops = self._arrive(spread, peer, payload.received_from) - 1
-            if hops > 0:
-                self._hops_known += 1
-                self._hops_sum += hops
-                self._hops_max = max(self._hops_max, hops)
+            self._count_hops(spread, peer, payload.received_from)
         spread.reached += 1
         while spread.reached == spread.need:
             self._reach[spread.level].append(latency)
@@ -299,6 +296,17 @@ class Metrics:
                 spread.hops = None
             else:
                 spread.need = spread.need_at(spread.level)
+
+    def _count_hops(self, spread: _Spread, peer: PeerId, sender: PeerId) -> None:
+        hops = spread.hops
+        if hops is None:
+            return
+        number = self.ledger.index[peer]
+        count = (number < len(hops) and hops[number]) or self._arrive(spread, peer, sender)
+        if count > 1:
+            self._hops_known += 1
+            self._hops_sum += count - 1
+            self._hops_max = max(self._hops_max, count - 1)
 
     def _undeliver(self, now: float, peer: PeerId, payload: UndeliverableMessage) -> None:
         spread = self._spreads.get(payload.message_id)
@@ -325,6 +333,9 @@ class Metrics:
 
     def _penalise(self, now: float, peer: PeerId, payload: Penalise) -> None:
         _add(self._penalties, payload.reason, 1)
+
+    def _skip(self, now: float, peer: PeerId, payload: SkipPublish) -> None:
+        _add(self._skipped, payload.reason, 1)
 
     def _count_control(self, meta: RpcMeta) -> None:
         counts = self._control

@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 ROW_GROUP = 65_536
-"""Rows that are collected before they are written: our choice, some ten megabytes."""
+"""Rows that are collected before they are written: our choice, some tens of megabytes."""
 
 _READ_ROWS = 4096
 _REMOTE_PEER = ("received_from", "send_to", "peer")

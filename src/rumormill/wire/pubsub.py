@@ -38,6 +38,19 @@ class Message(msgspec.Struct, gc=False):
     key: bytes = b""
     id: MessageId = b""
     encoded: bytes = b""
+    cached_meta: RpcMeta | None = None
+
+    def alone(self) -> "Rpc":
+        """Return the RPC that carries this message and nothing else.
+
+        Its trace metadata is computed once per message, however many peers forward it.
+        """
+        meta = self.cached_meta
+        if meta is None:
+            size = field_size(self.size)
+            carried = (MessageMeta(self.id, self.topic),)
+            meta = self.cached_meta = RpcMeta(carried, size=size, data_size=size)
+        return Rpc((), (self,), None, meta)
 
     @property
     def size(self) -> int:
@@ -130,6 +143,10 @@ def subscription_size(sub: SubOpts) -> int:
 
 def ids_size(message_ids: tuple[MessageId, ...]) -> int:
     """Bytes of the ids inside an IHAVE, IWANT or IDONTWANT."""
+    if not message_ids:
+        return 0
+    if max(map(len, message_ids)) < 0x80:  # then tag and length take one byte each
+        return sum(map(len, message_ids)) + 2 * len(message_ids)
     return sum([field_size(len(message_id)) for message_id in message_ids])
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from protocols.pubsub_rig import Rig
 from protocols.router_tables import entries, held_bytes, mentions, table_sizes
-from rumormill.core.effects import Connect, Deliver, Send
+from rumormill.core.effects import Connect, Deliver, Send, SendAll
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.core.inputs import (
     Input,
@@ -63,7 +63,7 @@ class Victim:
     def give(self, event: Input) -> list[Any]:
         effects: list[Any] = []
         self.router.handle(event, self.now, effects)
-        return effects
+        return [single for effect in effects for single in singly(effect)]
 
     def meet(self, peer: bytes, *, outbound: bool = False) -> None:
         self.give(PeerConnected(peer, GOSSIPSUB_1_2, outbound, "10.0.0.1"))
@@ -93,6 +93,13 @@ class Victim:
         assert [e.event.data for e in effects if isinstance(e, Deliver)] == [b"are you there?"]
         effects = self.give(Publish(TOPIC, b"here I am"))
         assert GOOD in [e.peer for e in effects if isinstance(e, Send)]
+
+
+def singly(effect: Any) -> list[Any]:
+    """An effect, or the sends that it stands for."""
+    if isinstance(effect, SendAll):
+        return [Send(peer, effect.message) for peer in effect.peers]
+    return [effect]
 
 
 def signed(author: bytes, data: bytes, seqno: int = 1, topic: str = TOPIC) -> Message:

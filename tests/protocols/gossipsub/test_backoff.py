@@ -85,6 +85,16 @@ def test_a_peer_with_too_many_topics_is_backed_off_in_all():
     assert len(table) == 0
 
 
+def test_merging_topics_keeps_the_latest_expiry():
+    """What held longest for one topic still holds, now for all."""
+    table = backoff(per_peer_max=2)
+    table.add("t", A, 1000, 0.0)
+    table.add("u", A, 10, 0.0)
+    table.add("v", A, 10, 0.0)
+    assert table.expires("t", A) == 1000.0
+    assert len(table) == 1
+
+
 def test_a_full_table_forgets_expired_entries_first():
     """Room is made by what is over, before anything else is touched."""
     table = backoff(limit=2)

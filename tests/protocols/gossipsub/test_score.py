@@ -7,6 +7,7 @@ import gc
 import math
 import sys
 import tracemalloc
+from collections import Counter
 
 import msgspec
 import pytest
@@ -535,12 +536,12 @@ def test_with_p4_alone_valid_messages_leave_no_record():
     score.add_peer(A, "", 0.0)
     assert score.tracks_deliveries
     deliver(score, A, 100)
-    assert len(score._records) == 0
+    assert len(score.records) == 0
     score.validate_message(message(200), 0.0)
     score.reject_message(A, T, message(200), reasons.INVALID_SIGNATURE, 0.0)
-    assert len(score._records) == 0
+    assert len(score.records) == 0
     score.reject_message(A, T, message(201), reasons.VALIDATION_FAILED, 0.0)
-    assert len(score._records) == 1
+    assert len(score.records) == 1
 
 
 def test_unscored_topics_and_unknown_peers_cost_nothing():
@@ -571,6 +572,19 @@ def test_peers_are_bounded_and_the_longest_gone_make_way():
     assert (score.forgotten, score.untracked) == (3, 1)
 
 
+def test_a_peer_forgotten_to_make_room_no_longer_counts_at_its_address():
+    """P6 counts connected and remembered peers, and no others."""
+    score = PeerScore(
+        params(ip_colocation_factor_weight=-1.0, ip_colocation_factor_threshold=1, peers_max=2)
+    )
+    for peer in (A, B, C):
+        score.add_peer(peer, "9.9.9.9", 0.0)
+        score.remove_peer(peer, 0.0)
+    assert score.forgotten == 1
+    score.add_peer(C, "9.9.9.9", 0.0)
+    assert score.score(C, 0.0) == -1
+
+
 def test_a_peer_cannot_hide_invalid_messages_behind_many_topics():
     """When no counter is left for a topic, the charge falls on P7."""
     score = PeerScore(
@@ -587,7 +601,7 @@ def test_delivery_records_are_bounded():
     """Old records make way, and that is counted."""
     score = scoring(topic(**P3_ON), delivery_records_max=10)
     deliver(score, A, 100)
-    assert len(score._records) <= 10
+    assert len(score.records) <= 10
     assert score._deliveries.evicted == 90
 
 
@@ -697,7 +711,11 @@ def test_scores_stay_finite_and_tables_bounded_whatever_happens(setup, steps):
             arguments.append(now)
         getattr(score, name)(*arguments)
         assert len(score._active) + len(score._retained) <= parameters.peers_max
-        assert len(score._records) <= parameters.delivery_records_max
+        assert len(score.records) <= parameters.delivery_records_max
+        if score._colocation is not None:
+            known = [*score._active.values(), *score._retained.values()]
+            counted = Counter(group for stats in known for group in stats.groups)
+            assert score._colocation._counts == counted
         for peer in (A, B, C, D):
             assert math.isfinite(score.score(peer, now))
             snapshot = score.inspect(peer, now)

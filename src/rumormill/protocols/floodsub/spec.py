@@ -6,12 +6,15 @@ from rumormill.core.randomness import Randomness
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.junk import junk_rpc
-from rumormill.protocols.registry import ProtocolSpec
-from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
+from rumormill.protocols.pubsub.reading import max_rpc, rpc_decoder
+from rumormill.protocols.registry import Hooks, ProtocolSpec
+from rumormill.wire.pubsub_codec import encode_rpc
 
 
-def _build(identity: Identity, randomness: Randomness, config: PubSubConfig) -> Machine:
-    return FloodSub(identity, randomness, config)
+def _build(
+    identity: Identity, randomness: Randomness, config: PubSubConfig, hooks: Hooks
+) -> Machine:
+    return FloodSub(identity, randomness, config, validator=hooks.validator)
 
 
 SPEC = ProtocolSpec(
@@ -20,6 +23,7 @@ SPEC = ProtocolSpec(
     presets={"default": PubSubConfig()},
     build=_build,
     encode=encode_rpc,
-    decode=decode_rpc,
+    decoder=rpc_decoder,
+    max_message=max_rpc,
     junk=junk_rpc,
 )

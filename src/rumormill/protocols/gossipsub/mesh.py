@@ -86,6 +86,9 @@ class Mesh:
         if peer in links:
             return None
         if peer not in self._membership.topics.get(topic, ()):
+            # We must wait as long as the peer does, or it would take our own GRAFT for an attack.
+            backoff = self.backoff_after(reasons.GRAFT_NOT_SUBSCRIBED)
+            self.backoff.add(topic, peer, backoff, now)
             return reasons.GRAFT_NOT_SUBSCRIBED
         if not self._membership.meshes(peer):
             return reasons.GRAFT_NO_MESH
@@ -106,6 +109,16 @@ class Mesh:
             return refusal
         self._add(topic, links, peer, now, effects)
         return None
+
+    def backoff_after(self, refusal: str) -> float:
+        """Seconds that both sides wait after we refused a GRAFT.
+
+        A peer of which we do not know that it subscribes is treated as one that just left: its
+        announcement may be on its way.
+        """
+        if refusal == reasons.GRAFT_NOT_SUBSCRIBED:
+            return self._config.unsubscribe_backoff
+        return self._config.prune_backoff
 
     def _penalise_early_graft(
         self, peer: PeerId, expires: float, now: float, effects: Effects

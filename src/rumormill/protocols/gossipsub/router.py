@@ -10,19 +10,17 @@ This file is the junction: it turns inputs into calls of those parts and their a
 Everything that a peer is told in one go leaves in one RPC.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Mapping
 
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Connect, Effects, Send, SetTimer
+from rumormill.core.effects import Connect, Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
-    Received,
     SendDropped,
     Start,
     Subscribe,
@@ -32,6 +30,12 @@ from rumormill.core.inputs import (
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.exchange import (
+    PeerExchange,
+    RecordCheck,
+    RecordReducer,
+    whole_record,
+)
 from rumormill.protocols.gossipsub.fanout import Fanout
 from rumormill.protocols.gossipsub.gossip import Gossip
 from rumormill.protocols.gossipsub.membership import Membership
@@ -39,14 +43,10 @@ from rumormill.protocols.gossipsub.mesh import Mesh, MeshChanges
 from rumormill.protocols.gossipsub.outbox import Outbox
 from rumormill.protocols.gossipsub.score import ApplicationScore
 from rumormill.protocols.gossipsub.standing import Standing
-from rumormill.protocols.pubsub import reasons as pubsub_reasons
 from rumormill.protocols.pubsub.authorship import MessageIdFunction
-from rumormill.protocols.pubsub.router import PubSubRouter, Validator
+from rumormill.protocols.pubsub.router import PeerFilter, PubSubRouter, Validator
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Control, Message, PeerInfo, Prune, Rpc
-
-RecordCheck: TypeAlias = Callable[[PeerId, bytes], bool]
-"""Whether a signed peer record is valid and belongs to the peer."""
+from rumormill.wire.pubsub import Control, Message, Prune, Rpc
 
 
 class _Heartbeat(msgspec.Struct, frozen=True):
@@ -69,9 +69,11 @@ class GossipSub(PubSubRouter):
         message_id: MessageIdFunction | None = None,
         validator: Validator | None = None,
         subscription_filter: SubscriptionFilter | None = None,
+        peer_filter: PeerFilter | None = None,
         application_score: ApplicationScore | None = None,
         check_record: RecordCheck | None = None,
-        peer_records: dict[PeerId, bytes] | None = None,
+        peer_records: Mapping[PeerId, bytes] | None = None,
+        reduce_record: RecordReducer = whole_record,
     ) -> None:
         super().__init__(
             identity,
@@ -80,6 +82,7 @@ class GossipSub(PubSubRouter):
             message_id=message_id,
             validator=validator,
             subscription_filter=subscription_filter,
+            peer_filter=peer_filter,
         )
         self._config = config
         self.direct: dict[PeerId, None] = dict.fromkeys(config.direct_peers)
@@ -90,8 +93,19 @@ class GossipSub(PubSubRouter):
         self.gossip = Gossip(config, self._membership, self.standing, self._seen, randomness)
         self.fanout = Fanout(config, self._membership, self.standing, randomness)
         self._outbox = Outbox(self.mesh.links)
-        self._check_record = check_record
-        self._peer_records = {} if peer_records is None else peer_records
+        self._exchange = PeerExchange(
+            config,
+            self._membership,
+            self.standing,
+            randomness,
+            records=peer_records,
+            reduce_record=reduce_record,
+            check_record=check_record,
+        )
+        self._vets_peers = self._score is not None
+        self._graylist = config.thresholds.graylist
+        if self._score is not None:
+            self._judged = self._score.records
         self._floodsub_peers: dict[PeerId, None] = {}
         self._ticks = 0
 
@@ -108,18 +122,19 @@ class GossipSub(PubSubRouter):
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
-        if topic in self.subscriptions:
-            return
         super()._on_subscribe(event, now, effects)
+        if event.publish_only or topic in self.mesh.links:
+            return
         self.mesh.join(topic, self.fanout.take(topic), now, effects)
-        graft = Rpc(control=Control(graft=(topic,)))
-        effects.extend(Send(peer, graft) for peer in self.mesh.links[topic])
+        links = tuple(self.mesh.links[topic])
+        if links:
+            effects.append(SendAll(links, Rpc(control=Control(graft=(topic,)))))
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
-        if topic not in self.subscriptions:
-            return
         super()._on_unsubscribe(event, now, effects)
+        if topic not in self.mesh.links:
+            return
         for peer in self.mesh.leave(topic, now, effects):
             prune = self._prune_for(peer, topic, self._config.unsubscribe_backoff, now, px=False)
             effects.append(Send(peer, Rpc(control=Control(prune=(prune,)))))
@@ -177,26 +192,12 @@ class GossipSub(PubSubRouter):
 
     # What peers send.
 
-    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
-        peer = event.peer
-        state = self.peers.get(peer)
-        if state is None:
-            effects.append(trace.Refuse(peer, pubsub_reasons.NOT_CONNECTED))
-            return
-        rpc: Rpc = event.message  # type: ignore[assignment]
-        if rpc.subscriptions:
-            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if (
-            self._score is not None
-            and self._score.score(peer, now) < self.standing.thresholds.graylist
-            and peer not in self.direct
-        ):
-            effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
-            return
-        if rpc.publish:
-            self._on_messages(peer, rpc.publish, now, effects)
-        if rpc.control is not None:
-            self._on_control(peer, rpc.control, now, effects)
+    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+        score = self._score
+        if score is None or score.score(peer, now) >= self._graylist or peer in self.direct:
+            return True
+        effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
+        return False
 
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
         wanted: tuple[MessageId, ...] = ()
@@ -206,6 +207,9 @@ class GossipSub(PubSubRouter):
             wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
         if control.iwant:
             messages = self.gossip.on_iwant(peer, control.iwant, now, effects)
+            admits = self._peer_filter
+            if admits is not None:
+                messages = tuple(m for m in messages if admits(peer, m.topic))
         if control.graft:
             prunes = self._on_grafts(peer, control.graft, now, effects)
         if control.prune:
@@ -219,7 +223,7 @@ class GossipSub(PubSubRouter):
     def _on_grafts(
         self, peer: PeerId, topics: tuple[Topic, ...], now: float, effects: Effects
     ) -> tuple[Prune, ...]:
-        refused: list[Topic] = []
+        refused: dict[Topic, float] = {}
         px = self._config.do_px
         for topic in topics:
             refusal = self.mesh.on_graft(peer, topic, now, effects)
@@ -228,9 +232,10 @@ class GossipSub(PubSubRouter):
             effects.append(trace.Refuse(peer, refusal, topic))
             px = px and refusal == reasons.GRAFT_MESH_FULL
             if refusal != reasons.GRAFT_UNKNOWN_TOPIC:
-                refused.append(topic)
-        backoff = self._config.prune_backoff
-        return tuple(self._prune_for(peer, topic, backoff, now, px=px) for topic in refused)
+                refused[topic] = self.mesh.backoff_after(refusal)
+        return tuple(
+            self._prune_for(peer, topic, backoff, now, px=px) for topic, backoff in refused.items()
+        )
 
     def _on_prunes(
         self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
@@ -238,47 +243,14 @@ class GossipSub(PubSubRouter):
         for prune in prunes:
             linked = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
             if linked and prune.peers:
-                self._on_offered_peers(peer, prune.peers, now, effects)
-
-    def _on_offered_peers(
-        self, peer: PeerId, offered: tuple[PeerInfo, ...], now: float, effects: Effects
-    ) -> None:
-        """Peer exchange (1.1): dial peers that a trusted peer offers, if their records hold."""
-        if self.standing.of(peer, now) < self.standing.thresholds.accept_px:
-            effects.append(trace.Refuse(peer, reasons.BELOW_PX_THRESHOLD, count=len(offered)))
-            return
-        limit = self._config.prune_peers
-        if len(offered) > limit:
-            refused = len(offered) - limit
-            effects.append(trace.Refuse(peer, reasons.PX_TOO_MANY_PEERS, count=refused))
-            offered = tuple(self._randomness.sample(offered, limit))
-        for info in offered:
-            if info.peer in self.peers or info.peer == self.id:
-                continue
-            if info.record and not self._record_holds(info):
-                effects.append(trace.Refuse(peer, reasons.PX_BAD_RECORD))
-                continue
-            effects.append(Connect(info.peer, info.record))
-
-    def _record_holds(self, info: PeerInfo) -> bool:
-        return self._check_record is not None and self._check_record(info.peer, info.record)
+                self._exchange.accept(self.id, peer, prune.peers, now, effects)
 
     def _prune_for(
         self, peer: PeerId, topic: Topic, backoff: float, now: float, *, px: bool
     ) -> Prune:
         if not self._membership.exchanges_peers(peer):
             return Prune(topic)
-        offered: tuple[PeerInfo, ...] = ()
-        if px:
-            good = [
-                other
-                for other in self.topics.get(topic, ())
-                if other != peer and self.standing.of(other, now) >= 0
-            ]
-            count = min(self._config.prune_peers, len(good))
-            chosen = self._randomness.sample(good, count)
-            records = self._peer_records
-            offered = tuple(PeerInfo(other, records.get(other, b"")) for other in chosen)
+        offered = self._exchange.offer(topic, peer, now) if px else ()
         return Prune(topic, offered, int(backoff))
 
     # The way of a message.
@@ -289,15 +261,18 @@ class GossipSub(PubSubRouter):
         self.gossip.promises.fulfil(message.id)
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
-        if self._score is not None and self._score.tracks_deliveries:
+        if self._score is not None and self._validator is not None:
             self._score.validate_message(message.id, now)
 
     def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:
         """IDONTWANT (1.2): spare us the copies that mesh peers have not sent yet."""
-        rpc = Rpc(control=Control(idontwant=(message.id,)))
-        for peer in self.mesh.links.get(message.topic, ()):
-            if peer != received_from and self._membership.heeds_idontwant(peer):
-                effects.append(Send(peer, rpc))
+        heeding = tuple(
+            peer
+            for peer in self.mesh.links.get(message.topic, ())
+            if peer != received_from and self._membership.heeds_idontwant(peer)
+        )
+        if heeding:
+            effects.append(SendAll(heeding, Rpc(control=Control(idontwant=(message.id,)))))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         if self._score is not None:
@@ -311,7 +286,7 @@ class GossipSub(PubSubRouter):
             self._score.reject_message(peer, message.topic, message.id, reason, now)
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
-        if self._score is not None and self._score.tracks_deliveries:
+        if self._score is not None:
             self._score.duplicate_message(peer, message.topic, message.id, now)
 
     def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
@@ -322,20 +297,22 @@ class GossipSub(PubSubRouter):
         message_id, author = message.id, message.author
         unwanted = self.gossip.unwanted
         pending = self._outbox.pending
-        rpc = Rpc(publish=(message,))
-        reached = 0
+        peers: list[PeerId] = []
+        piggybacking: list[PeerId] = []
         for peer in self._recipients(message.topic, own, now):
             if peer == received_from or peer == author:
                 continue
             if unwanted and message_id in unwanted.get(peer, ()):
                 continue
-            if pending and peer in pending:
-                control = self._outbox.take(peer)
-                self._send_split(peer, Rpc(publish=(message,), control=control), effects)
-            else:
-                effects.append(Send(peer, rpc))
-            reached += 1
-        return reached
+            (piggybacking if pending and peer in pending else peers).append(peer)
+        if peers:
+            effects.append(SendAll(tuple(peers), message.alone()))
+        for peer in piggybacking:
+            control = self._outbox.take(peer)
+            # A GRAFT must not overtake the announcement of its topic.
+            subs = self._take_unannounced(peer)
+            self._send_split(peer, Rpc(subs, (message,), control), effects)
+        return len(peers) + len(piggybacking)
 
     def _recipients(self, topic: Topic, own: bool, now: float) -> dict[PeerId, None]:
         links = self.mesh.links.get(topic)
@@ -392,7 +369,8 @@ class GossipSub(PubSubRouter):
         for peer in list(outbox.pending):
             control = outbox.take(peer)
             if control is not None:
-                self._send_split(peer, Rpc(control=control), effects)
+                subs = self._take_unannounced(peer)
+                self._send_split(peer, Rpc(subs, control=control), effects)
         self.gossip.cache.shift()
 
     def _queue_changes(self, changes: MeshChanges, now: float) -> None:

@@ -77,7 +77,8 @@ class PeerScore:
         self._retained: dict[PeerId, PeerStats] = {}
         self._topic_params: dict[Topic, TopicScoreParams] = dict(params.topics)
         self._deliveries = DeliveryRecords(params.delivery_record_ttl, params.delivery_records_max)
-        self._records = self._deliveries.records
+        self.records = self._deliveries.records
+        """Messages of which a further copy matters to somebody's score."""
         self._decayed_at: float | None = None
         self._refreshed_at = 0.0
         self._note_what_counts()
@@ -294,7 +295,7 @@ class PeerScore:
 
     def validate_message(self, message_id: MessageId, now: float) -> None:
         """A new message enters validation."""
-        if self.tracks_deliveries and message_id not in self._records:
+        if self.tracks_deliveries and message_id not in self.records:
             self._deliveries.open(message_id, now)
 
     def deliver_message(
@@ -318,9 +319,9 @@ class PeerScore:
             if params is not None and params.counts_mesh_deliveries:
                 self._record_delivery(peer, topic, message_id, now)
                 return
-        record = self._records.get(message_id)
+        record = self.records.get(message_id)
         if record is not None and record.status == UNKNOWN:
-            del self._records[message_id]
+            del self.records[message_id]
 
     def _record_delivery(
         self, peer: PeerId, topic: Topic, message_id: MessageId, now: float
@@ -350,10 +351,10 @@ class PeerScore:
         """A message was rejected; `reason` decides who pays."""
         if reason in OBVIOUSLY_INVALID or reason in NOT_JUDGED:
             if reason in OBVIOUSLY_INVALID:
-                self._charge(peer, topic)
-            record = self._records.get(message_id)
+                self.charge(peer, topic)
+            record = self.records.get(message_id)
             if record is not None and record.status == UNKNOWN and record.peers is None:
-                del self._records[message_id]
+                del self.records[message_id]
             return
         if not self.tracks_deliveries:
             return
@@ -367,20 +368,20 @@ class PeerScore:
             record.status = IGNORED
         else:
             record.status = INVALID
-            self._charge(peer, topic)
+            self.charge(peer, topic)
             for other in others or ():
-                self._charge(other, topic)
+                self.charge(other, topic)
 
     def duplicate_message(
         self, peer: PeerId, topic: Topic, message_id: MessageId, now: float
     ) -> None:
         """A peer brought a message that was seen before."""
-        record = self._records.get(message_id)
+        record = self.records.get(message_id)
         if record is None:
             return
         status = record.status
         if status == INVALID:
-            self._charge(peer, topic)
+            self.charge(peer, topic)
             return
         if status == UNKNOWN:
             if peer in self._active:
@@ -400,7 +401,15 @@ class PeerScore:
                 record.peers[peer] = None
                 count_mesh_delivery(topic_stats)
 
-    def _charge(self, peer: PeerId, topic: Topic) -> None:
+    def credit(self, peer: PeerId, topic: Topic) -> None:
+        """P2: a peer brought something new and valid; `deliver_message` counts messages itself."""
+        stats = self._active.get(peer)
+        topic_stats = None if stats is None else self._topic_stats(stats, topic)
+        if topic_stats is not None:
+            cap = topic_stats.params.first_message_deliveries_cap
+            topic_stats.first = min(cap, topic_stats.first + 1.0)
+
+    def charge(self, peer: PeerId, topic: Topic) -> None:
         """P4: a peer brought an invalid message."""
         stats = self._active.get(peer) or self._retained.get(peer)
         if stats is None:
@@ -461,13 +470,9 @@ class PeerScore:
             drop_idle(topics)
 
     def _forget_retained(self, now: float) -> None:
-        expired = []
-        for peer, stats in self._retained.items():
-            if now <= stats.expires:
-                break
-            expired.append(peer)
-        for peer in expired:
-            self._release(self._retained.pop(peer))
+        retained = self._retained
+        while retained and now > retained[longest_gone := next(iter(retained))].expires:
+            self._release(retained.pop(longest_gone))
 
     def set_topic_params(self, topic: Topic, params: TopicScoreParams) -> None:
         """Change a topic's parameters while running; counters above a new cap are cut to it.

@@ -7,12 +7,23 @@ from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.junk import junk_rpc
-from rumormill.protocols.registry import ProtocolSpec
-from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
+from rumormill.protocols.pubsub.reading import max_rpc, rpc_decoder
+from rumormill.protocols.registry import Hooks, ProtocolSpec
+from rumormill.wire.pubsub_codec import encode_rpc
 
 
-def _build(identity: Identity, randomness: Randomness, config: GossipSubConfig) -> Machine:
-    return GossipSub(identity, randomness, config)
+def _build(
+    identity: Identity, randomness: Randomness, config: GossipSubConfig, hooks: Hooks
+) -> Machine:
+    return GossipSub(
+        identity,
+        randomness,
+        config,
+        validator=hooks.validator,
+        application_score=hooks.application_score,
+        check_record=hooks.check_record,
+        peer_records=hooks.peer_records,
+    )
 
 
 SPEC = ProtocolSpec(
@@ -21,6 +32,7 @@ SPEC = ProtocolSpec(
     presets=PRESETS,
     build=_build,
     encode=encode_rpc,
-    decode=decode_rpc,
+    decoder=rpc_decoder,
+    max_message=max_rpc,
     junk=junk_rpc,
 )

@@ -5,9 +5,12 @@ With scoring off everybody stands at zero, which every threshold accepts.
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects
-from rumormill.core.ids import PeerId
+from rumormill.core.errors import LocalError
+from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.score import ApplicationScore, PeerScore
+from rumormill.protocols.gossipsub.score_params import TopicScoreParams
+from rumormill.protocols.gossipsub.score_stats import PeerScoreSnapshot
 
 
 class Standing:
@@ -29,12 +32,33 @@ class Standing:
         """Whether own messages are sent to the peer outside the mesh."""
         return self.keeper is None or self.keeper.score(peer, now) >= self.thresholds.publish
 
-    def graylisted(self, peer: PeerId, now: float) -> bool:
-        """Whether everything that the peer sends is ignored."""
-        return self.keeper is not None and self.keeper.score(peer, now) < self.thresholds.graylist
+    def accepts_px(self, peer: PeerId, now: float) -> bool:
+        """Whether peers that the peer offers are dialled."""
+        return self.keeper is None or self.keeper.score(peer, now) >= self.thresholds.accept_px
 
     def penalise(self, peer: PeerId, reason: str, count: int, effects: Effects) -> None:
         """Count misbehaviour (P7)."""
         if self.keeper is not None:
             self.keeper.add_penalty(peer, count)
             effects.append(trace.Penalise(peer, reason, float(count)))
+
+    # What the application may see and say.
+
+    def inspect(self, peer: PeerId, now: float) -> PeerScoreSnapshot | None:
+        """What the peer's score is made of; None for a peer that is not known."""
+        return None if self.keeper is None else self.keeper.inspect(peer, now)
+
+    def feedback(self, peer: PeerId, topic: Topic, *, useful: bool) -> None:
+        """Take the application's word on a message that the router did not judge itself.
+
+        A useful message counts like a first delivery (P2), one that is not like an invalid one
+        (P4).
+        """
+        if self.keeper is not None:
+            (self.keeper.credit if useful else self.keeper.charge)(peer, topic)
+
+    def set_topic_params(self, topic: Topic, params: TopicScoreParams) -> None:
+        """Score a topic by other parameters from now on."""
+        if self.keeper is None:
+            raise LocalError("peers are not scored (scoring)")
+        self.keeper.set_topic_params(topic, params)

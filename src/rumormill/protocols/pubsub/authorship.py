@@ -37,6 +37,11 @@ def content_hash(message: Message) -> MessageId:
     return hashlib.sha256(framed).digest()[:20]
 
 
+def default_message_id(policy: SignPolicy) -> MessageIdFunction:
+    """The way in which a policy's messages are named unless the application chooses another."""
+    return author_and_seqno if policy is SignPolicy.STRICT_SIGN else content_hash
+
+
 class Authorship:
     """Signs what we publish and checks what others claim."""
 

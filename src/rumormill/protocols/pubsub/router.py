@@ -11,7 +11,7 @@ Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what
 the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -24,6 +24,7 @@ from rumormill.core.effects import (
     Keep,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -36,6 +37,7 @@ from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
     Publish,
+    PublishBatch,
     Received,
     SendDropped,
     Start,
@@ -50,17 +52,20 @@ from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.authorship import (
     Authorship,
     MessageIdFunction,
-    author_and_seqno,
-    content_hash,
+    default_message_id,
     proof_of,
 )
-from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
+from rumormill.protocols.pubsub.batch import interleaved
+from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Message, Rpc, SubOpts, rpc_size
+from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
 from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
+
+PeerFilter: TypeAlias = Callable[[PeerId, Topic], bool]
+"""Whether a peer may take part in a topic, as far as we are concerned."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
 ALREADY_PUBLISHED = "a message with this id was published or received before"
@@ -71,6 +76,7 @@ _HANDLERS = {
     Subscribe: "_on_subscribe",
     Unsubscribe: "_on_unsubscribe",
     Publish: "_on_publish",
+    PublishBatch: "_on_publish_batch",
     PeerConnected: "_on_peer_connected",
     PeerDisconnected: "_on_peer_disconnected",
     SendDropped: "_on_send_dropped",
@@ -106,19 +112,21 @@ class PubSubRouter:
         message_id: MessageIdFunction | None = None,
         validator: Validator | None = None,
         subscription_filter: SubscriptionFilter | None = None,
+        peer_filter: PeerFilter | None = None,
     ) -> None:
         config.validate()
-        signs = config.sign_policy is SignPolicy.STRICT_SIGN
         self.id = identity.peer
         self.peers: dict[PeerId, PeerState] = {}
         self.topics: dict[Topic, dict[PeerId, None]] = {}
         self.subscriptions: dict[Topic, None] = {}
+        self.publish_only: dict[Topic, None] = {}
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
-        self._message_id = message_id or (author_and_seqno if signs else content_hash)
+        self._message_id = message_id or default_message_id(config.sign_policy)
         self._validator = validator
         self._subscription_filter = subscription_filter
+        self._peer_filter = peer_filter
         self._seen = SeenCache(config.seen_ttl, config.seen_limit)
         self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
@@ -126,14 +134,33 @@ class PubSubRouter:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        kind = type(event)
-        if kind is Received:
-            self._on_received(event, now, effects)  # type: ignore[arg-type]
+        if type(event) is not Received:
+            handler = _HANDLERS.get(type(event))
+            if handler is None:
+                raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+            getattr(self, handler)(event, now, effects)
             return
-        handler = _HANDLERS.get(kind)
-        if handler is None:
-            raise LocalError(f"{kind.__name__} is not an input of this protocol")
-        getattr(self, handler)(event, now, effects)
+        # From here on every instruction counts: this is the way of each arriving message.
+        peer = event.peer
+        state = self.peers.get(peer)
+        if state is None:
+            effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
+            return
+        rpc: Rpc = event.message  # type: ignore[assignment]
+        if rpc.subscriptions:
+            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
+        if self._vets_peers and not self._accepts_from(peer, now, effects):
+            return
+        for message in rpc.publish:
+            message_id = message.id
+            if message_id in self._seen_ids:
+                effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
+                if message_id in self._judged:
+                    self._on_duplicate(peer, message, now)
+            else:
+                self._on_new_message(peer, message, now, effects)
+        if rpc.control is not None:
+            self._on_control(peer, rpc.control, now, effects)
 
     # What subclasses decide.
 
@@ -154,8 +181,22 @@ class PubSubRouter:
     ) -> None:
         """A peer brought a message that was refused."""
 
+    _vets_peers = False
+    """Whether `_accepts_from` is asked at all."""
+
+    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+        """Whether messages and control of a peer are heeded."""
+        return True
+
+    _judged: Mapping[MessageId, object] = {}
+    """Seen messages of which a further copy matters: most arrivals are duplicates, and most
+    duplicates do not."""
+
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
-        """A peer brought a message that was seen before."""
+        """A peer brought a further copy of a judged message."""
+
+    def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
+        """A peer sent control messages."""
 
     def _on_peer_joined_topic(
         self, peer: PeerId, topic: Topic, now: float, effects: Effects
@@ -172,23 +213,32 @@ class PubSubRouter:
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
-        if topic in self.subscriptions:
+        wanted, other = self.subscriptions, self.publish_only
+        if event.publish_only:
+            wanted, other = other, wanted
+        if topic in wanted:
             return
+        if topic in other:
+            raise LocalError(
+                f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
+            )
         self._check_topic(topic)
         allowed = self._subscription_filter
         if allowed is not None and not allowed.allows(topic):
             raise LocalError(f"the subscription filter does not allow the topic {topic!r}")
-        if len(self.subscriptions) >= self._settings.max_subscriptions:
+        if len(wanted) >= self._settings.max_subscriptions:
             raise LimitError(
                 f"cannot subscribe to more than {self._settings.max_subscriptions} topics"
                 " (max_subscriptions)"
             )
-        self.subscriptions[topic] = None
-        effects.append(trace.Join(topic))
-        self._announce(SubOpts(True, topic), effects)
+        wanted[topic] = None
+        if not event.publish_only:
+            effects.append(trace.Join(topic))
+            self._announce(SubOpts(True, topic), effects)
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
+        self.publish_only.pop(topic, None)
         if topic not in self.subscriptions:
             return
         del self.subscriptions[topic]
@@ -196,27 +246,41 @@ class PubSubRouter:
         self._announce(SubOpts(False, topic), effects)
 
     def _announce(self, sub: SubOpts, effects: Effects) -> None:
-        announcement = Rpc(subscriptions=(sub,))
-        for peer in self.peers:
-            effects.append(Send(peer, announcement))
+        if self.peers:
+            effects.append(SendAll(tuple(self.peers), Rpc(subscriptions=(sub,))))
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
-        topic = event.topic
-        self._check_topic(topic)
-        message = self._authorship.compose(topic, event.data)
+        self._publish(self._compose(event), now, effects)
+
+    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
+        # All are composed before any is published: a batch that holds an impossible message is
+        # refused whole.
+        batch: list[Effects] = []
+        for message in [self._compose(publish) for publish in event.messages]:
+            batch.append([])
+            self._publish(message, now, batch[-1])
+        effects.extend(interleaved(batch))
+
+    def _compose(self, event: Publish) -> Message:
+        self._check_topic(event.topic)
+        message = self._authorship.compose(event.topic, event.data)
         if rpc_size(Rpc(publish=(message,))) > self._settings.max_rpc_size:
             raise LimitError(
                 f"{len(event.data)} bytes do not fit a message of at most"
                 f" {self._settings.max_rpc_size} bytes with its envelope (max_rpc_size)"
             )
-        message_id = message.id = self._message_id(message)
+        message.id = self._message_id(message)
+        return message
+
+    def _publish(self, message: Message, now: float, effects: Effects) -> None:
+        topic, message_id = message.topic, message.id
         published = self._event_of(message)
         if not self._seen.add(message_id, now):
             effects.append(Published(published, 0, ALREADY_PUBLISHED))
             return
         effects.append(Keep(published))
         effects.append(trace.PublishMessage(message_id, topic))
-        if topic in self.subscriptions:
+        if topic in self.subscriptions or topic in self.publish_only:
             effects.append(trace.DeliverMessage(message_id, topic, self.id))
             effects.append(Deliver(published, self.id))
         reached = self._route(message, self.id, now, effects)
@@ -267,18 +331,6 @@ class PubSubRouter:
 
     # What peers send.
 
-    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
-        peer = event.peer
-        state = self.peers.get(peer)
-        if state is None:
-            effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
-            return
-        rpc: Rpc = event.message  # type: ignore[assignment]
-        if rpc.subscriptions:
-            self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if rpc.publish:
-            self._on_messages(peer, rpc.publish, now, effects)
-
     def _on_subscriptions(
         self,
         peer: PeerId,
@@ -295,6 +347,7 @@ class PubSubRouter:
                 effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=refused))
         known = state.topics
         limit = self._settings.max_subscriptions_per_peer
+        admits = self._peer_filter
         refused = 0
         for sub in wanted:
             topic = sub.topic
@@ -304,6 +357,9 @@ class PubSubRouter:
                     self._forget_subscriber(peer, topic)
                     self._on_peer_left_topic(peer, topic, now, effects)
             elif topic not in known:
+                if admits is not None and not admits(peer, topic):
+                    effects.append(trace.Refuse(peer, reasons.FILTERED_PEER, topic))
+                    continue
                 if len(known) >= limit:
                     refused += 1
                     continue
@@ -313,23 +369,14 @@ class PubSubRouter:
         if refused:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_SUBSCRIPTIONS, count=refused))
 
-    def _on_messages(
-        self, peer: PeerId, messages: tuple[Message, ...], now: float, effects: Effects
-    ) -> None:
-        seen = self._seen_ids
-        for message in messages:
-            message_id = message.id or self._identify(message)
-            if message_id in seen:
-                effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
-                self._on_duplicate(peer, message, now)
-            else:
-                self._on_new_message(peer, message, now, effects)
-
-    def _identify(self, message: Message) -> MessageId:
-        message.id = self._message_id(message)
-        return message.id
-
     def _on_new_message(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+        if not message.id:
+            message.id = self._message_id(message)
+            if message.id in self._seen_ids:
+                effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
+                if message.id in self._judged:
+                    self._on_duplicate(peer, message, now)
+                return
         if message.topic not in self.subscriptions:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
             return
@@ -403,10 +450,16 @@ class PubSubRouter:
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, _Announce):
-            topics = self._unannounced.pop(timer.peer, {})
-            subs = tuple(SubOpts(topic in self.subscriptions, topic) for topic in topics)
+            subs = self._take_unannounced(timer.peer)
             if subs:
                 self._send_split(timer.peer, Rpc(subscriptions=subs), effects)
+
+    def _take_unannounced(self, peer: PeerId) -> tuple[SubOpts, ...]:
+        """What a peer must still be told of our subscriptions, as they are now."""
+        if not self._unannounced:
+            return ()
+        topics = self._unannounced.pop(peer, {})
+        return tuple(SubOpts(topic in self.subscriptions, topic) for topic in topics)
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""

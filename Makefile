@@ -1,0 +1,48 @@
+# Everything that is typed in this repository. `make demo` and `make test` need nothing but make
+# and Python 3.11 or newer: they run `make setup` by themselves.
+
+VENV := .venv
+READY := $(VENV)/.ready
+UV ?= uv
+
+.PHONY: help setup demo test test-slow lint bench requirements
+
+help:
+	@echo "make demo          compare FloodSub and GossipSub on a real workload"
+	@echo "make test          run the fast tests"
+	@echo "make test-slow     run the tests that take minutes"
+	@echo "make lint          check style and types"
+	@echo "make bench         print the benchmarks"
+	@echo "make setup         create or update $(VENV); the others do it by themselves"
+	@echo "make requirements  pin all dependencies again (needs uv)"
+
+setup: $(READY)
+
+$(READY): requirements/dev.txt pyproject.toml tools/setup.sh
+	@tools/setup.sh
+	@touch $@
+
+demo: $(READY)
+	@$(VENV)/bin/rumormill sim --compare floodsub,gossipsub --peers 100 \
+		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest -m "not slow" -n 2 -q
+
+test-slow: $(READY)
+	$(VENV)/bin/python -m pytest -m slow -n 2
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(READY)
+	@set -e; for script in bench/*.py; do echo "== $$script"; $(VENV)/bin/python $$script; done
+
+requirements:
+	$(UV) pip compile pyproject.toml --extra arrow --extra uvloop --group dev \
+		--universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make requirements" \
+		--quiet --output-file requirements/dev.txt

@@ -1,0 +1,39 @@
+"""The command line: `rumormill VERB ...`.
+
+The rules of the house: results go to stdout, everything else to stderr; `--json` prints one JSON
+object and nothing else; an error is one sentence; exit codes are 0 for success, 1 for a failure,
+2 for a wrong command or configuration, 130 for Ctrl-C. Help must come at once, so a verb's
+modules are imported when the verb runs, not before: this module and `cli.parser` import nothing
+but the standard library.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from rumormill.cli.parser import CommandError, build_parser
+
+INTERRUPTED = 130
+"""128 + SIGINT, as shells have it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    options = build_parser().parse_args(arguments)
+    # What a failed run tells people to type again.
+    options.typed = arguments
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("rumormill: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough; keep the interpreter from complaining about it on exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except CommandError as error:
+        print(f"rumormill: {error}", file=sys.stderr)
+        return error.code
+    return code

@@ -1,0 +1,88 @@
+"""`rumormill completion`: scripts that complete what the parser knows.
+
+The words come from the parser itself, so that a new flag completes without being listed twice.
+Scripts are static: pressing the tab key starts no Python.
+"""
+
+import argparse
+import shlex
+
+from rumormill.cli.parser import SIM_OPTIONS, Parser, build_parser
+
+KNOWN_VALUES = {option.flag: option.known for option in SIM_OPTIONS if option.known}
+
+
+def run_completion(options: argparse.Namespace) -> int:
+    """Print the script of a shell."""
+    parsers = _verbs(build_parser())
+    if options.shell == "fish":
+        print(_fish(parsers))
+    else:
+        print(_bash(parsers, zsh=options.shell == "zsh"))
+    return 0
+
+
+def _verbs(parser: Parser) -> dict[str, Parser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _flags(parser: Parser) -> list[str]:
+    return [
+        flag for action in parser._actions for flag in action.option_strings if flag[:2] == "--"
+    ]
+
+
+def _words(parser: Parser) -> list[str]:
+    """What may follow a verb: its flags and the values of its arguments."""
+    values = [
+        str(choice)
+        for action in parser._actions
+        if not action.option_strings
+        for choice in action.choices or ()
+    ]
+    return values + _flags(parser)
+
+
+def _bash(parsers: dict[str, Parser], *, zsh: bool) -> str:
+    lines = ["autoload -U +X bashcompinit && bashcompinit"] if zsh else []
+    lines += [
+        "_rumormill() {",
+        '    local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}"',
+        "    local words=''",
+        '    case "$before" in',
+    ]
+    for flag, values in KNOWN_VALUES.items():
+        lines.append(f"        {flag}) words={shlex.quote(' '.join(values))} ;;")
+    lines += ["        *)", '            case "${COMP_WORDS[1]}" in']
+    for name, parser in parsers.items():
+        lines.append(f"                {name}) words={shlex.quote(' '.join(_words(parser)))} ;;")
+    lines += [
+        "            esac",
+        '            if [ "$COMP_CWORD" -eq 1 ]; then',
+        f"                words={shlex.quote(' '.join([*parsers, '--help', '--version']))}",
+        "            fi ;;",
+        "    esac",
+        '    COMPREPLY=($(compgen -W "$words" -- "$word"))',
+        "}",
+        "complete -o default -F _rumormill rumormill",
+    ]
+    return "\n".join(lines)
+
+
+def _fish(parsers: dict[str, Parser]) -> str:
+    lines = []
+    for name, parser in parsers.items():
+        lines.append(f"complete -c rumormill -n __fish_use_subcommand -a {name}")
+        seen = f"complete -c rumormill -n '__fish_seen_subcommand_from {name}'"
+        for word in _words(parser):
+            if not word.startswith("--"):
+                lines.append(f"{seen} -a {word}")
+            elif word in KNOWN_VALUES:
+                values = shlex.quote(" ".join(KNOWN_VALUES[word]))
+                lines.append(f"{seen} -l {word[2:]} -x -a {values}")
+            else:
+                lines.append(f"{seen} -l {word[2:]}")
+    return "\n".join(lines)

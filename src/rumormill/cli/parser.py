@@ -1,0 +1,261 @@
+"""What can be typed: verbs, options, help pages.
+
+The rule: the parser knows names, not values. Values stay text and are read by the configuration
+they end up in, which knows what is allowed there, so that a flag and a line of a scenario file are
+refused with the same sentence. Only the standard library is imported here, for speed.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from rumormill.version import __version__
+
+FAILURE: Final = 1
+USAGE: Final = 2
+
+
+class CommandError(Exception):
+    """The command cannot go on; its text is the one sentence that people read."""
+
+    def __init__(self, sentence: str, code: int = FAILURE) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Option:
+    """A flag that sets one value: its name, the key it sets, and the values worth completing."""
+
+    __slots__ = ("flag", "key", "known", "metavar", "text")
+
+    def __init__(
+        self, flag: str, key: str, metavar: str, text: str, known: tuple[str, ...] = ()
+    ) -> None:
+        self.flag = flag
+        self.key = key
+        self.metavar = metavar
+        self.text = text
+        self.known = known
+
+    @property
+    def dest(self) -> str:
+        """The name under which the parser keeps the value."""
+        return self.flag.lstrip("-").replace("-", "_")
+
+
+PROTOCOLS: Final = ("floodsub", "gossipsub")
+"""The registry's names, repeated here because help does not import it; a test compares them."""
+
+WHAT_RUNS: Final = (
+    Option("--protocol", "protocol", "NAME", ", ".join(PROTOCOLS), PROTOCOLS),
+    Option(
+        "--preset",
+        "preset",
+        "NAME",
+        "a protocol's named settings, such as ethereum",
+        ("default", "ethereum", "hardening"),
+    ),
+    Option("--peers", "peers", "N", "how many peers"),
+    Option("--seed", "seed", "N", "decides every random draw; same seed, same trace"),
+    Option(
+        "--join",
+        "join",
+        "HOW",
+        "one-by-one or all-at-once",
+        ("one-by-one", "all-at-once"),
+    ),
+)
+NETWORK: Final = (
+    Option(
+        "--topology",
+        "topology.kind",
+        "KIND",
+        "random-regular, ring-random, star, tree, line, complete",
+        ("random-regular", "ring-random", "star", "tree", "line", "complete"),
+    ),
+    Option("--degree", "topology.degree", "N", "links per peer"),
+    Option(
+        "--latency",
+        "links.latency",
+        "MODEL",
+        "constant:50ms, uniform:10ms-100ms, normal:50ms,10ms, regions, planetlab",
+        ("constant:50ms", "uniform:10ms-100ms", "normal:50ms,10ms", "regions", "planetlab"),
+    ),
+    Option("--jitter", "links.jitter", "TIME", "a further random delay of up to this, as 5ms"),
+    Option("--loss", "links.loss", "SHARE", "probability that a message is lost, as 1%% or 0.01"),
+    Option(
+        "--bandwidth",
+        "links.bandwidth",
+        "MODEL",
+        "unlimited, 10mbit, 10mbit/50mbit (up/down), regions",
+        ("unlimited", "10mbit", "10mbit/50mbit", "regions"),
+    ),
+    Option("--churn", "churn", "RATE", "peers that leave per minute, as 12, or of all, as 5%%"),
+)
+LOAD: Final = (
+    Option(
+        "--workload",
+        "workload.kind",
+        "KIND",
+        "fixed, poisson, zipf, reddit2007",
+        ("fixed", "poisson", "zipf", "reddit2007"),
+    ),
+    Option("--messages", "workload.messages", "N", "how many; of reddit2007 the first N"),
+    Option("--topics", "workload.topics", "N", "how many topics"),
+    Option("--rate", "workload.rate", "N", "publications per second in the whole network"),
+    Option("--size", "workload.size", "SIZE", "payload, as 128 or 1kib"),
+)
+SIM_OPTIONS: Final = (*WHAT_RUNS, *NETWORK, *LOAD)
+
+SIM_EXAMPLES: Final = """\
+examples:
+  rumormill sim --peers 1000 --messages 60 --degree 20
+  rumormill sim --protocol gossipsub --set D=8 --set flood_publish=false --json
+  rumormill sim --compare floodsub,gossipsub,gossipsub:ethereum --workload reddit2007 \\
+      --messages 500 --latency planetlab
+  rumormill sim storm.toml --seed 7 --churn 5% --trace storm.ndjson
+  rumormill sim --list-parameters --protocol gossipsub
+"""
+
+MAIN_EXAMPLES: Final = """\
+examples:
+  rumormill sim --peers 100 --latency planetlab
+  rumormill sim --compare floodsub,gossipsub
+  source <(rumormill completion bash)
+"""
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal, found without the imports that argparse spends on it."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = os.get_terminal_size(sys.stdout.fileno()).columns
+        except (OSError, ValueError):
+            columns = 100
+        super().__init__(prog, max_help_position=26, width=max(60, min(columns, 100)))
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with one sentence and the way to help."""
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def build_parser() -> Parser:
+    """Make the parser of every verb."""
+    parser = Parser(
+        prog="rumormill",
+        description="Brokerless topic publish/subscribe: protocols, and a simulator to study them.",
+        epilog=MAIN_EXAMPLES,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"rumormill {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _add_sim(verbs)
+    _add_completion(verbs)
+    return parser
+
+
+def _add_verb(
+    verbs: "argparse._SubParsersAction[Parser]",
+    name: str,
+    *,
+    brief: str,
+    text: str,
+    epilog: str,
+    run: Callable[[argparse.Namespace], int],
+) -> Parser:
+    verb = verbs.add_parser(
+        name,
+        help=brief,
+        description=text,
+        epilog=epilog,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+    )
+    verb.set_defaults(run=run)
+    return verb
+
+
+def _add_sim(verbs: "argparse._SubParsersAction[Parser]") -> None:
+    def run(options: argparse.Namespace) -> int:
+        from rumormill.cli.sim import run_sim
+
+        return run_sim(options)
+
+    verb = _add_verb(
+        verbs,
+        "sim",
+        brief="simulate a network in virtual time and print its figures",
+        text=(
+            "Simulate a network in virtual time and print its figures.\n"
+            "Flags override the scenario file; what neither says has a default."
+        ),
+        epilog=SIM_EXAMPLES,
+        run=run,
+    )
+    verb.add_argument("scenario", nargs="?", metavar="SCENARIO.toml", help="a scenario file")
+    for title, options in (
+        ("what runs", WHAT_RUNS),
+        ("network", NETWORK),
+        ("load", LOAD),
+    ):
+        group = verb.add_argument_group(title)
+        for option in options:
+            group.add_argument(option.flag, metavar=option.metavar, help=option.text)
+    group = verb.add_argument_group("parameters")
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a parameter of the protocol (D=8) or key of a scenario (links.queue_limit=64);"
+        " may be repeated",
+    )
+    group.add_argument(
+        "--list-parameters",
+        action="store_true",
+        help="print every parameter of the protocol with its value and source, and stop",
+    )
+    group = verb.add_argument_group("output")
+    group.add_argument(
+        "--compare",
+        metavar="NAME[:PRESET],...",
+        help="run several protocols under the same plan and seed, and print them side by side",
+    )
+    group.add_argument("--json", action="store_true", help="print one JSON object")
+    group.add_argument(
+        "--trace", metavar="PATH", help="write the trace; the suffix chooses the format"
+    )
+    group.add_argument(
+        "--check-codec", action="store_true", help="encode and decode every simulated message"
+    )
+    group.add_argument("--debug", action="store_true", help="show where a failed run failed")
+
+
+def _add_completion(verbs: "argparse._SubParsersAction[Parser]") -> None:
+    def run(options: argparse.Namespace) -> int:
+        from rumormill.cli.completion import run_completion
+
+        return run_completion(options)
+
+    verb = _add_verb(
+        verbs,
+        "completion",
+        brief="print a shell's completion script",
+        text="Print a script that completes verbs, flags and known values.",
+        epilog=(
+            "examples:\n"
+            "  source <(rumormill completion bash)\n"
+            "  source <(rumormill completion zsh)\n"
+            "  rumormill completion fish > ~/.config/fish/completions/rumormill.fish\n"
+        ),
+        run=run,
+    )
+    verb.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")

@@ -1,0 +1,142 @@
+"""Output for people: a table of figures, and a progress bar on a terminal.
+
+The rule: a figure that could not be computed shows as a dash, never as zero; every reason for
+which something was dropped has a line of its own.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rumormill.sim.scenario import Scenario
+
+Figures = Mapping[str, Any]
+Advance = Callable[[float], None]
+
+_MISSING = "–"
+
+_REASONS = {
+    "dropped": "dropped",
+    "skipped_publications": "publications skipped",
+    "rpcs_dropped": "RPCs dropped",
+    "rejected": "rejected",
+    "refused": "refused",
+    "penalties": "penalties",
+}
+"""Figures that are counts by reason, and what to call them."""
+
+
+def show_runs(runs: Mapping[str, Figures], scenario: Scenario, replay: str) -> None:
+    """Print the figures of one run or several, side by side, and how to repeat them."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column(_title(scenario), style="bold", no_wrap=True)
+    columns = [dict(_rows(figures)) for figures in runs.values()]
+    for label in runs:
+        table.add_column(label, justify="right", overflow="fold")
+    for name in dict.fromkeys(name for column in columns for name in column):
+        table.add_row(name, *(column.get(name, "0") for column in columns))
+    console.print(table)
+    for label, figures in runs.items():
+        named = f" of {label}" if len(runs) > 1 else ""
+        print(f"trace hash{named}: {figures['trace_hash']}")
+    print(f"replay: {replay}")
+
+
+@contextmanager
+def progress_bar(runs: int) -> Iterator[Callable[[str], Advance]]:
+    """Yield what makes the progress function of a run; it does nothing off a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: _no_progress
+        return
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        auto_refresh=False,
+    )
+    with bar:
+        started = 0
+
+        def begin(label: str) -> Advance:
+            nonlocal started
+            started += 1
+            counted = f" ({started} of {runs})" if runs > 1 else ""
+            task = bar.add_task(f"{label}{counted}", total=1.0)
+            return lambda part: bar.update(task, completed=part, refresh=True)
+
+        yield begin
+
+
+def _no_progress(part: float) -> None:
+    """Take a progress report that nobody watches."""
+
+
+def _title(scenario: Scenario) -> str:
+    load = scenario.workload.kind
+    return f"{scenario.peers:,} peers, {load}, {scenario.links.latency}, seed {scenario.seed}"
+
+
+def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
+    yield "published", _count(figures["published"])
+    yield "delivered", _count(figures["delivered"])
+    yield "delivery ratio", _percent(figures["delivery_ratio"])
+    if figures["pending"]:
+        yield "pending at the end", _count(figures["pending"])
+    for level in ("p50", "p90", "p99", "max"):
+        yield f"latency {level}", _seconds(figures[f"latency_{level}"])
+    for percent, times in figures["time_to_reach"].items():
+        yield f"reaching {percent} %, median", _seconds(times["median"])
+    yield "hops, mean", _number(figures["hops_mean"])
+    yield "hops, max", _number(figures["hops_max"])
+    yield "messages per delivery", _number(figures["messages_per_delivery"])
+    yield "duplicates per delivery", _number(figures["duplicates_per_delivery"])
+    yield "redundancy (RMR)", _number(figures["rmr"])
+    yield "data sent", _size(figures["data_bytes"])
+    yield "control sent", _size(figures["control_bytes"])
+    yield "load, p99 / mean", _number(figures["load_p99_over_mean"])
+    yield "load, max / mean", _number(figures["load_max_over_mean"])
+    for key, name in _REASONS.items():
+        for reason, count in figures[key].items():
+            yield f"{name}: {reason}", _count(count)
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _MISSING
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def _percent(value: float | None) -> str:
+    """A share as a percentage that rounds up to 100 only when it is exactly that."""
+    if value is None:
+        return _MISSING
+    text = f"{100 * value:.2f}"
+    return f"{'99.99' if text == '100.00' and value < 1 else text} %"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return _MISSING
+    return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.0f} ms"
+
+
+def _size(value: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} GB"

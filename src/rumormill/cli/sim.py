@@ -1,0 +1,211 @@
+"""`rumormill sim`: from flags to scenarios, from runs to output.
+
+The rule: nothing runs before everything that was typed has been checked, for every protocol of a
+comparison.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rumormill.cli.parameters import list_parameters, show_parameters
+from rumormill.cli.parser import FAILURE, SIM_OPTIONS, USAGE, CommandError
+from rumormill.cli.show import progress_bar, show_runs
+from rumormill.core.config import nearest
+from rumormill.core.errors import ConfigError
+from rumormill.protocols.registry import protocol
+from rumormill.sim.scenario import Churn, Scenario
+from rumormill.trace.files import SUFFIXES
+
+
+class Contender(msgspec.Struct, frozen=True):
+    """One run of a comparison, or the only run."""
+
+    label: str
+    scenario: Scenario
+
+
+def run_sim(options: argparse.Namespace) -> int:
+    """Run what was typed; return the exit code."""
+    try:
+        scenario, parameters = read_scenario(options)
+        if options.list_parameters:
+            return _list(scenario, parameters, as_json=options.json)
+        contenders = line_up(scenario, parameters, options.compare)
+        trace = _checked_trace(options)
+    except ConfigError as error:
+        raise CommandError(str(error), USAGE) from None
+    replay = replay_command(options.typed, scenario.seed)
+    runs = {}
+    with progress_bar(len(contenders)) as advance:
+        for contender in contenders:
+            runs[contender.label] = _run(
+                contender, trace, advance(contender.label), options, replay
+            )
+    if options.json:
+        figures = next(iter(runs.values()))
+        if options.compare:
+            listed = [{"label": label, **run} for label, run in runs.items()]
+            figures = {"peers": scenario.peers, "seed": scenario.seed, "runs": listed}
+        print(json.dumps(figures))
+    else:
+        show_runs(runs, scenario, replay)
+    return 0
+
+
+def read_scenario(options: argparse.Namespace) -> tuple[Scenario, dict[str, str]]:
+    """Return the scenario file with the flags over it, and the protocol's parameters of `--set`."""
+    scenario = Scenario.load(options.scenario) if options.scenario else Scenario()
+    changes: dict[str, Any] = {}
+    for option in SIM_OPTIONS:
+        value = getattr(options, option.dest)
+        if value is not None:
+            changes[option.key] = value
+    if options.compare is not None:
+        for flag in ("protocol", "preset"):
+            if flag in changes:
+                raise ConfigError(f"--{flag}: --compare names what runs; write it there")
+    if options.check_codec:
+        changes["check_codec"] = True
+    parameters: dict[str, str] = {}
+    for text in options.set:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise ConfigError(f"--set: {text!r} is not KEY=VALUE, such as D=8")
+        is_scenario_key = key.partition(".")[0] in Scenario.__struct_fields__
+        (changes if is_scenario_key else parameters)[key] = value
+    kind = changes.get("workload.kind", scenario.workload.kind)
+    if kind == "reddit2007" and "workload.messages" in changes:
+        changes["workload.limit"] = changes.pop("workload.messages")
+    if isinstance(changes.get("churn"), str):
+        churn = Churn.parse(changes.pop("churn"))
+        changes |= {"churn.rate": churn.rate, "churn.fraction": churn.fraction}
+    return scenario.changed(changes), parameters
+
+
+def line_up(
+    scenario: Scenario, parameters: Mapping[str, str], compare: str | None
+) -> list[Contender]:
+    """Return what runs, each scenario complete and checked.
+
+    In a comparison a parameter goes to those protocols that have it; one that none has is refused.
+    """
+    wanted: dict[str, Any] = {**scenario.parameters, **parameters}
+    if compare is None:
+        return [_contender(scenario.protocol, scenario, scenario.preset, wanted)]
+    entries = [entry.strip() for entry in compare.split(",")]
+    contenders = []
+    unused = dict(wanted)
+    known: dict[str, None] = {}
+    for entry in entries:
+        name, _, preset = entry.partition(":")
+        if entries.count(entry) > 1:
+            raise ConfigError(f"--compare: {entry} is named twice")
+        own = protocol(name).configure(preset or "default").__struct_fields__
+        known |= dict.fromkeys(own)
+        fitting = {key: wanted[key] for key in wanted if key.partition(".")[0] in own}
+        for key in fitting:
+            unused.pop(key, None)
+        if not preset:
+            preset = scenario.preset if name == scenario.protocol else "default"
+        changed = scenario.changed({"protocol": name})
+        contenders.append(_contender(entry, changed, preset, fitting))
+    for key in unused:
+        hint = nearest(key.partition(".")[0], sorted(known))
+        raise ConfigError(f"{key}: no protocol of --compare has such a parameter; {hint}")
+    return contenders
+
+
+def _contender(
+    label: str, scenario: Scenario, preset: str, parameters: Mapping[str, Any]
+) -> Contender:
+    protocol(scenario.protocol).configure(preset, parameters)
+    changes = {"preset": preset, "parameters": dict(parameters)}
+    return Contender(label, scenario.changed(changes))
+
+
+def replay_command(typed: list[str], seed: int) -> str:
+    """Return the command that repeats a run, with its seed spelled out."""
+    named = any(word == "--seed" or word.startswith("--seed=") for word in typed)
+    return shlex.join(["rumormill", *typed, *([] if named else ["--seed", str(seed)])])
+
+
+def _run(
+    contender: Contender,
+    trace: Path | None,
+    progress: Callable[[float], None],
+    options: argparse.Namespace,
+    replay: str,
+) -> dict[str, Any]:
+    from rumormill.sim.run import run_scenario
+
+    try:
+        with nothing_unfinished(trace):
+            return run_scenario(contender.scenario, trace=trace, progress=progress)
+    except ConfigError as error:
+        raise CommandError(str(error), USAGE) from None
+    except Exception as error:
+        if options.debug:
+            traceback.print_exc()
+        reason = " ".join(str(error).split()) or "no reason given"
+        # A note of several lines spells out the scenario, for which the replay command stands here.
+        known = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]
+        notes = "".join(f" ({note})" for note in known)
+        raise CommandError(
+            f"the run of {contender.label} failed: {type(error).__name__}: {reason}{notes}\n"
+            f"seed: {contender.scenario.seed}\nreplay: {replay}",
+            FAILURE,
+        ) from error
+
+
+@contextmanager
+def nothing_unfinished(trace: Path | None) -> Iterator[None]:
+    """Remove the unfinished trace of a run that does not end well, Ctrl-C included.
+
+    Until a trace is complete its file is called NAME.part (`trace.files`).
+    """
+    try:
+        yield
+    except BaseException:
+        if trace is not None:
+            trace.with_name(f"{trace.name}.part").unlink(missing_ok=True)
+        raise
+
+
+def _checked_trace(options: argparse.Namespace) -> Path | None:
+    if options.trace is None:
+        return None
+    if options.compare is not None:
+        raise ConfigError("--trace: goes with one protocol; leave --compare out")
+    path = Path(options.trace)
+    if not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"--trace: the name must end in {', '.join(SUFFIXES)}")
+    if path.is_dir():
+        raise ConfigError(f"--trace: {path} is a folder")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--trace: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"--trace: cannot write to {path.parent}")
+    return path
+
+
+def _list(scenario: Scenario, parameters: Mapping[str, str], *, as_json: bool) -> int:
+    config = protocol(scenario.protocol).configure(
+        scenario.preset, {**scenario.parameters, **parameters}
+    )
+    listed = list_parameters(config)
+    if as_json:
+        json.dump({"protocol": scenario.protocol, "parameters": listed}, sys.stdout)
+        print()
+    else:
+        show_parameters(listed)
+    return 0

@@ -1,0 +1,51 @@
+"""Where peers can be reached: addresses learnt from tickets, identify and signed records.
+
+Bounded in peers and in addresses of one peer; the peer that was heard of longest ago goes first.
+Addresses that a user gave are never pushed out.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rumormill.core.ids import PeerId
+
+MAX_PEERS: Final = 4096
+MAX_ADDRESSES: Final = 16
+MAX_RECORDS: Final = 1024
+
+
+class AddressBook:
+    """TCP endpoints by peer, and signed records to pass on."""
+
+    def __init__(self) -> None:
+        self._learnt: dict[PeerId, dict[tuple[str, int], None]] = {}
+        self._given: dict[PeerId, dict[tuple[str, int], None]] = {}
+        self.records: dict[PeerId, bytes] = {}
+        """Signed peer records as their owners sealed them, for peer exchange."""
+        self.forgotten = 0
+
+    def give(self, peer: PeerId, endpoint: tuple[str, int]) -> None:
+        """Remember an endpoint that the user named."""
+        self._given.setdefault(peer, {})[endpoint] = None
+
+    def learn(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
+        """Remember endpoints that the network named, instead of those learnt before."""
+        self._learnt.pop(peer, None)
+        found = dict.fromkeys(endpoints)
+        if not found:
+            return
+        if len(self._learnt) >= MAX_PEERS:
+            del self._learnt[next(iter(self._learnt))]
+            self.forgotten += 1
+        self._learnt[peer] = dict.fromkeys(list(found)[:MAX_ADDRESSES])
+
+    def keep_record(self, peer: PeerId, record: bytes) -> None:
+        """Remember a peer's signed record."""
+        self.records.pop(peer, None)
+        if len(self.records) >= MAX_RECORDS:
+            del self.records[next(iter(self.records))]
+        self.records[peer] = record
+
+    def endpoints(self, peer: PeerId) -> list[tuple[str, int]]:
+        """Where to try a peer, what the user said first."""
+        return list(dict.fromkeys([*self._given.get(peer, ()), *self._learnt.get(peer, ())]))

@@ -1,0 +1,159 @@
+"""The desk where events are made durable and handed out.
+
+Every event that a node publishes or receives in its topics goes into the log first. Events that
+arrive within one turn of the loop are appended together, and the log's writer joins appends into
+group commits. When an append is safe, its events are handed to subscribers in the order of their
+offsets, and publishers get their receipts. An event that the log has already is not handed out
+again: so a restart, or a peer that sends old messages, repeats nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from rumormill.core.event import Event
+from rumormill.core.ids import Topic
+from rumormill.node.subscription import Subscription
+from rumormill.store.errors import QueueFullError, StoreError
+from rumormill.store.log import EventLog
+from rumormill.store.model import Appended, StoredEvent
+from rumormill.store.writer import Ticket
+
+_RETRY: Final = 0.01
+_MAX_WAITING: Final = 100_000
+"""Our choice: events that wait for a log that is busy; over it, reading from peers must wait."""
+
+
+class Desk:
+    """Between the protocol and the store, and between the store and the subscribers."""
+
+    def __init__(self, log: EventLog, protocol: str, now: Callable[[], float]) -> None:
+        self.log = log
+        self.failure: StoreError | None = None
+        """Why nothing can be stored any more; publishing and subscribing raise it."""
+        self._protocol = protocol
+        self._now = now
+        self._loop = asyncio.get_running_loop()
+        self._subscriptions: dict[Topic, dict[Subscription, None]] = {}
+        self._waiting: list[tuple[StoredEvent, asyncio.Future[Appended] | None]] = []
+        self._flush_scheduled = False
+        self._in_flight = 0
+        self._drained: asyncio.Future[None] | None = None
+        self.lost = 0
+        """Events of peers that could not be stored because the log stayed busy or failed."""
+
+    # Subscribers.
+
+    def add(self, subscription: Subscription) -> None:
+        """Hand out a topic's events to a subscription from now on."""
+        self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
+
+    def remove(self, subscription: Subscription) -> None:
+        """Hand out nothing more to a subscription."""
+        subscriptions = self._subscriptions.get(subscription.topic, {})
+        subscriptions.pop(subscription, None)
+        if not subscriptions:
+            self._subscriptions.pop(subscription.topic, None)
+
+    def has_subscribers(self, topic: Topic) -> bool:
+        """Whether anybody here wants a topic."""
+        return topic in self._subscriptions
+
+    def all_subscriptions(self) -> list[Subscription]:
+        """Everybody who is subscribed."""
+        return [each for topic in self._subscriptions.values() for each in topic]
+
+    # Events.
+
+    def take(self, event: Event) -> None:
+        """Store an event that a peer brought, then hand it out."""
+        if self.failure is not None or len(self._waiting) >= _MAX_WAITING:
+            self.lost += 1
+            return
+        self._waiting.append((self._stored(event), None))
+        self._schedule()
+
+    def take_own(self, event: Event) -> "asyncio.Future[Appended]":
+        """Store an event of our own, then hand it out; the result comes when it is safe."""
+        if self.failure is not None:
+            raise self.failure
+        done: asyncio.Future[Appended] = self._loop.create_future()
+        self._waiting.append((self._stored(event), done))
+        self._schedule()
+        return done
+
+    def _stored(self, event: Event) -> StoredEvent:
+        return StoredEvent(
+            topic=event.topic,
+            id=event.id,
+            author=event.author,
+            data=event.data,
+            received=self._now(),
+            created=event.created,
+            parents=event.parents,
+            protocol=self._protocol,
+            proof=event.proof,
+        )
+
+    def _schedule(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        batch, self._waiting = self._waiting, []
+        if not batch:
+            return
+        try:
+            ticket = self.log.append([event for event, _ in batch], wait=False)
+        except QueueFullError:
+            self._waiting = batch + self._waiting
+            self._flush_scheduled = True
+            self._loop.call_later(_RETRY, self._flush)
+            return
+        except StoreError as error:
+            self._fail(batch, error)
+            return
+        self._in_flight += 1
+        ticket.add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._on_safe, batch, done)
+        )
+
+    def _on_safe(
+        self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]], ticket: Ticket
+    ) -> None:
+        self._in_flight -= 1
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        error = ticket.exception()
+        if error is not None:
+            failure = error if isinstance(error, StoreError) else StoreError(str(error))
+            self._fail(batch, failure)
+            return
+        for (event, publisher), appended in zip(batch, ticket.result(), strict=True):
+            if publisher is not None and not publisher.done():
+                publisher.set_result(appended)
+            if not appended.duplicate:
+                for subscription in self._subscriptions.get(event.topic, ()):
+                    subscription.offer(event, appended.offset)
+
+    def _fail(
+        self,
+        batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]],
+        error: StoreError,
+    ) -> None:
+        self.failure = error
+        for _, publisher in batch:
+            if publisher is None:
+                self.lost += 1
+            elif not publisher.done():
+                publisher.set_exception(error)
+        for subscription in self.all_subscriptions():
+            subscription.fail(error)
+
+    async def drain(self) -> None:
+        """Wait until everything that was taken is safe or has failed."""
+        while (self._waiting or self._in_flight) and self.failure is None:
+            self._drained = self._loop.create_future()
+            await self._drained

@@ -1,0 +1,99 @@
+"""A node's identity: an Ed25519 key in a file that only its owner can read.
+
+The file has libp2p's key format. It is created on first use, whole or not at all; a file that
+others can read is refused, because a key that somebody else may have is no identity.
+"""
+
+import os
+import secrets
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from rumormill.core.errors import DecodeError, LocalError
+from rumormill.core.ids import PeerId
+from rumormill.wire import keys
+
+KEY_FILE = "identity.key"
+
+_KNOWN_AUTHORS = 4096
+"""Our choice: public keys kept decoded, about 1 KB each."""
+
+
+class NodeIdentity:
+    """Signs with the node's key and verifies anybody's signature (`core.identity.Identity`)."""
+
+    public_key = b""
+    """An Ed25519 peer id contains its key, so messages need not carry it."""
+
+    def __init__(self, key: keys.PrivateKey) -> None:
+        self.key = key
+        self.peer: PeerId = bytes(key.peer_id)
+        self._key_of = lru_cache(maxsize=_KNOWN_AUTHORS)(_author_key)
+
+    def sign(self, payload: bytes) -> bytes:
+        """Return this node's signature."""
+        return self.key.sign(payload)
+
+    def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
+        """Whether `author` signed `payload`."""
+        try:
+            key = self._key_of(author, public_key)
+        except DecodeError:
+            return False
+        return key is not None and key.verify(payload, signature)
+
+
+def _author_key(author: PeerId, public_key: bytes) -> keys.PublicKey | None:
+    """Find the key of an author: inside its id, or beside the message if it matches the id."""
+    peer = keys.PeerId.from_bytes(author)
+    embedded = peer.public_key()
+    if not public_key:
+        return embedded
+    key = keys.PublicKey.decode(public_key)
+    return key if key.peer_id() == peer else None
+
+
+def load_or_create_key(path: Path) -> keys.PrivateKey:
+    """Read a key file, or make one that only its owner can read."""
+    try:
+        return _load_key(path)
+    except FileNotFoundError:
+        return _create_key(path)
+    except OSError as error:
+        raise LocalError(f"cannot read the key file {path}: {error.strerror}") from error
+
+
+def _load_key(path: Path) -> keys.PrivateKey:
+    with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise LocalError(
+                f"the key file {path} can be read by others; make it private: chmod 600 {path}"
+            )
+        encoded = file.read(4096)
+    try:
+        return keys.PrivateKey.decode(encoded)
+    except LocalError as error:
+        raise LocalError(f"the key file {path} cannot be used: {error}") from None
+
+
+def _create_key(path: Path) -> keys.PrivateKey:
+    key = keys.PrivateKey(secrets.token_bytes(32))
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(key.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return _load_key(path)
+        finally:
+            draft.unlink()
+    except OSError as error:
+        raise LocalError(f"cannot create the key file {path}: {error.strerror}") from error
+    return key

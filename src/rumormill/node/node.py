@@ -1,0 +1,429 @@
+"""`Node`: a peer of the network, as an application uses it.
+
+    async with Node("chat-home", listen="/ip4/0.0.0.0/tcp/4001") as node:
+        await node.connect(ticket)
+        async with await node.subscribe("news") as events:
+            receipt = await node.publish("news", b"hello")
+            async for event in events:
+                ...
+
+A node keeps its identity and its log in its home directory. Without a home it has a new identity
+each time and a log in memory: a choice that says so, not a default.
+"""
+
+import asyncio
+import inspect
+import random
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.config import Config
+from rumormill.core.errors import LocalError, PeerError
+from rumormill.core.event import Event
+from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.inputs import Publish, Subscribe, Unsubscribe, Validated, Verdict
+from rumormill.node.config import NodeConfig
+from rumormill.node.desk import Desk
+from rumormill.node.driver import Driver
+from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
+from rumormill.node.receipt import Receipt
+from rumormill.node.subscription import (
+    Overflow,
+    ReceivedEvent,
+    Subscription,
+    received_event,
+)
+from rumormill.node.swarm import Swarm
+from rumormill.protocols.registry import Hooks, protocol
+from rumormill.store.log import EventLog
+from rumormill.store.model import Appended, Durability, StoreConfig
+from rumormill.trace.entries import Observer
+from rumormill.trace.recorder import Recorder
+from rumormill.wire.envelope import unseal_peer_record
+from rumormill.wire.keys import PeerId as ReadablePeerId
+from rumormill.wire.keys import PrivateKey
+from rumormill.wire.multiaddr import Multiaddr
+
+TopicValidator: TypeAlias = Callable[[Event, PeerId], Verdict | Awaitable[Verdict]]
+"""Judges an event of a topic; it may be a coroutine function."""
+
+_HISTORY_CHUNK = 500
+
+
+class PeerView(msgspec.Struct, frozen=True):
+    """A connected peer, as `Node.peers` shows it."""
+
+    id: str
+    address: str
+    outbound: bool
+    protocol: str
+    queued_messages: int
+    queued_bytes: int
+
+
+class Node:
+    """A peer. Use it as an async context manager, or call `start` and `close`."""
+
+    def __init__(
+        self,
+        home: str | Path | None,
+        *,
+        listen: str | Sequence[str] = "/ip4/127.0.0.1/tcp/0",
+        protocol: str = "gossipsub",
+        preset: str = "default",
+        parameters: Mapping[str, Any] | None = None,
+        durability: Durability | str | None = None,
+        config: NodeConfig | None = None,
+        store: StoreConfig | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """Describe a node; nothing is opened before `start`.
+
+        `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
+        multiaddrs; port 0 lets the system choose. `parameters` are the protocol's, by name.
+        `durability` is `fsync` unless there is no home. `observers` see the trace.
+        """
+        self._home = None if home is None else Path(home)
+        self._listen = [listen] if isinstance(listen, str) else list(listen)
+        self._protocol_name = protocol
+        self._preset = preset
+        self._parameters = dict(parameters or {})
+        self._config = config or NodeConfig()
+        self._config.validate()
+        self._store_config = self._chosen_store(store or StoreConfig(), durability)
+        self._observers = tuple(observers)
+        self._validators: dict[Topic, TopicValidator] = {}
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._own: dict[MessageId, asyncio.Future[Appended]] = {}
+        self._housekeeping: asyncio.Task[None] | None = None
+        self._validations: dict[asyncio.Task[None], None] = {}
+        self._running = False
+
+    def _chosen_store(self, store: StoreConfig, durability: Durability | str | None) -> StoreConfig:
+        if durability is None:
+            durability = store.durability if self._home is not None else Durability.MEMORY
+        try:
+            return msgspec.structs.replace(store, durability=Durability(durability))
+        except ValueError:
+            choices = ", ".join(mode.value for mode in Durability)
+            raise LocalError(f"durability: {durability!r} is not one of {choices}") from None
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Open identity and log, listen, and take part in the network."""
+        if self._running:
+            raise LocalError("the node is running already")
+        spec = protocol(self._protocol_name)
+        settings = spec.configure(self._preset, self._parameters)
+        self.identity = NodeIdentity(self._load_key())
+        self._swarm = Swarm(self.identity.key, self._config)
+        self._log = EventLog(self._home, self._store_config)
+        try:
+            self._recorder = Recorder(self._observers)
+            self._driver = self._build_driver(settings)
+            self._desk = Desk(self._log, self._protocol_name, self._driver.now)
+            self._driver.on_keep = self._keep
+            self._driver.on_deliver = self._desk.take
+            self._driver.on_validate = self._validate_later
+            self._driver.on_change = self._on_change
+            for address in self._listen:
+                await self._swarm.listen(*self._endpoint(address))
+        except BaseException:
+            await self._swarm.close()
+            self._log.close()
+            raise
+        self._running = True
+        self._driver.start()
+        self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+
+    def _load_key(self) -> PrivateKey:
+        if self._home is None:
+            return PrivateKey(secrets.token_bytes(32))
+        return load_or_create_key(self._home / KEY_FILE)
+
+    def _build_driver(self, settings: Config) -> Driver:
+        spec = protocol(self._protocol_name)
+        hooks = Hooks(
+            validator=self._judge,
+            check_record=_record_is_of,
+            peer_records=self._swarm.book.records,
+        )
+        randomness = random.Random(secrets.token_bytes(32))
+        return Driver(
+            spec,
+            spec.build(self.identity, randomness, settings, hooks),
+            self._swarm,
+            self._recorder,
+            self._config,
+            decode=spec.decoder(settings),
+            max_frame=spec.max_message(settings),
+        )
+
+    def _endpoint(self, address: str) -> tuple[str, int]:
+        try:
+            endpoint = Multiaddr.parse(address).tcp_endpoint
+        except PeerError as error:
+            raise LocalError(f"{address!r} is not a multiaddr: {error.detail}") from None
+        if endpoint is None:
+            raise LocalError(f"{address!r} is not a TCP address such as /ip4/127.0.0.1/tcp/4001")
+        return endpoint
+
+    async def close(self) -> None:
+        """Leave the network and close the log; what was queued is sent and stored first."""
+        if not self._running:
+            return
+        self._running = False
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+        for validation in list(self._validations):
+            validation.cancel()
+        await self._desk.drain()
+        await self._swarm.close()
+        await self._desk.drain()
+        for subscription in self._desk.all_subscriptions():
+            subscription.close()
+        self._driver.stop("closed")
+        await asyncio.to_thread(self._log.close)
+        self._on_change()
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise LocalError("the node is not running; use `async with Node(...)` or `start`")
+
+    # Who we are, and who is there.
+
+    @property
+    def id(self) -> PeerId:
+        """This node's peer id."""
+        return self.identity.peer
+
+    @property
+    def tickets(self) -> list[str]:
+        """What another node needs to join us: our addresses with our id."""
+        peer = ReadablePeerId(self.id)
+        return [f"{address}/p2p/{peer}" for address in self._swarm.listen_addresses]
+
+    @property
+    def peers(self) -> list[PeerView]:
+        """The connected peers."""
+        views = []
+        for peer, connection in self._swarm.connections.items():
+            channel = self._driver.channels.get(peer)
+            views.append(
+                PeerView(
+                    str(ReadablePeerId(peer)),
+                    connection.remote_address,
+                    connection.outbound,
+                    channel.protocol if channel is not None else "",
+                    channel.queued_messages if channel is not None else 0,
+                    channel.queued_bytes if channel is not None else 0,
+                )
+            )
+        return views
+
+    async def connect(self, ticket: str, *, keep: bool = True) -> str:
+        """Connect to a node by its ticket; return its peer id.
+
+        With `keep`, the connection is made again whenever it is lost.
+        """
+        self._check_running()
+        try:
+            address = Multiaddr.parse(ticket)
+        except PeerError as error:
+            raise LocalError(f"{ticket!r} is not a ticket: {error.detail}") from None
+        return str(ReadablePeerId(await self._swarm.connect(address, keep=keep)))
+
+    def subscribers(self, topic: Topic) -> int:
+        """How many connected peers subscribe to a topic."""
+        machine: Any = self._driver.machine
+        return len(machine.topics.get(topic, ()))
+
+    async def wait_until_ready(
+        self,
+        topic: Topic,
+        *,
+        peers: int = 1,
+        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+    ) -> None:
+        """Wait until so many connected peers subscribe to a topic."""
+        self._check_running()
+        try:
+            async with asyncio.timeout(timeout):
+                while self.subscribers(topic) < peers:
+                    await self._change()
+        except TimeoutError:
+            raise LocalError(
+                f"topic {topic!r} has {self.subscribers(topic)} of {peers} wanted subscribers"
+                f" after {timeout:g} seconds; {len(self._swarm.connections)} peers are connected"
+            ) from None
+
+    # Topics.
+
+    async def subscribe(
+        self,
+        topic: Topic,
+        *,
+        since_offset: int | None = None,
+        buffer: int = 1024,
+        overflow: Overflow | str = Overflow.CATCH_UP,
+    ) -> Subscription:
+        """Subscribe to a topic: an async iterator of events, from now on.
+
+        With `since_offset`, it begins with the events of this node's log from there on. `buffer`
+        and `overflow` say how many events may wait and what happens when more come.
+        """
+        self._check_running()
+        self._driver.feed(Subscribe(topic))
+        info = self._log.topic(topic)
+        subscription = Subscription(
+            topic,
+            self._log,
+            0 if info is None else info.next_offset,
+            buffer=buffer,
+            overflow=Overflow(overflow),
+            on_close=self._desk.remove,
+            on_drop=self._on_undelivered,
+        )
+        if since_offset is not None:
+            subscription.replay(since_offset)
+        self._desk.add(subscription)
+        return subscription
+
+    def _on_undelivered(self, event: ReceivedEvent) -> None:
+        entry = trace.UndeliverableMessage(event.id, event.topic, "subscriber's buffer full")
+        self._recorder.record((self._driver.now(), self.id, entry))
+
+    async def unsubscribe(self, topic: Topic) -> None:
+        """Leave a topic and end its subscriptions."""
+        self._check_running()
+        for subscription in self._desk.all_subscriptions():
+            if subscription.topic == topic:
+                subscription.close()
+        self._driver.feed(Unsubscribe(topic))
+
+    async def publish(self, topic: Topic, data: bytes) -> Receipt:
+        """Publish an event; return when it is safe in the log.
+
+        When peers cannot take as fast as we publish, this waits for them, but not longer than
+        for a peer that has stopped reading.
+        """
+        self._check_running()
+        while self._congested():
+            await self._change()
+            self._check_running()
+        published = self._driver.publish(Publish(topic, bytes(data)))
+        own = self._own.pop(published.event.id, None)
+        if own is None:
+            raise LocalError(published.note)
+        appended = await own
+        return Receipt(
+            topic,
+            published.event.id,
+            appended.offset,
+            appended.durable_at,
+            published.peers,
+            published.note,
+        )
+
+    def _keep(self, event: Event) -> None:
+        self._own[event.id] = self._desk.take_own(event)
+
+    def _congested(self) -> bool:
+        """Whether a peer that still reads has half a queue of work before it."""
+        now = self._driver.now()
+        patience = self._config.slow_peer_after
+        bytes_limit = self._config.queue_bytes // 2
+        messages_limit = self._config.queue_messages // 2
+        for channel in self._driver.channels.values():
+            if channel.waits_since is None or now - channel.waits_since > patience:
+                continue
+            if channel.queued_bytes > bytes_limit or channel.queued_messages > messages_limit:
+                return True
+        return False
+
+    async def history(
+        self, topic: Topic, *, since_offset: int = 0, limit: int | None = None
+    ) -> list[ReceivedEvent]:
+        """Read events of a topic from this node's log, each one verified."""
+        self._check_running()
+        found: list[ReceivedEvent] = []
+        info = self._log.topic(topic)
+        start = since_offset if info is None else max(since_offset, info.first_offset)
+        while limit is None or len(found) < limit:
+            want = _HISTORY_CHUNK if limit is None else min(_HISTORY_CHUNK, limit - len(found))
+            events = await asyncio.to_thread(self._log.read, topic, start, want)
+            if not events:
+                break
+            found.extend(received_event(event, event.offset) for event in events)
+            start = events[-1].offset + 1
+        return found
+
+    # Validation.
+
+    def set_validator(self, topic: Topic, validator: TopicValidator | None) -> None:
+        """Let a function judge the events of a topic that peers bring; None removes it."""
+        if validator is None:
+            self._validators.pop(topic, None)
+        else:
+            self._validators[topic] = validator
+
+    def _judge(self, event: Event, peer: PeerId) -> Verdict:
+        validator = self._validators.get(event.topic)
+        if validator is None:
+            return Verdict.ACCEPT
+        if inspect.iscoroutinefunction(validator):
+            return Verdict.DEFER
+        verdict = validator(event, peer)
+        return verdict if isinstance(verdict, Verdict) else Verdict.REJECT
+
+    def _validate_later(self, event: Event, peer: PeerId) -> None:
+        task = asyncio.ensure_future(self._validate(event, peer))
+        self._validations[task] = None
+        task.add_done_callback(lambda done: self._validations.pop(done, None))
+
+    async def _validate(self, event: Event, peer: PeerId) -> None:
+        validator = self._validators.get(event.topic)
+        verdict = Verdict.ACCEPT
+        if validator is not None:
+            judged = validator(event, peer)
+            verdict = await judged if inspect.isawaitable(judged) else judged
+        self._driver.feed(Validated(event.id, verdict))
+
+    # Waiting for change.
+
+    async def _change(self) -> None:
+        """Wait until peers come, go or read, or a moment has passed."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            await asyncio.wait_for(waiter, 0.05)
+        except TimeoutError:
+            return
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def _on_change(self) -> None:
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _record_is_of(peer: PeerId, record: bytes) -> bool:
+    """Whether a signed record is valid and belongs to the peer."""
+    try:
+        return bytes(unseal_peer_record(record).peer_id) == peer
+    except PeerError:
+        return False

@@ -1,0 +1,188 @@
+"""A subscription: an async iterator over the events of a topic, in the order of the log.
+
+New events wait in a bounded buffer. What happens when it is full is the subscriber's choice: by
+default nothing is lost, because the log has every event and the subscription catches up from there;
+or the oldest or the newest events are dropped, which is counted.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Self
+
+import msgspec
+
+from rumormill.core.errors import LocalError, RumormillError
+from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.store.errors import OffsetGoneError
+from rumormill.store.log import EventLog
+from rumormill.store.model import StoredEvent
+
+_CATCH_UP: Final = 256
+"""Events read from the log at a time."""
+
+
+class Overflow(Enum):
+    """What a subscription does when its buffer is full."""
+
+    CATCH_UP = "catch-up"
+    """Read the events from the log later. Nothing is lost, as long as retention keeps them."""
+    DROP_OLDEST = "drop-oldest"
+    """Forget the oldest event in the buffer, and count it."""
+    DROP_NEWEST = "drop-newest"
+    """Forget the new event, and count it."""
+
+
+class ReceivedEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event as a subscriber gets it: what was said, by whom, and where it lies in the log."""
+
+    topic: Topic
+    data: bytes
+    author: PeerId
+    id: MessageId
+    offset: int
+    received: float
+    created: float | None = None
+    parents: tuple[MessageId, ...] = ()
+    proof: bytes = b""
+
+
+def received_event(event: StoredEvent, offset: int) -> ReceivedEvent:
+    """Show a stored event as its subscribers see it."""
+    return ReceivedEvent(
+        event.topic,
+        event.data,
+        event.author,
+        event.id,
+        offset,
+        event.received,
+        event.created,
+        event.parents,
+        event.proof,
+    )
+
+
+class Subscription:
+    """An async iterator of events. Close it, or use it as an async context."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        log: EventLog,
+        next_offset: int,
+        *,
+        buffer: int,
+        overflow: Overflow,
+        on_close: Callable[["Subscription"], None],
+        on_drop: Callable[[ReceivedEvent], None],
+    ) -> None:
+        if buffer < 1:
+            raise LocalError("a subscription's buffer holds at least one event")
+        self.topic = topic
+        self.dropped = 0
+        """Events lost to a full buffer, or to retention before they were read."""
+        self._log = log
+        self._next_offset = next_offset  # of the event that the buffer takes next
+        self._size = buffer
+        self._overflow = overflow
+        self._on_close = on_close
+        self._on_drop = on_drop
+        self._buffer: deque[ReceivedEvent] = deque()
+        self._behind = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: RumormillError | None = None
+        self._closed = False
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedEvent:
+        while True:
+            if self._buffer:
+                return self._buffer.popleft()
+            if self._failure is not None:
+                raise self._failure
+            if self._closed:
+                raise StopAsyncIteration
+            if self._behind:
+                await self._catch_up()
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def waiting(self) -> int:
+        """Events in the buffer."""
+        return len(self._buffer)
+
+    def offer(self, stored: StoredEvent, offset: int) -> None:
+        """Take an event that is safe; called in the order of offsets."""
+        if self._closed or self._behind or offset < self._next_offset:
+            return
+        event = received_event(stored, offset)
+        if len(self._buffer) >= self._size:
+            if self._overflow is Overflow.CATCH_UP:
+                self._behind = True
+                return
+            self.dropped += 1
+            if self._overflow is Overflow.DROP_NEWEST:
+                self._on_drop(event)
+                return
+            self._on_drop(self._buffer.popleft())
+        self._buffer.append(event)
+        self._next_offset = offset + 1
+        self._wake()
+
+    def replay(self, offset: int) -> None:
+        """Begin at an earlier offset of the log."""
+        self._next_offset = offset
+        self._behind = True
+
+    async def _catch_up(self) -> None:
+        """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
+        limit = min(_CATCH_UP, self._size)
+        start = self._next_offset
+        try:
+            events = await asyncio.to_thread(self._log.read, self.topic, start, limit)
+        except OffsetGoneError as gone:
+            self.dropped += gone.first_offset - start
+            self._next_offset = gone.first_offset
+            return
+        if events:
+            self._buffer.extend(received_event(event, event.offset) for event in events)
+            self._next_offset = events[-1].offset + 1
+            return
+        # Nothing was left at `start`. An event committed since then may have been offered while
+        # this subscription was still behind: look once more, without giving up the loop.
+        info = self._log.topic(self.topic)
+        if info is None or info.next_offset <= start:
+            self._behind = False
+
+    def fail(self, error: RumormillError) -> None:
+        """End the iteration with an error, behind what is in the buffer."""
+        self._failure = error
+        self._wake()
+
+    def close(self) -> None:
+        """End the subscription; what is in the buffer can still be read."""
+        if not self._closed:
+            self._closed = True
+            self._on_close(self)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

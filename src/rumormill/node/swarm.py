@@ -1,0 +1,336 @@
+"""All connections of a node: who is connected, who may be, and who is wanted.
+
+The swarm listens and dials, bounds how many connections there are and from where, keeps one
+connection per peer, and redials the peers that it was told to keep. When two peers dial each other
+at the same moment, both keep the connection that the smaller id dialled, and close the other.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from rumormill.core.errors import LimitError, LocalError, PeerError
+from rumormill.core.ids import PeerId
+from rumormill.node.address_book import AddressBook
+from rumormill.node.config import NodeConfig
+from rumormill.node.connection import Connection
+from rumormill.node.services import (
+    IDENTIFY,
+    IDENTIFY_PUSH,
+    PING,
+    AnswerIdentify,
+    AnswerPing,
+    ReadIdentify,
+)
+from rumormill.node.stream import Stream, StreamHandler
+from rumormill.version import __version__
+from rumormill.wire import keys
+from rumormill.wire.envelope import seal_peer_record, unseal_peer_record
+from rumormill.wire.identify import Identify
+from rumormill.wire.multiaddr import Multiaddr, known_addresses
+
+_AGENT = f"rumormill/{__version__}"
+_PROTOCOL_VERSION = "ipfs/0.1.0"
+
+
+class Swarm:
+    """The connections of one node."""
+
+    def __init__(self, key: keys.PrivateKey, config: NodeConfig) -> None:
+        self.key = key
+        self.id: PeerId = bytes(key.peer_id)
+        self.config = config
+        self.book = AddressBook()
+        self.connections: dict[PeerId, Connection] = {}
+        self.counts: dict[str, int] = {}
+        """What peers were refused or cut off for, by reason."""
+        self.on_peer: Callable[[Connection], None] = lambda _: None
+        self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
+        self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
+            IDENTIFY: lambda *_: AnswerIdentify(self._describe),
+            IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn),
+            PING: lambda *_: AnswerPing(),
+        }
+        self._all: dict[Connection, None] = {}
+        self._upgrading = 0
+        self._per_host: dict[str, int] = {}
+        self._servers: list[asyncio.Server] = []
+        self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
+        self._wanted: dict[PeerId, float] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._closing = False
+        self._record_seqno = 0
+
+    def count(self, reason: str) -> None:
+        """Count a refusal."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+
+    # Listening.
+
+    async def listen(self, host: str, port: int) -> None:
+        """Accept connections at a TCP address."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                lambda: Connection(self, outbound=False), host, port, backlog=256
+            )
+        except OSError as error:
+            raise LocalError(
+                f"cannot listen on {host} port {port}: {error.strerror or error}"
+            ) from error
+        self._servers.append(server)
+
+    @property
+    def listen_addresses(self) -> list[Multiaddr]:
+        """Where this node listens, as addresses without peer id."""
+        return [
+            Multiaddr.tcp(sock.getsockname()[0], sock.getsockname()[1])
+            for server in self._servers
+            for sock in server.sockets
+        ]
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in, or close it when there are too many."""
+        host = _host_of(connection)
+        refusal = None
+        if self._closing:
+            refusal = "closing"
+        elif len(self._all) >= self.config.max_connections:
+            refusal = "too-many-connections"
+        elif self._upgrading >= self.config.max_pending_upgrades and not connection.outbound:
+            refusal = "too-many-upgrades"
+        elif self._per_host.get(host, 0) >= self.config.max_connections_per_address:
+            refusal = "too-many-from-address"
+        if refusal is not None:
+            self.count(refusal)
+            connection.close(refusal)
+            return False
+        self._all[connection] = None
+        self._upgrading += 1
+        self._per_host[host] = self._per_host.get(host, 0) + 1
+        return True
+
+    # Connections come and go.
+
+    def on_ready(self, connection: Connection) -> None:
+        """A connection finished its upgrade."""
+        self._upgrading -= 1
+        peer = connection.remote_peer
+        if peer == self.id:
+            connection.close("connected to ourselves")
+            return
+        other = self.connections.get(peer)
+        if other is not None and not self._prefers(connection, other):
+            self.count("duplicate-connection")
+            connection.close("duplicate connection")
+            return
+        self.connections[peer] = connection
+        if other is not None:
+            self.count("duplicate-connection")
+            other.close("duplicate connection")
+        try:
+            connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
+        except LocalError:
+            return
+        if other is None:
+            self.on_peer(connection)
+        else:
+            self.on_peer_gone(peer, "duplicate connection")
+            self.on_peer(connection)
+
+    def _prefers(self, new: Connection, old: Connection) -> bool:
+        """Choose between two connections to one peer, so that both ends choose the same one."""
+        if new.outbound == old.outbound:
+            return True  # the old one is most likely dead on the other side
+        return new.outbound == (self.id < new.remote_peer)
+
+    def on_closed(self, connection: Connection) -> None:
+        """A connection ended, for whatever reason."""
+        if self._all.pop(connection, self) is self:
+            return
+        if not connection.ready:
+            self._upgrading -= 1
+        host = _host_of(connection)
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+        peer = connection.remote_peer
+        if self.connections.get(peer) is connection:
+            del self.connections[peer]
+            self.on_peer_gone(peer, connection.closed_because or "closed")
+            if peer in self._wanted and not self._closing:
+                self.spawn(self._redial(peer))
+
+    def serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
+        """Find the handler of a stream that a peer opened; None when it has too many."""
+        if connection.streams_of(stream.protocol) > self.config.max_streams_per_protocol:
+            self.count("too-many-streams")
+            return None
+        return self.services[stream.protocol](connection, stream)
+
+    # Dialling.
+
+    async def connect(self, address: Multiaddr, *, keep: bool = True) -> PeerId:
+        """Dial an address with a peer id; return when the connection is ready.
+
+        With `keep`, the peer is dialled again whenever its connection is lost.
+        """
+        peer, endpoint = address.peer_id, address.tcp_endpoint
+        if peer is None or endpoint is None:
+            raise LocalError(
+                f"{address} does not name a TCP address and a peer (/ip4/…/tcp/…/p2p/…)"
+            )
+        self.book.give(bytes(peer), endpoint)
+        if keep:
+            self._wanted[bytes(peer)] = self.config.redial_delay_first
+        await self.dial(bytes(peer))
+        return bytes(peer)
+
+    def dial_record(self, peer: PeerId, record: bytes) -> None:
+        """Dial a peer in the background, with the addresses of a signed record if there is one."""
+        if record:
+            try:
+                self._learn_record(peer, record)
+            except PeerError as error:
+                self.count(error.reason)
+                return
+        self.spawn(self._dial_quietly(peer))
+
+    async def dial(self, peer: PeerId) -> Connection:
+        """Return the connection to a peer, dialling where there is none."""
+        connection = self.connections.get(peer)
+        if connection is not None:
+            return connection
+        task = self._dialling.get(peer)
+        if task is None:
+            task = self._dialling[peer] = asyncio.ensure_future(self._dial(peer))
+            task.add_done_callback(lambda _: self._dialling.pop(peer, None))
+        return await asyncio.shield(task)
+
+    async def _dial(self, peer: PeerId) -> Connection:
+        endpoints = self.book.endpoints(peer)
+        if not endpoints:
+            raise LocalError(f"no address is known of {keys.PeerId(peer)}")
+        if len(self._all) >= self.config.max_connections:
+            raise LimitError(f"{len(self._all)} connections are open (max_connections)")
+        loop = asyncio.get_running_loop()
+        expected = keys.PeerId(peer)
+        reasons = []
+        for host, port in endpoints:
+            try:
+                async with asyncio.timeout(self.config.dial_timeout):
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(self, outbound=True, expected_peer=expected), host, port
+                    )
+                    await connection.ready_or_failed
+            except (OSError, LocalError, TimeoutError) as error:
+                reasons.append(f"{host}:{port}: {_why(error)}")
+                continue
+            return self.connections.get(peer, connection)
+        raise LocalError(f"cannot reach {expected}: {'; '.join(reasons)}")
+
+    async def _dial_quietly(self, peer: PeerId) -> None:
+        try:
+            await self.dial(peer)
+        except LocalError:
+            self.count("dial-failed")
+
+    async def _redial(self, peer: PeerId) -> None:
+        """Dial a wanted peer until it is back, with growing pauses."""
+        delay = self.config.redial_delay_first
+        while peer in self._wanted and not self._closing and peer not in self.connections:
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, self.config.redial_delay_longest)
+            await self._dial_quietly(peer)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background until the swarm closes."""
+        task = asyncio.ensure_future(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    # identify.
+
+    def _describe(self, stream: Stream) -> Identify:
+        addresses = tuple(address.encode() for address in self.listen_addresses)
+        self._record_seqno = max(self._record_seqno + 1, int(time.time()))
+        record = seal_peer_record(self.key, self._record_seqno, addresses)
+        observed = Multiaddr.parse(stream.connection.remote_address)
+        return Identify(
+            public_key=self.key.public_key.encoded,
+            listen_addresses=addresses,
+            protocols=tuple(self.services),
+            observed_address=observed.encode(),
+            protocol_version=_PROTOCOL_VERSION,
+            agent_version=_AGENT,
+            signed_peer_record=record,
+        )
+
+    def _learn(self, stream: Stream, said: Identify) -> None:
+        peer = stream.connection.remote_peer
+        said.check(keys.PeerId(peer))
+        self._learn_addresses(peer, said.listen_addresses)
+        if said.signed_peer_record is not None:
+            self.book.keep_record(peer, said.signed_peer_record)
+
+    def _learn_record(self, peer: PeerId, record: bytes) -> None:
+        opened = unseal_peer_record(record)
+        if opened.peer_id != peer:
+            raise PeerError("wrong-peer", "a record of another peer")
+        self._learn_addresses(peer, opened.addresses)
+
+    def _learn_addresses(self, peer: PeerId, encoded: Iterable[bytes]) -> None:
+        addresses, _ = known_addresses(encoded)
+        endpoints = (address.tcp_endpoint for address in addresses)
+        self.book.learn(peer, (endpoint for endpoint in endpoints if endpoint is not None))
+
+    # Housekeeping.
+
+    async def keep_house(self) -> None:
+        """Ping connections and close idle ones, for ever."""
+        interval = self.config.keep_alive_interval
+        while True:
+            await asyncio.sleep(interval)
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.connections.values()):
+                if connection.in_use:
+                    connection.last_used = now
+                elif now - connection.last_used > self.config.idle_timeout:
+                    connection.close("idle")
+                    continue
+                connection.keep_alive()
+
+    async def close(self) -> None:
+        """Send what waits, as far as peers read it in time; then close everything."""
+        self._closing = True
+        self._wanted.clear()
+        for server in self._servers:
+            server.close()
+        deadline = asyncio.get_running_loop().time() + self.config.shutdown_timeout
+        while asyncio.get_running_loop().time() < deadline:
+            if all(connection.idle_write_buffer for connection in self._all):
+                break
+            await asyncio.sleep(0.01)
+        for task in list(self._tasks):
+            task.cancel()
+        for dial in list(self._dialling.values()):
+            dial.cancel()
+        for connection in list(self._all):
+            connection.close("closing")
+        for server in self._servers:
+            await server.wait_closed()
+        await asyncio.gather(*self._tasks, *self._dialling.values(), return_exceptions=True)
+
+
+def _host_of(connection: Connection) -> str:
+    """The network address without its port."""
+    return connection.remote_address.rpartition("/tcp/")[0]
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

@@ -1,0 +1,194 @@
+"""Multiaddrs: self-describing network addresses, as bytes and as text.
+
+An address is a chain of components, each a protocol number and a value. rumormill reads the ones it
+can dial or say about itself: ip4, ip6, dns, dns4, dns6, tcp and p2p. Any other protocol is a
+DecodeError, because a value cannot be skipped without knowing its length; whoever holds a list of
+a peer's addresses uses `known_addresses`, which leaves out (and counts) those it cannot read. Only
+the canonical form of an address is accepted, so that equal addresses are equal bytes.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final, Self
+
+import msgspec
+
+from rumormill.core.errors import DecodeError
+from rumormill.wire.keys import PeerId
+from rumormill.wire.protobuf import read_length, read_varint, varint
+
+MAX_BYTES: Final = 512
+"""Our choice: a dns name, a port and a peer id take at most 306 bytes."""
+
+MAX_COMPONENTS: Final = 8
+"""Our choice: the addresses understood here have at most three."""
+
+_MAX_TEXT_LENGTH = 1024
+_MAX_DNS_NAME_BYTES = 253
+_DNS_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+
+IP4, TCP, IP6, DNS, DNS4, DNS6, P2P = 4, 6, 41, 53, 54, 55, 421
+_NAMES: Final = {
+    IP4: "ip4", TCP: "tcp", IP6: "ip6", DNS: "dns", DNS4: "dns4", DNS6: "dns6", P2P: "p2p",
+}  # fmt: skip
+_CODES: Final = {name: code for code, name in _NAMES.items()} | {"ipfs": P2P}  # its old name
+_FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2}
+_HOSTS: Final = (IP4, IP6, DNS, DNS4, DNS6)
+
+
+class Multiaddr(msgspec.Struct, frozen=True):
+    """An address: (protocol number, binary value) pairs. Build it with `decode` or `parse`."""
+
+    components: tuple[tuple[int, bytes], ...]
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the binary form; DecodeError where it is malformed or a protocol is unknown."""
+        end = len(data)
+        if not 0 < end <= MAX_BYTES:
+            raise DecodeError("bad-multiaddr", f"an address of {end} bytes")
+        components: list[tuple[int, bytes]] = []
+        position = 0
+        while position < end:
+            code, position = read_varint(data, position, end)
+            if code not in _NAMES:
+                raise DecodeError("unknown-protocol", f"multiaddr protocol {code}")
+            if (size := _FIXED_SIZES.get(code)) is None:
+                position, stop = read_length(data, position, end)
+            else:
+                stop = position + size
+            if stop > end:
+                raise DecodeError("truncated", "an address ends inside a value")
+            components.append((code, _checked(code, data[position:stop])))
+            position = stop
+        address = cls(_bounded(components))
+        if address.encode() != data:
+            raise DecodeError("not-canonical", "an address with padded varints")
+        return address
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text form, such as `/ip4/127.0.0.1/tcp/4001/p2p/12D3…`."""
+        if len(text) > _MAX_TEXT_LENGTH:
+            raise DecodeError("bad-multiaddr", f"an address of over {_MAX_TEXT_LENGTH} characters")
+        first, *words = text.split("/")
+        if first or not words or len(words) % 2:
+            raise DecodeError("bad-multiaddr", "an address reads /protocol/value/protocol/value")
+        components = []
+        for name, value in zip(words[::2], words[1::2], strict=True):
+            code = _CODES.get(name)
+            if code is None:
+                raise DecodeError("unknown-protocol", f"multiaddr protocol {name!r}")
+            components.append((code, _checked(code, _parse_value(code, value))))
+        return cls(_bounded(components))
+
+    @classmethod
+    def tcp(cls, host: str, port: int, peer_id: PeerId | None = None) -> Self:
+        """Build the address of a TCP port at an IP address or a DNS name."""
+        try:
+            kind = "ip4" if ipaddress.ip_address(host).version == 4 else "ip6"
+        except ValueError:
+            kind = "dns"
+        tail = "" if peer_id is None else f"/p2p/{peer_id}"
+        return cls.parse(f"/{kind}/{host}/tcp/{port}{tail}")
+
+    def encode(self) -> bytes:
+        """Write the binary form."""
+        parts = []
+        for code, value in self.components:
+            parts.append(varint(code))
+            if code not in _FIXED_SIZES:
+                parts.append(varint(len(value)))
+            parts.append(value)
+        return b"".join(parts)
+
+    @property
+    def tcp_endpoint(self) -> tuple[str, int] | None:
+        """The host and port to dial, where the address is a host, a TCP port, and maybe a peer."""
+        codes = [code for code, _ in self.components]
+        if codes[:2] != [codes[0], TCP] or codes[0] not in _HOSTS or codes[2:] not in ([], [P2P]):
+            return None
+        (host_code, host), (_, port) = self.components[:2]
+        return _format_value(host_code, host), int.from_bytes(port)
+
+    @property
+    def peer_id(self) -> PeerId | None:
+        """The peer that the address says is there: its last component, if that is p2p."""
+        code, value = self.components[-1]
+        return PeerId(value) if code == P2P else None
+
+    def __str__(self) -> str:
+        return "".join(
+            f"/{_NAMES[code]}/{_format_value(code, value)}" for code, value in self.components
+        )
+
+
+def known_addresses(encoded: Iterable[bytes]) -> tuple[list[Multiaddr], int]:
+    """Read a peer's addresses; return those understood here, and how many were left out."""
+    known = []
+    skipped = 0
+    for data in encoded:
+        try:
+            known.append(Multiaddr.decode(data))
+        except DecodeError:
+            skipped += 1
+    return known, skipped
+
+
+def _bounded(components: list[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
+    if len(components) > MAX_COMPONENTS:
+        raise DecodeError("bad-multiaddr", f"more than {MAX_COMPONENTS} components")
+    return tuple(components)
+
+
+def _checked(code: int, value: bytes) -> bytes:
+    """Check a binary value whose length is not fixed by its protocol."""
+    if code == P2P:
+        PeerId.from_bytes(value)
+    elif code in (DNS, DNS4, DNS6) and (
+        len(value) > _MAX_DNS_NAME_BYTES or not _DNS_NAME.fullmatch(value.decode("latin-1"))
+    ):
+        raise DecodeError("bad-multiaddr", "not a DNS name")
+    return value
+
+
+def _parse_value(code: int, text: str) -> bytes:
+    if code == TCP:
+        if len(text) > 5 or not text.isascii() or not text.isdigit() or str(int(text)) != text:
+            raise DecodeError("bad-multiaddr", f"{text!r} is not a port")
+        if int(text) > 0xFFFF:
+            raise DecodeError("bad-multiaddr", f"port {text} is over 65535")
+        return int(text).to_bytes(2)
+    if code == P2P:
+        return bytes(PeerId.parse(text))
+    if code in (IP4, IP6):
+        return _parse_ip(code, text)
+    try:
+        return text.encode("ascii")
+    except UnicodeEncodeError:
+        raise DecodeError("bad-multiaddr", "a DNS name is ASCII") from None
+
+
+def _parse_ip(code: int, text: str) -> bytes:
+    # ipaddress also takes whole networks of ip6 zones, which the binary form has no room for.
+    if "%" in text:
+        raise DecodeError("bad-multiaddr", "an address with a zone")
+    try:
+        if code == IP4:
+            return ipaddress.IPv4Address(text).packed
+        return ipaddress.IPv6Address(text).packed
+    except ValueError:
+        raise DecodeError("bad-multiaddr", f"{text!r} is not an {_NAMES[code]} address") from None
+
+
+def _format_value(code: int, value: bytes) -> str:
+    if code == TCP:
+        return str(int.from_bytes(value))
+    if code == P2P:
+        return str(PeerId(value))
+    if code == IP4:
+        return str(ipaddress.IPv4Address(value))
+    if code == IP6:
+        return str(ipaddress.IPv6Address(value))
+    return value.decode("ascii")

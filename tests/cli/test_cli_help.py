@@ -1,0 +1,107 @@
+"""Help, version and completion: quick, complete, true."""
+
+import subprocess
+import sys
+
+import pytest
+from command import environment, rumormill
+
+from rumormill import __version__
+from rumormill.cli.parser import PROTOCOLS, SIM_OPTIONS
+from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
+from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
+
+KNOWN = {option.flag: option.known for option in SIM_OPTIONS}
+
+
+def test_the_version_is_printed() -> None:
+    assert rumormill("--version").stdout == f"rumormill {__version__}\n"
+
+
+@pytest.mark.parametrize("page", [(), ("sim",), ("completion",)])
+def test_every_help_page_ends_with_examples(page: tuple[str, ...]) -> None:
+    """Examples come last and each can be pasted."""
+    done = rumormill(*page, "--help")
+    assert done.returncode == 0
+    examples = done.stdout.partition("\nexamples:\n")[2].splitlines()
+    assert examples
+    assert all("rumormill" in line or line.startswith("      ") for line in examples)
+
+
+@pytest.mark.parametrize("page", [("--help",), ("sim", "--help"), ("--version",)])
+def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
+    """Help is quick because neither the simulator nor any dependency is imported for it."""
+    program = (
+        "import sys\nfrom rumormill.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *page],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
+    loaded = done.stderr.split()
+    ours = [name for name in loaded if name.startswith("rumormill.")]
+    assert sorted(ours) == ["rumormill.cli", "rumormill.cli.parser", "rumormill.version"]
+    heavy = {"rich", "msgspec", "asyncio", "inspect", "dataclasses", "pyarrow", "google"}
+    assert not heavy & {*loaded}
+
+
+def test_what_help_names_is_what_there_is() -> None:
+    """Help lists names without importing them; here they are compared with the real ones."""
+    assert PROTOCOLS == PROTOCOL_NAMES
+    assert KNOWN["--workload"] == ALL_WORKLOADS
+    assert {*KNOWN["--topology"]} == {*ALL_TOPOLOGIES} - {"file"}
+    presets = dict.fromkeys(name for each in PROTOCOLS for name in protocol(each).presets)
+    assert {*KNOWN["--preset"]} == {*presets}
+
+
+@pytest.mark.parametrize("option", SIM_OPTIONS, ids=lambda option: option.flag)
+def test_every_known_value_is_accepted(option: object) -> None:
+    """No flag offers a value that its scenario key refuses."""
+    for value in option.known:  # type: ignore[attr-defined]
+        Scenario().changed({option.key: value})  # type: ignore[attr-defined]
+
+
+def test_no_parameter_is_hidden_by_a_scenario_key() -> None:
+    """`--set` decides by the name alone whether a protocol or the scenario is meant."""
+    for name in PROTOCOL_NAMES:
+        for config in protocol(name).presets.values():
+            assert not {*config.__struct_fields__} & {*Scenario.__struct_fields__}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_flag(shell: str) -> None:
+    done = rumormill("completion", shell)
+    assert done.returncode == 0
+    for option in SIM_OPTIONS:
+        name = option.flag[2:] if shell == "fish" else option.flag
+        assert name in done.stdout
+
+
+def test_bash_completes_verbs_flags_and_values() -> None:
+    """The script, sourced by a real bash, offers what fits the word before the cursor."""
+    script = rumormill("completion", "bash").stdout
+
+    def completed(*words: str) -> list[str]:
+        line = " ".join(f"'{word}'" for word in words)
+        program = (
+            f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}\n"
+            '_rumormill; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert completed("rumormill", "s") == ["sim"]
+    assert completed("rumormill", "sim", "--pe") == ["--peers"]
+    assert completed("rumormill", "sim", "--protocol", "g") == ["gossipsub"]
+    assert "zsh" in completed("rumormill", "completion", "")
+
+
+def test_without_a_verb_one_sentence_points_to_help() -> None:
+    done = rumormill()
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "--help" in done.stderr

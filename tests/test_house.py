@@ -1,0 +1,291 @@
+"""The rules of the house, checked on the source itself (docs/architecture.md, CONTRIBUTING.md)."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src"
+PACKAGE = SOURCES / "rumormill"
+
+MODULE_LINES = 500
+TEST_LINES = 800
+"""A file of tests follows one module of at most 500 lines and may be longer than it."""
+FUNCTION_LINES = 70
+
+PURE = ("core", "protocols", "overlay", "wire")
+"""Packages that know no clock, no chance and no network but what they are handed."""
+
+IMPURE = frozenset(
+    {
+        "_random", "_socket", "_thread", "_threading_local", "asyncio", "concurrent", "ctypes",
+        "datetime", "fcntl", "http", "io", "multiprocessing", "numpy", "os", "pathlib", "posix",
+        "pty", "queue", "random", "sched", "secrets", "select", "selectors", "shutil", "signal",
+        "socket", "socketserver", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading",
+        "time", "timeit", "trio", "anyio", "urllib", "uuid", "uvloop", "zoneinfo",
+    }
+)  # fmt: skip
+"""Modules through which time, chance, threads or the outside world come in."""
+
+BACK_DOORS = frozenset({"__import__", "eval", "exec", "open", "compile", "input", "print"})
+"""Built-ins that reach the same without an import statement."""
+
+IMPORTERS = {"protocols/registry.py"}
+"""Pure modules that may import by name: the registry, from its own table."""
+
+LAYERS = {
+    "core": 0,
+    "version": 0,
+    "wire": 1,
+    "protocols": 2,
+    "overlay": 2,
+    "trace": 2,
+    "store": 2,
+    "sim": 3,
+    "node": 3,
+    "spark": 4,
+    "cli": 5,
+}
+"""The storeys: a module imports from its own package and from lower storeys, never from beside or
+above. `protocols` stands beside `trace` and neither knows the other: payloads are `core.trace`."""
+
+GENERATED = re.compile(r"_pb2\.pyi?$")
+
+
+def modules() -> list[Path]:
+    """Every module of the package that people wrote."""
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if not GENERATED.search(path.name)]
+
+
+def written() -> list[Path]:
+    """Every Python file that people wrote: package, tests, benchmarks, tools."""
+    others = (ROOT / folder for folder in ("tests", "bench", "tools"))
+    return modules() + [path for folder in others for path in sorted(folder.rglob("*.py"))]
+
+
+def committed() -> list[Path]:
+    """Every file of the repository; where git is missing, what would be in it."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        ).stdout.decode()
+    except (OSError, subprocess.CalledProcessError):
+        hidden = re.compile(r"/(\.(?!ci/|gitignore)[^/]+|__pycache__|build|dist)(/|$)")
+        found = (
+            path for path in ROOT.rglob("*") if not hidden.search(f"/{path.relative_to(ROOT)}")
+        )
+        return sorted(path for path in found if path.is_file())
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def name_of(path: Path) -> str:
+    """A module's dotted name."""
+    parts = path.relative_to(SOURCES).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every module that a file may import, with the line: `from a import b` may mean a or a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are absolute"
+            assert node.module is not None
+            yield node.lineno, node.module
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def shown(path: Path, line: int, fault: str) -> str:
+    """A complaint that an editor can follow."""
+    return f"{path.relative_to(ROOT)}:{line}: {fault}"
+
+
+def impurities(tree: ast.AST, *, may_import_by_name: bool = False) -> Iterator[tuple[int, str]]:
+    """Every way in which a module reaches for the outside world."""
+    for line, name in imported(tree):
+        top = name.partition(".")[0]
+        if top in IMPURE or (top == "importlib" and not may_import_by_name):
+            yield line, f"imports {name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in BACK_DOORS:
+            yield node.lineno, f"uses {node.id}"
+        elif isinstance(node, ast.Attribute) and node.attr in {"__import__", "__builtins__"}:
+            yield node.lineno, f"uses {node.attr}"
+        elif isinstance(node, ast.Name) and node.id in {"__builtins__", "__loader__"}:
+            yield node.lineno, f"uses {node.id}"
+
+
+def test_machines_know_no_clock_no_chance_and_no_network() -> None:
+    """Time and randomness are handed to pure packages; nothing in them can fetch its own."""
+    faults = []
+    for path in modules():
+        inside = path.relative_to(PACKAGE)
+        if inside.parts[0] in PURE:
+            allowed = inside.as_posix() in IMPORTERS
+            found = impurities(ast.parse(path.read_text()), may_import_by_name=allowed)
+            faults += [shown(path, line, fault) for line, fault in found]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio",
+        "import time as t",
+        "from time import monotonic",
+        "import os.path",
+        "def f():\n    import random",
+        "import importlib\nimportlib.import_module('time')",
+        "from importlib import import_module",
+        "__import__('socket')",
+        "x = __builtins__['__import__']",
+        "exec('import threading')",
+        "open('/dev/urandom')",
+        "f = eval",
+    ],
+)
+def test_the_purity_check_sees_every_way_in(source: str) -> None:
+    """The check is no decoration: each of these would be caught."""
+    assert list(impurities(ast.parse(source)))
+
+
+def test_nobody_imports_upwards() -> None:
+    """A package imports from lower storeys only, so each can be understood without the upper."""
+    faults = []
+    for path in modules():
+        own = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        if own in {"__init__", "__main__"}:
+            continue
+        assert own in LAYERS, f"{own}: say in tests/test_house.py on which storey it stands"
+        for line, name in imported(ast.parse(path.read_text())):
+            parts = name.split(".")
+            if parts[0] != "rumormill" or len(parts) < 2 or parts[1] == own:
+                continue
+            other = parts[1]
+            if other in LAYERS and LAYERS[other] >= LAYERS[own]:
+                faults.append(shown(path, line, f"{own} imports {other}"))
+    assert not faults, "\n".join(faults)
+
+
+def test_modules_are_short_and_say_what_they_are() -> None:
+    """A module has at most 500 lines, a file of tests 800; each opens with its docstring."""
+    faults = []
+    for path in written():
+        text = path.read_text()
+        lines = text.count("\n")
+        most = TEST_LINES if path.is_relative_to(ROOT / "tests") else MODULE_LINES
+        if lines > most:
+            faults.append(shown(path, most, f"{lines} lines; {most} are most"))
+        if not ast.get_docstring(ast.parse(text)):
+            faults.append(shown(path, 1, "has no docstring"))
+    assert not faults, "\n".join(faults)
+
+
+def test_functions_are_short() -> None:
+    """A function has at most 70 lines."""
+    faults = []
+    for path in written():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                lines = node.end_lineno - node.lineno + 1
+                if lines > FUNCTION_LINES:
+                    faults.append(shown(path, node.lineno, f"{node.name} has {lines} lines"))
+    assert not faults, "\n".join(faults)
+
+
+def test_nothing_is_left_for_later() -> None:
+    """No reminders and no unwritten bodies; the words are put together so as not to match here."""
+    later = re.compile(
+        "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImple" + "mentedError"))
+    )
+    faults = [
+        shown(path, number, line.strip())
+        for path in written()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if later.search(line)
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_only_the_command_line_prints() -> None:
+    """A library that prints spoils its caller's output."""
+    faults = [
+        shown(path, node.lineno, "prints")
+        for path in modules()
+        if path.relative_to(PACKAGE).parts[0] != "cli"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id == "print"
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_no_module_is_dead() -> None:
+    """Every module is reached from the package, the command, a test or a benchmark."""
+    known = {name_of(path): path for path in PACKAGE.rglob("*.py")}
+    waiting = ["rumormill", "rumormill.__main__"]
+    for path in written():
+        if not path.is_relative_to(SOURCES):
+            waiting += [name for _, name in imported(ast.parse(path.read_text()))]
+    reached: dict[str, None] = {}
+    while waiting:
+        name = waiting.pop()
+        if name not in known or name in reached:
+            continue
+        reached[name] = None
+        waiting.append(name.rpartition(".")[0])
+        tree = ast.parse(known[name].read_text())
+        waiting += [other for _, other in imported(tree)]
+        # Tables of modules that are imported when asked for, such as the registry's.
+        waiting += [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+    dead = [name for name in sorted(known) if name not in reached]
+    assert not dead, f"nothing reaches {', '.join(dead)}"
+
+
+DOWNLOADS = re.compile(
+    r"https?://[^\s)\"'>]*(?:pypi\.|pythonhosted|/simple/|index-url|registry|mirror|nexus|artifactory"
+    r"|\.(?:whl|tar\.gz|tgz|zip|gz|exe|deb|rpm)\b)|--(?:extra-)?index-url|--find-links",
+    re.IGNORECASE,
+)
+TOLERATED = {"tests/test_house.py"}
+"""This file spells out what it forbids."""
+
+
+def test_no_file_names_a_place_to_download_from() -> None:
+    """Where packages come from is the reader's choice, not the repository's."""
+    faults = []
+    for path in committed():
+        if path.relative_to(ROOT).as_posix() in TOLERATED:
+            continue
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # binary data
+        for number, line in enumerate(text.splitlines(), 1):
+            if DOWNLOADS.search(line):
+                faults.append(shown(path, number, line.strip()))
+    assert not faults, "\n".join(faults)
+
+
+def test_requirements_are_pinned_by_version_and_hash() -> None:
+    """`make setup` installs exactly what was tested, or nothing."""
+    text = (ROOT / "requirements" / "dev.txt").read_text().replace("\\\n", " ")
+    entries = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    assert entries
+    for entry in entries:
+        assert re.match(r"[a-z0-9._-]+==\S+ ", entry), entry
+        assert "--hash=sha256:" in entry, entry
