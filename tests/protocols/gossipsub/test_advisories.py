@@ -14,13 +14,14 @@ import pytest
 from protocols.pubsub_rig import Rig
 from protocols.router_tables import entries, held_bytes, mentions, table_sizes
 from rumormill.core.effects import Connect, Deliver, Send, SendAll
-from rumormill.core.errors import ConfigError, DecodeError
+from rumormill.core.errors import ConfigError, DecodeError, LocalError
 from rumormill.core.inputs import (
     Input,
     PeerConnected,
     PeerDisconnected,
     Publish,
     Received,
+    SendDropped,
     Start,
     Subscribe,
     TimerFired,
@@ -459,3 +460,25 @@ def test_what_many_topics_make_us_send_is_accepted() -> None:
     controls = [decode_rpc(encode_rpc(send.message)).control for send in sends]
     grafts = [topic for control in controls if control for topic in control.graft]
     assert sorted(grafts) == sorted([TOPIC, *topics])
+
+
+def test_a_long_message_and_waiting_control_leave_in_rpcs_that_fit() -> None:
+    """A GRAFT or PRUNE that waits for the next RPC does not make a long message too long."""
+    victim = Victim(msgspec.structs.replace(GossipSubConfig(), max_rpc_size=2048))
+    lost = Rpc(control=Control(prune=(Prune("x" * 1000, (), 60),)))
+    victim.give(SendDropped(GOOD, lost, "queue full"))
+    sends = [e for e in victim.give(Publish(TOPIC, bytes(1900))) if isinstance(e, Send)]
+    to_good = [send.message for send in sends if send.peer == GOOD]
+    assert sum(len(rpc.publish) for rpc in to_good) == 1
+    assert any(rpc.control and rpc.control.prune for rpc in to_good)
+    assert max(rpc.meta.size for rpc in to_good) <= 2048
+
+
+def test_a_topic_that_is_no_text_is_a_local_error() -> None:
+    """Lone surrogates cannot be sent: the application is told, and nothing changes."""
+    victim = Victim()
+    before = table_sizes(victim.router)
+    for request in (Subscribe("\ud800"), Publish("\ud800", b"")):
+        with pytest.raises(LocalError):
+            victim.give(request)
+    assert table_sizes(victim.router) == before
