@@ -41,16 +41,18 @@ class Message(msgspec.Struct, gc=False):
     cached_meta: RpcMeta | None = None
 
     def alone(self) -> "Rpc":
-        """Return the RPC that carries this message and nothing else.
+        """Return the RPC that carries this message and nothing else."""
+        return Rpc((), (self,), None, self.meta)
 
-        Its trace metadata is computed once per message, however many peers forward it.
-        """
+    @property
+    def meta(self) -> RpcMeta:
+        """What the trace says of that RPC: computed once, however many peers forward it."""
         meta = self.cached_meta
         if meta is None:
             size = field_size(self.size)
             carried = (MessageMeta(self.id, self.topic),)
             meta = self.cached_meta = RpcMeta(carried, size=size, data_size=size)
-        return Rpc((), (self,), None, meta)
+        return meta
 
     @property
     def size(self) -> int:
