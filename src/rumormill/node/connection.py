@@ -52,6 +52,8 @@ class Connection(asyncio.Protocol):
         self.remote_address = ""
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
+        self.ended_in_use = False
+        """Whether there were streams when the connection ended."""
         self.ready = False
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_used = 0.0
@@ -368,6 +370,7 @@ class Connection(asyncio.Protocol):
             self.ready_or_failed.set_exception(LocalError(reason))
             self.ready_or_failed.exception()  # whoever dialled asks; a listener does not
         streams, self._streams = self._streams, {}
+        self.ended_in_use = bool(streams)
         for stream in streams.values():
             if stream.handler is not None:
                 stream.handler.on_close(stream, reason)

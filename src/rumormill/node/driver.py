@@ -150,17 +150,15 @@ class Driver:
     # Peers.
 
     def _on_peer(self, connection: Connection) -> None:
-        channel = self._channel_of(connection)
+        channel = self.channels[connection.remote_peer] = Channel(self, connection)
         channel.start()
 
-    def _channel_of(self, connection: Connection) -> Channel:
-        channel = self.channels.get(connection.remote_peer)
-        if channel is None or channel.connection is not connection:
-            channel = self.channels[connection.remote_peer] = Channel(self, connection)
-        return channel
-
     def _serve(self, connection: Connection, stream: Stream) -> StreamHandler:
-        return self._channel_of(connection).accept(stream)
+        """Read a stream that a peer opened, on whichever of its connections."""
+        channel = self.channels.get(connection.remote_peer)
+        if channel is None:
+            channel = self.channels[connection.remote_peer] = Channel(self, connection)
+        return channel.accept(stream)
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""

@@ -1,8 +1,14 @@
 """All connections of a node: who is connected, who may be, and who is wanted.
 
-The swarm listens and dials, bounds how many connections there are and from where, keeps one
-connection per peer, and redials the peers that it was told to keep. When two peers dial each other
-at the same moment, both keep the connection that the smaller id dialled, and close the other.
+The swarm listens and dials, bounds how many connections there are and from where, uses one
+connection per peer, and redials the peers that it was told to keep.
+
+When two peers dial each other at the same moment there are two connections. The first one that is
+ready is used; the other is a spare, on which the peer's streams are served and none is opened. It
+is not closed while it carries any: other implementations choose one connection for their pubsub
+stream and do not open another when it is lost (js-libp2p). A spare without streams is closed when
+it has been idle. For the same reason both go when either is lost with streams on it, so that the
+peers meet again from the start.
 """
 
 import asyncio
@@ -43,6 +49,8 @@ class Swarm:
         self.config = config
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
+        self.spares: dict[PeerId, Connection] = {}
+        """Second connections, one per peer at most, dialled in the other direction."""
         self.counts: dict[str, int] = {}
         """What peers were refused or cut off for, by reason."""
         self.on_peer: Callable[[Connection], None] = lambda _: None
@@ -121,29 +129,26 @@ class Swarm:
             connection.close("connected to ourselves")
             return
         other = self.connections.get(peer)
-        if other is not None and not self._prefers(connection, other):
-            self.count("duplicate-connection")
-            connection.close("duplicate connection")
-            return
-        self.connections[peer] = connection
         if other is not None:
             self.count("duplicate-connection")
+            if connection.outbound != other.outbound:
+                self._keep_spare(connection)
+                return
+        self.connections[peer] = connection
+        if other is not None:  # most likely dead on the other side, which dialled again
             other.close("duplicate connection")
+            self.on_peer_gone(peer, "duplicate connection")
         try:
             connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
         except LocalError:
             return
-        if other is None:
-            self.on_peer(connection)
-        else:
-            self.on_peer_gone(peer, "duplicate connection")
-            self.on_peer(connection)
+        self.on_peer(connection)
 
-    def _prefers(self, new: Connection, old: Connection) -> bool:
-        """Choose between two connections to one peer, so that both ends choose the same one."""
-        if new.outbound == old.outbound:
-            return True  # the old one is most likely dead on the other side
-        return new.outbound == (self.id < new.remote_peer)
+    def _keep_spare(self, connection: Connection) -> None:
+        older = self.spares.get(connection.remote_peer)
+        self.spares[connection.remote_peer] = connection
+        if older is not None:
+            older.close("duplicate connection")
 
     def on_closed(self, connection: Connection) -> None:
         """A connection ended, for whatever reason."""
@@ -156,8 +161,15 @@ class Swarm:
         if not self._per_host[host]:
             del self._per_host[host]
         peer = connection.remote_peer
-        if self.connections.get(peer) is connection:
+        if self.spares.get(peer) is connection:
+            del self.spares[peer]
+            if connection.ended_in_use and peer in self.connections:
+                self.connections[peer].close("the peer's other connection is gone")
+        elif self.connections.get(peer) is connection:
             del self.connections[peer]
+            spare = self.spares.pop(peer, None)
+            if spare is not None:
+                spare.close("the peer's other connection is gone")
             self.on_peer_gone(peer, connection.closed_because or "closed")
             if peer in self._wanted and not self._closing:
                 self.spawn(self._redial(peer))
@@ -293,7 +305,7 @@ class Swarm:
         while True:
             await asyncio.sleep(interval)
             now = asyncio.get_running_loop().time()
-            for connection in list(self.connections.values()):
+            for connection in [*self.connections.values(), *self.spares.values()]:
                 if connection.in_use:
                     connection.last_used = now
                 elif now - connection.last_used > self.config.idle_timeout:
