@@ -31,6 +31,7 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
+from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import (
     Overflow,
@@ -132,7 +133,8 @@ class Node:
         self._swarm = Swarm(self.identity.key, self._config)
         self._log = EventLog(self._home, self._store_config)
         try:
-            self._recorder = Recorder(self._observers)
+            self._counts = Counts()
+            self._recorder = Recorder((self._counts, *self._observers))
             self._driver = self._build_driver(settings)
             self._desk = Desk(self._log, self._protocol_name, self._driver.now)
             self._driver.on_keep = self._keep
@@ -233,6 +235,18 @@ class Node:
                 )
             )
         return views
+
+    @property
+    def log(self) -> EventLog:
+        """This node's log, for reading; events get into it by `publish` and from peers."""
+        self._check_running()
+        return self._log
+
+    def metrics(self) -> dict[str, Values]:
+        """Everything this node counts: value by label, by the names of `node.metrics.METRICS`."""
+        self._check_running()
+        self._recorder.flush()
+        return gather_metrics(self._counts, self._driver, self._swarm, self._desk)
 
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
         """Connect to a node by its ticket; return its peer id.
