@@ -158,10 +158,7 @@ class ControlServer:
                     raise said.ControlError(f"a batch has 1 to {said.BATCH_EVENTS} messages")
                 return said.Receipts(await service.publish(topic, data))
             case said.Wait(topic, peers, seconds):
-                try:
-                    await service.wait(topic, peers, seconds)
-                except LocalError as error:
-                    raise said.ControlError(str(error), "timeout") from None
+                await service.wait(topic, peers, seconds)
                 return said.Done()
             case said.ReadHistory(topic, offset, since, limit):
                 return await service.history(topic, offset=offset, since=since, limit=limit)

@@ -98,7 +98,10 @@ class NodeService:
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
         """Wait for subscribers."""
-        await self._node.wait_until_ready(topic, peers=peers, timeout=seconds)
+        try:
+            await self._node.wait_until_ready(topic, peers=peers, timeout=seconds)
+        except LocalError as error:
+            raise said.ControlError(str(error), "timeout") from None
 
     async def subscribe(
         self, topic: Topic, *, offset: int | None = None, since: float | None = None
