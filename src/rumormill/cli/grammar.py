@@ -6,7 +6,7 @@ Only the standard library is imported here, because `rumormill --help` imports i
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeAlias
 
 FAILURE: Final = 1
@@ -60,6 +60,19 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence."""
+
+    late_argument = ""
+    """An optional argument that may also come behind flags, which argparse does not see there."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse, and give a word that is left over to the late argument."""
+        found, rest = super().parse_known_args(args, namespace)
+        is_word = len(rest) == 1 and not rest[0].startswith("-")
+        if self.late_argument and is_word and getattr(found, self.late_argument) is None:
+            setattr(found, self.late_argument, rest.pop())
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence and the way to help."""

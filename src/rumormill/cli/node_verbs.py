@@ -158,6 +158,7 @@ def _add_pub(verbs: Verbs) -> None:
     )
     verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
     verb.add_argument("data", nargs="?", metavar="DATA", help="the message; without it, stdin")
+    verb.late_argument = "data"
     _add_peer(verb)
     verb.add_argument("--count", metavar="N", help="publish DATA so often")
     verb.add_argument("--rate", metavar="N", help="at most so many messages a second")
