@@ -231,6 +231,11 @@ class Node:
             )
         return views
 
+    @property
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, how often, by reason."""
+        return self._swarm.refusals()
+
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
         """Connect to a node by its ticket; return its peer id.
 
@@ -362,11 +367,10 @@ class Node:
     def _congested(self) -> bool:
         """Whether a peer that still reads has half a queue of work before it."""
         now = self._driver.now()
-        patience = self._config.slow_peer_after
         bytes_limit = self._config.queue_bytes // 2
         messages_limit = self._config.queue_messages // 2
         for channel in self._driver.channels.values():
-            if channel.waits_since is None or now - channel.waits_since > patience:
+            if channel.waits_since is None or channel.is_slow(now):
                 continue
             if channel.queued_bytes > bytes_limit or channel.queued_messages > messages_limit:
                 return True
