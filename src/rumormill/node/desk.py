@@ -167,6 +167,8 @@ class Desk:
         error: StoreError,
     ) -> None:
         self.failure = error
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         for _, publisher in batch:
             if publisher is None:
                 self.lost += 1
