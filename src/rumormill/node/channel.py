@@ -198,9 +198,15 @@ class Channel:
         stream.hold()
 
     def on_incoming_closed(self, stream: Stream) -> None:
-        """The peer's stream is gone; it may open another."""
+        """The peer's stream is gone, so it may have forgotten us: begin again on our side too.
+
+        Whoever loses its own stream forgets what the other subscribes to. Only a new stream makes
+        the other say it again. go does the same.
+        """
         if self._incoming is stream:
             self._incoming = None
+            if self._stream is not None:
+                self._stream.reset()
 
 
 class Incoming:
