@@ -212,7 +212,7 @@ def gather_metrics(
             protocols[channel.protocol] = protocols.get(channel.protocol, 0.0) + 1
     found["peers_per_protocol"] = protocols
     found["rumormill_connections"][""] = len(swarm.connections)
-    found["rumormill_connections_refused"] = dict(list(swarm.counts.items())[:MAX_LABELS])
+    found["rumormill_connections_refused"] = _bounded(swarm.refusals())
     channels = driver.channels.values()
     found["rumormill_queued_messages"][""] = sum(each.queued_messages for each in channels)
     found["rumormill_queued_bytes"][""] = sum(each.queued_bytes for each in channels)
@@ -221,6 +221,10 @@ def gather_metrics(
     for name in ("appended", "duplicates", "commits", "failed"):
         found[f"rumormill_log_{name}"][""] = getattr(counters, name)
     return found
+
+
+def _bounded(counts: Mapping[str, int]) -> Values:
+    return dict(list(counts.items())[:MAX_LABELS])
 
 
 def _add_filtered(found: dict[str, Values]) -> None:
