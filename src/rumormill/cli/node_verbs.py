@@ -54,7 +54,7 @@ def _late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
         import importlib
 
         found: Callable[[argparse.Namespace], int] = getattr(
-            importlib.import_module(f"rumormill.cli.{module}"), function
+            importlib.import_module(module), function
         )
         return found(options)
 
@@ -117,7 +117,7 @@ def _add_node(verbs: Verbs) -> None:
             "  rumormill node --home b --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
             "  rumormill node --metrics 127.0.0.1:9464 --log-format json\n"
         ),
-        run=_late("daemon", "run_node"),
+        run=_late("rumormill.cli.daemon", "run_node"),
     )
     _add_peer(verb)
     verb.add_argument(
@@ -154,7 +154,7 @@ def _add_pub(verbs: Verbs) -> None:
             "  rumormill pub news < story.txt --send-on eof\n"
             "  rumormill pub news ping --count 10 --sleep 1 --json\n"
         ),
-        run=_late("publishing", "run_pub"),
+        run=_late("rumormill.cli.publishing", "run_pub"),
     )
     verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
     verb.add_argument("data", nargs="?", metavar="DATA", help="the message; without it, stdin")
@@ -190,7 +190,7 @@ def _add_sub(verbs: Verbs) -> None:
             "  rumormill sub news --since 1h --format '%T %o %a %s\\n'\n"
             "  rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
         ),
-        run=_late("subscribing", "run_sub"),
+        run=_late("rumormill.cli.subscribing", "run_sub"),
     )
     verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
     _add_peer(verb)
@@ -234,7 +234,7 @@ def _add_history(verbs: Verbs) -> None:
             "  rumormill history news --offset -10 --json\n"
             "  rumormill history news --since 2026-01-31T12:00:00 --count 5\n"
         ),
-        run=_late("history", "run_history"),
+        run=_late("rumormill.cli.history", "run_history"),
     )
     verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
     _add_options(verb, "place", PLACE)
@@ -250,7 +250,7 @@ def _add_lists(verbs: Verbs) -> None:
         brief="list the topics of the log, and of the running node",
         text="List topics: how many events the log has, and how many peers subscribe.",
         epilog="examples:\n  rumormill topics\n  rumormill topics --home b --json\n",
-        run=_late("history", "run_topics"),
+        run=_late("rumormill.cli.history", "run_topics"),
     )
     _add_options(verb, "place", PLACE)
     verb.add_argument("--json", action="store_true", help="print one JSON object a line")
@@ -264,7 +264,7 @@ def _add_lists(verbs: Verbs) -> None:
             "  rumormill peers\n"
             "  rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
         ),
-        run=_late("history", "run_peers"),
+        run=_late("rumormill.cli.history", "run_peers"),
     )
     _add_peer(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object a line")
@@ -277,7 +277,7 @@ def _add_doctor(verbs: Verbs) -> None:
         brief="check this machine and home, and say what to do",
         text="Check Python, the home, key, log, disk, ports and clock, and say what to do.",
         epilog="examples:\n  rumormill doctor\n  rumormill doctor --home b --json\n",
-        run=_late("doctor", "run_doctor"),
+        run=_late("rumormill.cli.doctor", "run_doctor"),
     )
     _add_peer(verb)
     verb.add_argument("--metrics", metavar="HOST:PORT", help="check that this address is free too")
@@ -298,7 +298,7 @@ def _add_config(verbs: Verbs) -> None:
             "  rumormill config\n"
             "  RUMORMILL_PROTOCOL=floodsub rumormill config --home b --json\n"
         ),
-        run=_late("settings", "run_config"),
+        run=_late("rumormill.cli.settings", "run_config"),
     )
     _add_peer(verb)
     verb.add_argument(
@@ -322,7 +322,7 @@ def _add_bench(verbs: Verbs) -> None:
             "  rumormill bench\n"
             "  rumormill bench --messages 20000 --size 128 --durability memory --json\n"
         ),
-        run=_late("bench", "run_bench"),
+        run=_late("rumormill.cli.bench", "run_bench"),
     )
     _add_options(verb, "node", PEER)
     verb.add_argument("--messages", default="5000", metavar="N", help="in the burst (5000)")

@@ -1,7 +1,7 @@
 """A page of metrics over HTTP, for Prometheus: GET, nothing else, and nothing unbounded.
 
-A request has at most 8 KiB and 5 seconds, a few are answered at a time, and every answer closes
-its connection: what scrapes a page every 15 seconds needs no more.
+A request has at most 8 KiB and 5 seconds, a few are answered at a time and the others cut off, and
+every answer closes its connection: what scrapes a page every 15 seconds needs no more.
 """
 
 import asyncio
@@ -22,7 +22,6 @@ _REASONS = {
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
-    503: "Service Unavailable",
 }
 
 
@@ -66,6 +65,10 @@ class MetricsServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._clients) >= MAX_CLIENTS:
+            self.refused += 1
+            writer.transport.abort()
+            return
         self._clients[task] = None
         try:
             async with asyncio.timeout(self._timeout):
@@ -77,8 +80,16 @@ class MetricsServer:
                 )
                 writer.write(head.encode() + body)
                 await writer.drain()
+                if status != 200:
+                    # Bytes that were not read would turn the close into a reset, which takes the
+                    # answer with it.
+                    writer.write_eof()
+                    while await reader.read(MAX_REQUEST):
+                        pass
         except (OSError, TimeoutError):
             self.refused += 1
+        except asyncio.CancelledError:
+            pass  # by `close`; asyncio's streams report a cancelled handler as an error
         finally:
             del self._clients[task]
             writer.close()
@@ -86,17 +97,13 @@ class MetricsServer:
                 await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[int, bytes]:
-        status = 200
-        if len(self._clients) > MAX_CLIENTS:
-            status = 503
-        else:
-            try:
-                head = await reader.readuntil(b"\r\n\r\n")
-                status = _status_of(head.partition(b"\r\n")[0])
-            except asyncio.IncompleteReadError:
-                status = 400
-            except asyncio.LimitOverrunError:
-                status = 431
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            status = _status_of(head.partition(b"\r\n")[0])
+        except asyncio.IncompleteReadError:
+            status = 400
+        except asyncio.LimitOverrunError:
+            status = 431
         if status == 200:
             return status, self._page().encode()
         self.refused += 1
