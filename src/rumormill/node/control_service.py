@@ -7,18 +7,21 @@ its clients, and a command that has no daemon calls it on a node of its own.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import Topic
 from rumormill.node import control_messages as said
-from rumormill.node.node import Node
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import ReceivedEvent, Subscription, received_event
 from rumormill.store.log import EventLog
 from rumormill.wire.keys import PeerId
+
+if TYPE_CHECKING:
+    # Commands that use a daemon need this module, but not all of a node.
+    from rumormill.node.node import Node
 
 MAX_TOPICS = 10_000
 """Topics in one answer."""
@@ -67,7 +70,9 @@ class Service(Protocol):
 class NodeService:
     """Carries out requests on a node of this process."""
 
-    def __init__(self, node: Node, protocol: str, *, tickets: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, node: "Node", protocol: str, *, tickets: Sequence[str] | None = None
+    ) -> None:
         self._node = node
         self._protocol = protocol
         self._tickets = tickets
