@@ -1,6 +1,8 @@
 """Real nodes from the command line, as people at two terminals use them."""
 
 import json
+import re
+import shlex
 import signal
 import stat
 import urllib.request
@@ -8,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Terminal, rumormill
+from command import SOURCES, Terminal, rumormill
 
 
 @pytest.fixture
@@ -32,16 +34,40 @@ def lines_of(*arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def readme_commands(section: str) -> list[list[str]]:
+    """What the README tells people to type, as arguments of `rumormill`."""
+    text = (SOURCES.parent / "README.md").read_text()
+    part = text.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    return [
+        shlex.split(line, comments=True)
+        for line in re.findall(r"^\.venv/bin/rumormill (.*)$", part, re.MULTILINE)
+    ]
+
+
 def test_two_terminals_work_the_first_time(home: str) -> None:
-    """`sub` in one terminal, `pub` in another: no configuration, no ticket, no daemon."""
-    with Terminal("sub", "news", "--count", "1", RUMORMILL_HOME=home) as sub:
+    """As the README says: `sub`, then `pub`; no configuration, no ticket, no daemon."""
+    listen, publish = readme_commands("Two terminals")[:2]
+    assert (listen[0], publish[0]) == ("sub", "pub")
+    with Terminal(*listen, "--count", "1", RUMORMILL_HOME=home) as sub:
         sub.says("listening to news")
-        done = rumormill("pub", "news", "hello, world", RUMORMILL_HOME=home)
+        done = rumormill(*publish, RUMORMILL_HOME=home)
         assert (done.returncode, done.stdout) == (0, "")
         assert "published 1 message to news" in done.stderr
         assert sub.prints() == ["hello, world"]
         assert sub.ends() == 0
     assert list((Path(home) / "meet").iterdir()) == []
+
+
+def test_the_readmes_daemon_serves_its_commands(home: str) -> None:
+    """The second half of the README's section, with a count so that `sub` ends."""
+    _, _, node, sub, doctor = readme_commands("Two terminals")
+    with Terminal(*node, RUMORMILL_HOME=home) as daemon:
+        daemon.prints()
+        numbers = "".join(f"{number}\n" for number in range(1000))
+        assert rumormill("pub", "news", stdin=numbers, RUMORMILL_HOME=home).returncode == 0
+        done = rumormill(*sub, "--count", "1000", RUMORMILL_HOME=home)
+        assert [json.loads(line)["data"] for line in done.stdout.splitlines()] == numbers.split()
+        assert rumormill(*doctor, RUMORMILL_HOME=home).returncode == 0
 
 
 def test_a_ticket_joins_nodes_of_different_homes(home: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from command import Terminal, rumormill
+from command import SOURCES, Terminal, rumormill
 
 from rumormill.cli.grammar import CommandError
 from rumormill.cli.meeting import announced, find_tickets
@@ -65,6 +65,14 @@ def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path)
     }
     found = shown(RUMORMILL_HOME=str(tmp_path), **variables)
     assert {key: found[key]["value"] for key in samples} == samples
+
+
+def test_the_documentation_has_every_setting_and_verb() -> None:
+    text = (SOURCES.parent / "docs" / "command-line.md").read_text()
+    for each in SETTINGS:
+        assert f"`{each.variable}` | `{each.flag}` |" in text
+    for verb in ("node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench"):
+        assert f"`{verb}" in text
 
 
 def test_parameters_come_from_tables_and_from_set(tmp_path: Path) -> None:

@@ -306,6 +306,18 @@ def test_a_socket_that_nobody_serves_is_explained_and_replaced(tmp_path: Path) -
     run(story)
 
 
+def test_a_socket_that_somebody_serves_is_left_to_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with daemon(tmp_path) as (_, path):
+            with pytest.raises(LocalError, match="already serves"):
+                async with daemon(tmp_path):
+                    pass
+            async with client_of(path) as client:
+                assert await client.peers() == []
+
+    run(story)
+
+
 def test_a_file_in_the_sockets_place_is_not_removed(tmp_path: Path) -> None:
     socket_path(tmp_path).write_text("precious")
 

@@ -70,10 +70,7 @@ class ControlServer:
             )
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with contextlib.suppress(FileNotFoundError):
-                if not stat.S_ISSOCK(self._path.lstat().st_mode):
-                    raise LocalError(f"{self._path} is not a socket; move it away")
-                self._path.unlink()
+            self._clear()
             mask = os.umask(0o177)
             try:
                 listener.bind(str(self._path))
@@ -88,6 +85,20 @@ class ControlServer:
         except LocalError:
             listener.close()
             raise
+
+    def _clear(self) -> None:
+        """Remove a socket that nobody serves, and nothing else."""
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(self._path.lstat().st_mode):
+                raise LocalError(f"{self._path} is not a socket; move it away")
+            with (
+                contextlib.suppress(ConnectionRefusedError),
+                socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe,
+            ):
+                # Only a node without files can meet another here: no lock is held for it.
+                probe.connect(str(self._path))
+                raise LocalError(f"a node already serves {self._path}; choose another home")
+            self._path.unlink()
 
     async def close(self) -> None:
         """Hang up on everybody and remove the socket."""
@@ -114,6 +125,8 @@ class ControlServer:
             self._clients[task] = None
             while (request := await read_or_refuse(reader, writer)) is not None:
                 await self._answer(request, reader, writer)
+                if isinstance(request, said.Subscribe):
+                    break
         except said.ControlError as error:
             await _refuse(writer, error)
         except (OSError, asyncio.CancelledError):

@@ -97,9 +97,13 @@ class NodeService:
         """Publish a batch; its messages share a commit of the log."""
         if len(data) == 1:
             return [await self._node.publish(topic, data[0])]
-        tasks = [asyncio.ensure_future(self._node.publish(topic, each)) for each in data]
-        await asyncio.wait(tasks)
-        return [task.result() for task in tasks]
+        publications = (self._node.publish(topic, each) for each in data)
+        receipts: list[Receipt] = []
+        for outcome in await asyncio.gather(*publications, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            receipts.append(outcome)
+        return receipts
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
         """Wait for subscribers."""
