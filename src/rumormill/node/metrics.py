@@ -111,13 +111,17 @@ class Counts:
             for name, about in METRICS.items()
             if about.kind == "counter"
         }
+        # What every message touches, without looking it up by name.
+        self._accepted = self.values["accepted_messages"]
+        self._received = _Traffic(self, "rumormill_rpc_received", "topic_msg_recv", "_unfiltered")
+        self._sent = _Traffic(self, "rumormill_rpc_sent", "topic_msg_sent", "")
         self._handlers: dict[type, Callable[[Any, PeerId], None]] = {
             trace.PublishMessage: self._on_publish,
             trace.RejectMessage: self._on_reject,
             trace.DuplicateMessage: self._on_duplicate,
             trace.DeliverMessage: self._on_deliver,
-            trace.RecvRPC: self._on_received,
-            trace.SendRPC: self._on_sent,
+            trace.RecvRPC: self._received.count,
+            trace.SendRPC: self._sent.count,
             trace.DropRPC: self._on_dropped,
             trace.Graft: lambda entry, _: self.add("rumormill_grafts", entry.topic),
             trace.Prune: lambda entry, _: self.add("rumormill_prunes", entry.topic),
@@ -164,28 +168,10 @@ class Counts:
 
     def _on_deliver(self, entry: trace.DeliverMessage, node: PeerId) -> None:
         if entry.received_from != node:
-            self.add("accepted_messages", entry.topic)
-
-    def _on_received(self, entry: trace.RecvRPC, _: PeerId) -> None:
-        meta = entry.meta
-        self.values["rumormill_rpc_received"][""] += 1
-        self.values["rumormill_rpc_received_bytes"][""] += meta.size
-        if meta.messages:
-            # The trace knows the bytes of all messages of an RPC: each gets an equal share.
-            share = meta.data_size / len(meta.messages)
-            for message in meta.messages:
-                self.add("topic_msg_recv_counts_unfiltered", message.topic)
-                self.add("topic_msg_recv_bytes", message.topic, share)
-
-    def _on_sent(self, entry: trace.SendRPC, _: PeerId) -> None:
-        meta = entry.meta
-        self.values["rumormill_rpc_sent"][""] += 1
-        self.values["rumormill_rpc_sent_bytes"][""] += meta.size
-        if meta.messages:
-            share = meta.data_size / len(meta.messages)
-            for message in meta.messages:
-                self.add("topic_msg_sent_counts", message.topic)
-                self.add("topic_msg_sent_bytes", message.topic, share)
+            if entry.topic in self._accepted:
+                self._accepted[entry.topic] += 1
+            else:
+                self.add("accepted_messages", entry.topic)
 
     def _on_dropped(self, entry: trace.DropRPC, _: PeerId) -> None:
         self.add("rumormill_rpc_dropped", entry.reason)
@@ -195,6 +181,35 @@ class Counts:
 
     def _on_undeliverable(self, entry: trace.UndeliverableMessage, _: PeerId) -> None:
         self.add("rumormill_undelivered", entry.reason)
+
+
+class _Traffic:
+    """Counts RPCs of one direction; on the path of every message, so it is written for speed."""
+
+    def __init__(self, counts: Counts, rpc: str, message: str, suffix: str) -> None:
+        self._counts = counts
+        self._rpcs = counts.values[rpc]
+        self._rpc_bytes = counts.values[f"{rpc}_bytes"]
+        self._names = (f"{message}_counts{suffix}", f"{message}_bytes")
+        self._messages, self._message_bytes = (counts.values[name] for name in self._names)
+
+    def count(self, entry: trace.RecvRPC | trace.SendRPC, _: PeerId) -> None:
+        """Count an RPC. The trace has the bytes of all its messages: each gets an equal share."""
+        meta = entry.meta
+        self._rpcs[""] += 1
+        self._rpc_bytes[""] += meta.size
+        messages = meta.messages
+        if not messages:
+            return
+        share = meta.data_size / len(messages)
+        for message in messages:
+            topic = message.topic
+            if topic in self._message_bytes:
+                self._messages[topic] += 1
+                self._message_bytes[topic] += share
+            else:
+                self._counts.add(self._names[0], topic)
+                self._counts.add(self._names[1], topic, share)
 
 
 def gather_metrics(
