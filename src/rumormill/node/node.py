@@ -193,7 +193,10 @@ class Node:
         for subscription in self._desk.all_subscriptions():
             subscription.close()
         self._driver.stop("closed")
-        await asyncio.to_thread(self._log.close)
+        try:
+            await asyncio.to_thread(self._log.close)
+        except RuntimeError:  # the program is ending and starts no more threads
+            self._log.close()
         self._on_change()
 
     def _check_running(self) -> None:
@@ -300,6 +303,7 @@ class Node:
         subscription does not leave the topic, which the log goes on to follow: `unsubscribe` does.
         """
         self._check_running()
+        check_topic(topic, self._store_config)
         info = self._log.topic(topic)
         next_offset = 0 if info is None else info.next_offset
         if since_offset is not None and not 0 <= since_offset <= next_offset:
@@ -386,6 +390,7 @@ class Node:
         that retention has deleted are passed over. At most `limit` events come back.
         """
         self._check_running()
+        check_topic(topic, self._store_config)
         found: list[ReceivedEvent] = []
         info = self._log.topic(topic)
         if info is None or (limit is not None and limit < 1):
