@@ -14,6 +14,7 @@ for where `RUMORMILL_INTEROP_CACHE` says, or where the interop tests install the
 """
 
 import argparse
+import atexit
 import contextlib
 import json
 import os
@@ -35,6 +36,14 @@ ANSWER_WITHIN = 120.0
 MESH = 20
 LINKS = 8
 SETTINGS = ("1 -> 1", "1 -> 20", "mesh")
+
+CACHE_VARIABLE = "RUMORMILL_INTEROP_CACHE"
+
+FOREIGN_PACE = {
+    "js-libp2p": {"1 -> 1": 400.0, "1 -> 20": 15.0, "mesh": 15.0},
+    "py-libp2p": {"1 -> 1": 100.0, "1 -> 20": 4.0, "mesh": 3.0},
+}
+"""These drop messages instead of making a publisher wait: about half of what each has sustained."""
 
 TARGETS = [
     ("rumormill", "floor", "1 -> 1", 2.0),
@@ -101,8 +110,8 @@ class System:
     command: Callable[[int, Path], list[str]]
     """How to start a process with so many nodes."""
     warm_up: int = 200
-    pace: float = 0.0
-    """Messages a second; 0 publishes as fast as the system's own back-pressure allows."""
+    paces: dict[str, float] = field(default_factory=dict)
+    """Messages a second in a setting; without one, as fast as the system's back-pressure allows."""
     share: float = 1.0
     """How many of the messages are enough to measure a slow system."""
     settings: tuple[str, ...] = SETTINGS
@@ -225,8 +234,9 @@ def measure(system: System, setting: str, scratch: Path, options: argparse.Names
     burst = max(50, int(burst * system.share * (0.6 if options.quick else 1)))
     with arena(system, setting, scratch) as stage:
         before = [process.ask("stats")["rss"] for process in stage.processes]
-        stage.run(min(system.warm_up, burst), system.pace)
-        found = stage.run(burst, system.pace)
+        pace = system.paces.get(setting, 0.0)
+        stage.run(max(20, int(system.warm_up * burst / 5000)), pace)
+        found = stage.run(burst, pace)
         system.note(setting, **found)
         if setting == "1 -> 1":
             stage.run(200 if options.quick else 500, 100)
@@ -266,6 +276,35 @@ def python_system(name: str, program: str, *extra: str) -> System:
     return System(name, command)
 
 
+def foreign_systems() -> list[System]:
+    """The other implementations that are installed here."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get(CACHE_VARIABLE) or Path(base) / "rumormill" / "interop")
+    systems = []
+    for folder in sorted(mark.parent for mark in cache.glob("js-*/ready"))[-1:]:
+        script = folder / f"bench-{os.getpid()}.mjs"  # packages are looked for beside the script
+        shutil.copy(HERE / "js_peer.mjs", script)
+        atexit.register(script.unlink)
+        node = str(folder / "node_modules" / ".bin" / "node")
+        systems.append(foreign("js-libp2p", [node, str(script)], warm_up=2000, share=0.4))
+    for folder in sorted(mark.parent for mark in cache.glob("py-*/ready"))[-1:]:
+        python = str(folder / "venv" / "bin" / "python")
+        script = HERE / "py_libp2p_peer.py"
+        system = foreign("py-libp2p", [python, str(script)], warm_up=20, share=0.05)
+        systems.append(system)
+    return systems
+
+
+def foreign(name: str, program: list[str], *, warm_up: int, share: float) -> System:
+    return System(
+        name,
+        lambda nodes, _: [*program, str(nodes)],
+        warm_up=warm_up,
+        share=share,
+        paces=FOREIGN_PACE[name],
+    )
+
+
 def main() -> None:
     options = parse()
     floor = python_system("floor", "floor_peer.py")
@@ -273,6 +312,8 @@ def main() -> None:
     durable = python_system("rumormill", "rumormill_peer.py")
     memory = python_system("rumormill, memory", "rumormill_peer.py", "memory")
     systems = [floor, durable, memory]
+    if not options.quick:
+        systems += foreign_systems()
     with tempfile.TemporaryDirectory(prefix="rumormill-bench-") as scratch:
         for _ in range(options.rounds):
             for setting in options.settings:
