@@ -43,7 +43,10 @@ FOREIGN_PACE = {
     "js-libp2p": {"1 -> 1": 400.0, "1 -> 20": 15.0, "mesh": 15.0},
     "py-libp2p": {"1 -> 1": 100.0, "1 -> 20": 4.0, "mesh": 3.0},
 }
-"""These drop messages instead of making a publisher wait: about half of what each has sustained."""
+"""These drop messages instead of making a publisher wait. So they are measured at the highest rate
+at which nothing is lost; the search begins here."""
+
+BURSTS = {"1 -> 1": 5000, "1 -> 20": 500, "mesh": 400}
 
 TARGETS = [
     ("rumormill", "floor", "1 -> 1", 2.0),
@@ -109,11 +112,10 @@ class System:
     name: str
     command: Callable[[int, Path], list[str]]
     """How to start a process with so many nodes."""
-    warm_up: int = 200
+    warm_ups: int = 1
+    """Runs of two seconds before anything counts, for a system that compiles as it goes."""
     paces: dict[str, float] = field(default_factory=dict)
     """Messages a second in a setting; without one, as fast as the system's back-pressure allows."""
-    share: float = 1.0
-    """How many of the messages are enough to measure a slow system."""
     settings: tuple[str, ...] = SETTINGS
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
@@ -230,42 +232,52 @@ def link_mesh(tickets: list[tuple[Process, int, str]]) -> None:
 
 def measure(system: System, setting: str, scratch: Path, options: argparse.Namespace) -> None:
     """One round of one system in one setting."""
-    burst = {"1 -> 1": 5000, "1 -> 20": 500, "mesh": 400}[setting]
-    burst = max(50, int(burst * system.share * (0.6 if options.quick else 1)))
     with arena(system, setting, scratch) as stage:
-        before = [process.ask("stats")["rss"] for process in stage.processes]
-        pace = system.paces.get(setting, 0.0)
-        stage.run(max(20, int(system.warm_up * burst / 5000)), pace)
-        found = stage.run(burst, pace)
-        system.note(setting, **found)
+        rss = sum(process.ask("stats")["rss"] for process in stage.processes)
+        pace = system.paces.get(setting)
+        if pace is None:
+            burst = BURSTS[setting] // (2 if options.quick else 1)
+            stage.run(burst // 20, 0)
+            found = stage.run(burst, 0)
+            system.note(setting, **found)
+            if setting == "1 -> 1" and not options.quick:
+                best = loss_free(stage, found["rate"])
+                system.note(setting, best=best["rate"])
+        else:
+            for _ in range(system.warm_ups):
+                stage.run(max(20, int(pace * 2)), pace)
+            best = loss_free(stage, pace)
+            rate = best.pop("rate")
+            system.note(setting, best=rate, **best)
         if setting == "1 -> 1":
             stage.run(200 if options.quick else 500, 100)
             delays = stage.latencies()
             if delays:
-                system.note(
-                    setting,
-                    p50=delays[len(delays) // 2] * 1e3,
-                    p99=delays[len(delays) * 99 // 100] * 1e3,
-                )
-            if not options.quick:
-                system.note(setting, best=loss_free_rate(stage, found["rate"]))
+                p50, p99 = delays[len(delays) // 2], delays[len(delays) * 99 // 100]
+                system.note(setting, p50=p50 * 1e3, p99=p99 * 1e3)
         if setting == "mesh":
-            nodes = MESH // 2
-            system.note(setting, rss=before[0] / nodes / 2**20)
+            system.note(setting, rss=rss / MESH / 2**20)
 
 
-def loss_free_rate(stage: Arena, start: float) -> float:
-    """Search the highest rate, to within a tenth, that is kept for two seconds without loss."""
+def loss_free(stage: Arena, start: float) -> dict[str, float]:
+    """Search the highest rate, to within a seventh, that is kept for two seconds without loss."""
 
-    def holds(rate: float) -> bool:
+    def tried(rate: float) -> dict[str, float] | None:
         found = stage.run(max(20, int(rate * 2)), rate)
-        return not found["lost"] and found["rate"] > 0.95 * rate
+        return None if found["lost"] or found["rate"] < 0.95 * rate else found
 
-    low, high = 0.0, start * 1.2
-    while high - low > 0.1 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    rate = start
+    while (best := tried(rate)) is None:
+        rate *= 0.6
+    low, high = rate, 0.0
+    while not high or high > 1.15 * low:
+        middle = (low + high) / 2 if high else low * 1.5
+        found = tried(middle)
+        if found is None:
+            high = middle
+        else:
+            low, best = middle, found
+    return best
 
 
 def python_system(name: str, program: str, *extra: str) -> System:
@@ -286,23 +298,19 @@ def foreign_systems() -> list[System]:
         shutil.copy(HERE / "js_peer.mjs", script)
         atexit.register(script.unlink)
         node = str(folder / "node_modules" / ".bin" / "node")
-        systems.append(foreign("js-libp2p", [node, str(script)], warm_up=2000, share=0.4))
+        systems.append(foreign("js-libp2p", [node, str(script)], warm_ups=3))
     for folder in sorted(mark.parent for mark in cache.glob("py-*/ready"))[-1:]:
         python = str(folder / "venv" / "bin" / "python")
         script = HERE / "py_libp2p_peer.py"
-        system = foreign("py-libp2p", [python, str(script)], warm_up=20, share=0.05)
-        systems.append(system)
+        systems.append(foreign("py-libp2p", [python, str(script)], warm_ups=1))
     return systems
 
 
-def foreign(name: str, program: list[str], *, warm_up: int, share: float) -> System:
-    return System(
-        name,
-        lambda nodes, _: [*program, str(nodes)],
-        warm_up=warm_up,
-        share=share,
-        paces=FOREIGN_PACE[name],
-    )
+def foreign(name: str, program: list[str], *, warm_ups: int) -> System:
+    def command(nodes: int, _: Path) -> list[str]:
+        return [*program, str(nodes)]
+
+    return System(name, command, warm_ups=warm_ups, paces=FOREIGN_PACE[name])
 
 
 def main() -> None:
