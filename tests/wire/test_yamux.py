@@ -113,12 +113,12 @@ def test_data_may_come_with_syn_and_with_fin() -> None:
 
 
 def test_a_stream_closes_when_both_sides_have_ended_it() -> None:
-    """Half-close: each direction ends by itself, queued data first."""
+    """Half-close: each direction ends by itself, queued data first, the FIN in its own frame."""
     session = opened(server())
     session.send(1, b"last words")
     session.end(1)
     session.end(1)
-    assert frames(session.data_to_send()) == [(DATA, FIN, 1, 10)]
+    assert frames(session.data_to_send()) == [(DATA, 0, 1, 10), (WINDOW, FIN, 1, 0)]
     assert session.streams == 1
     assert session.receive(data(0, 1, b"still talking")) == [DataReceived(1, b"still talking")]
     assert session.receive(frame(WINDOW, FIN, 1, 0)) == [StreamEnded(1)]
@@ -136,7 +136,7 @@ def test_after_the_peers_end_we_may_still_send() -> None:
     session.end(1)
     with pytest.raises(LocalError):
         session.send(1, b"more")
-    assert frames(session.data_to_send()) == [(DATA, FIN, 1, 6)]
+    assert frames(session.data_to_send()) == [(DATA, 0, 1, 6), (WINDOW, FIN, 1, 0)]
     assert session.streams == 0
 
 
@@ -177,7 +177,7 @@ def test_a_sender_never_exceeds_the_window() -> None:
     session.end(stream_id)
     assert flush(session) == b""
     session.receive(frame(WINDOW, 0, stream_id, 1024 * KIB))
-    assert frames(flush(session))[-1][:2] == (DATA, FIN)
+    assert frames(flush(session))[-1] == (WINDOW, FIN, stream_id, 0)
 
 
 def test_send_takes_what_fits_and_tells_when_there_is_room() -> None:

@@ -158,7 +158,9 @@ def _run(
         if options.debug:
             traceback.print_exc()
         reason = " ".join(str(error).split()) or "no reason given"
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        # A note of several lines spells out the scenario, for which the replay command stands here.
+        known = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]
+        notes = "".join(f" ({note})" for note in known)
         raise CommandError(
             f"the run of {contender.label} failed: {type(error).__name__}: {reason}{notes}\n"
             f"seed: {contender.scenario.seed}\nreplay: {replay}",

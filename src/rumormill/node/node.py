@@ -41,7 +41,7 @@ from rumormill.node.subscription import (
 from rumormill.node.swarm import Swarm
 from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.validation import TopicValidator, Validators
-from rumormill.protocols.registry import Hooks, protocol
+from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
 from rumormill.store.errors import OffsetAheadError
 from rumormill.store.log import EventLog
 from rumormill.store.model import Appended, Durability, StoreConfig, check_topic
@@ -77,6 +77,7 @@ class Node:
         protocol: str = "gossipsub",
         preset: str = "default",
         parameters: Mapping[str, Any] | None = None,
+        protocol_ids: Sequence[str] | None = None,
         durability: Durability | str | None = None,
         config: NodeConfig | None = None,
         store: StoreConfig | None = None,
@@ -86,6 +87,7 @@ class Node:
 
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
         multiaddrs; port 0 lets the system choose. `parameters` are the protocol's, by name.
+        `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `durability` is `fsync` unless there is no home. `observers` see the trace.
         """
         self._home = None if home is None else Path(home)
@@ -93,6 +95,7 @@ class Node:
         self._protocol_name = protocol
         self._preset = preset
         self._parameters = dict(parameters or {})
+        self._protocol_ids = None if protocol_ids is None else tuple(protocol_ids)
         self._config = config or NodeConfig()
         self._config.validate()
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
@@ -125,7 +128,7 @@ class Node:
         """Open identity and log, listen, and take part in the network."""
         if self._running:
             raise LocalError("the node is running already")
-        spec = protocol(self._protocol_name)
+        spec = self._chosen_protocol()
         settings = spec.configure(self._preset, self._parameters)
         self.identity = NodeIdentity(self._load_key())
         self._swarm = Swarm(self.identity.key, self._config)
@@ -133,7 +136,7 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._driver = self._build_driver(settings)
+            self._driver = self._build_driver(spec, settings)
             self._desk = Desk(self._log, self._protocol_name, self._driver.now)
             self._driver.on_keep = self._keep
             self._driver.on_deliver = self._desk.take
@@ -154,8 +157,20 @@ class Node:
             return PrivateKey(secrets.token_bytes(32))
         return load_or_create_key(self._home / KEY_FILE)
 
-    def _build_driver(self, settings: Config) -> Driver:
+    def _chosen_protocol(self) -> ProtocolSpec:
         spec = protocol(self._protocol_name)
+        offered = self._protocol_ids
+        if offered is None:
+            return spec
+        unknown = [each for each in offered if each not in spec.protocol_ids]
+        if unknown or not offered:
+            raise LocalError(
+                f"protocol_ids: {', '.join(unknown) or 'none'} given;"
+                f" {spec.name} speaks {', '.join(spec.protocol_ids)}"
+            )
+        return msgspec.structs.replace(spec, protocol_ids=offered)
+
+    def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
         hooks = Hooks(
             validator=self._validators.judge,
             check_record=_record_is_of,
@@ -195,7 +210,10 @@ class Node:
         for subscription in self._desk.all_subscriptions():
             subscription.close()
         self._driver.stop("closed")
-        await asyncio.to_thread(self._log.close)
+        try:
+            await asyncio.to_thread(self._log.close)
+        except RuntimeError:  # the program is ending and starts no more threads
+            self._log.close()
         self._on_change()
 
     def _check_running(self) -> None:
@@ -319,6 +337,7 @@ class Node:
         subscription does not leave the topic, which the log goes on to follow: `unsubscribe` does.
         """
         self._check_running()
+        check_topic(topic, self._store_config)
         info = self._log.topic(topic)
         next_offset = 0 if info is None else info.next_offset
         if since_offset is not None and not 0 <= since_offset <= next_offset:
@@ -404,6 +423,7 @@ class Node:
         that retention has deleted are passed over. At most `limit` events come back.
         """
         self._check_running()
+        check_topic(topic, self._store_config)
         found: list[ReceivedEvent] = []
         info = self._log.topic(topic)
         if info is None or (limit is not None and limit < 1):

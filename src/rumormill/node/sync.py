@@ -42,6 +42,7 @@ class NodeOptions(TypedDict, total=False):
 
     listen: str | Sequence[str]
     protocol: str
+    protocol_ids: Sequence[str] | None
     preset: str
     parameters: Mapping[str, Any] | None
     durability: Durability | str | None

@@ -26,8 +26,15 @@ from rumormill.core.effects import (
     Validate,
 )
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId
-from rumormill.core.inputs import Input, TimerFired, Validated, Verdict
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import (
+    Input,
+    PeerDisconnected,
+    Publish,
+    TimerFired,
+    Validated,
+    Verdict,
+)
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
@@ -76,7 +83,9 @@ class Host:
         self._read_interval = 0.0
         self._next_read = 0.0
         self._wake_up = 0.0
-        self._inbox: deque[tuple[Link, WireMessage]] = deque()
+        self._inbox: deque[tuple[Link | None, Any]] = deque()
+        self._news_waiting = 0
+        self.disconnects: dict[PeerId, int] = {}
         self._waiting_timers: list[Hashable] = []
         self._waiting_requests: list[Input] = []
 
@@ -135,7 +144,7 @@ class Host:
 
     def _answer(self, answer: Validated) -> None:
         if self.up:
-            self.handle(answer)
+            self.notify(answer)
 
     def _do_set_timer(self, effect: SetTimer) -> None:
         order = self._timers[effect.timer] = self._next_order()
@@ -166,6 +175,17 @@ class Host:
     def _do_nothing(self, effect: Any) -> None:
         """Simulated peers keep no store: what a machine keeps is seen in the trace alone."""
 
+    def notify(self, news: Input) -> None:
+        """Tell the machine what the runtime learned: at once, or in its turn after a pause.
+
+        News keep their place among the messages that wait, because they give those a meaning.
+        """
+        if self._paused or self._news_waiting:
+            self._news_waiting += 1
+            self._inbox.append((None, news))
+        else:
+            self.handle(news)
+
     def submit(self, request: Input) -> None:
         """Take a request of the application: at once, or when a pause is over."""
         if self._paused:
@@ -183,20 +203,33 @@ class Host:
 
     def stop(self, reason: str) -> None:
         """Go down at once; connections are the network's to close."""
-        self.up = False
-        self._paused = self.busy = False
-        self._read_interval = 0.0
+        self.up = self._paused = False
+        self.busy = self._read_interval > 0
+        self.upload_free = self.download_free = 0.0
         self._timers.clear()
         self._waiting_timers.clear()
+        for request in self._waiting_requests:
+            if isinstance(request, Publish):
+                self.skip_publish(request.topic, reason)
         self._waiting_requests.clear()
         for link, message in self._inbox:
-            link.drop(message, reason, tell=False)
+            if link is not None:
+                link.drop(message, reason, tell=False)
+            elif isinstance(message, PeerDisconnected):
+                # A machine that comes back with its state must not believe in the connection.
+                self.machine.handle(message, self.engine.now, [])
         self._inbox.clear()
+        self._news_waiting = 0
         self.record((self.engine.now, self.id, trace.NodeDown(reason)))
 
+    def skip_publish(self, topic: Topic, reason: str) -> None:
+        """Trace that the workload's wish to publish came to nothing."""
+        self.record((self.engine.now, self.id, trace.SkipPublish(topic, reason)))
+
     def pause(self) -> None:
-        """Stop doing anything, without anybody being told."""
-        self._paused = self.busy = True
+        """Stop doing anything, without anybody being told; who is down cannot."""
+        if self.up:
+            self._paused = self.busy = True
 
     def resume(self) -> None:
         """Go on: first what arrived meanwhile, then the timers that are due, then requests."""
@@ -210,8 +243,9 @@ class Host:
             self.handle(request)
 
     def read_slowly(self, messages_per_second: float) -> None:
-        """Read at most so many messages per second from now on; 0 ends that."""
+        """Read at most so many messages per second from now on, also after a restart; 0 ends it."""
         self._read_interval = 1 / messages_per_second if messages_per_second else 0.0
+        self._next_read = min(self._next_read, self.engine.now + self._read_interval)
         self.busy = True
         self._read()
 
@@ -229,10 +263,16 @@ class Host:
         while not self._paused and self._inbox and now >= self._next_read:
             self._next_read = now + self._read_interval
             link, message = self._inbox.popleft()
-            self.busy = False
-            link.arrive(message)
+            if link is None:
+                self._next_read = now
+                self._news_waiting -= 1
+                self.handle(message)
+            else:
+                self.busy = False
+                link.arrive(message)
         self.busy = self._paused or self._read_interval > 0 or bool(self._inbox)
-        if self._inbox and not self._paused and self._next_read > self._wake_up:
+        woken_in_time = now < self._wake_up <= self._next_read
+        if self._inbox and not self._paused and not woken_in_time:
             self._wake_up = self._next_read
             self.engine.schedule(self._wake_up, self._read)
 

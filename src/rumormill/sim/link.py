@@ -82,8 +82,8 @@ class Link:
         if round_trip is not None:
             message = round_trip(message)
         departs = now
-        if self.source.upload < _UNLIMITED or self.target.download < _UNLIMITED:
-            departs = self._depart(message.meta.size, now)
+        if self.source.upload < _UNLIMITED:
+            departs = self._upload(message.meta.size, now)
         if faults.loss and draw.random() < faults.loss:
             self.drop(message, LOST, tell=False)
             return
@@ -92,7 +92,8 @@ class Link:
             arrives += draw.random() * faults.jitter
         if not faults.reorder or draw.random() >= faults.reorder:
             arrives = self._last_arrival = max(arrives, self._last_arrival)
-        self.source.engine.schedule(arrives, self.arrive, message)
+        arrive = self.arrive if self.target.download == _UNLIMITED else self._download
+        self.source.engine.schedule(arrives, arrive, message)
 
     def accepts(self, now: float) -> bool:
         """Whether the queue of messages that wait for the upload has room."""
@@ -103,17 +104,25 @@ class Link:
             waiting.popleft()
         return len(waiting) < self._faults.queue_limit
 
-    def _depart(self, size: int, now: float) -> float:
-        """Take a place in the sender's upload and the receiver's download; return the end."""
-        source, target = self.source, self.target
+    def _upload(self, size: int, now: float) -> float:
+        """Take a place in the sender's upload; return when the message has left."""
+        source = self.source
         begins = max(now, source.upload_free)
         ends = source.upload_free = begins + size / source.upload
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(ends)
-        received = max(ends, target.download_free - self.latency) + size / target.download
-        target.download_free = received + self.latency
-        return received
+        return ends
+
+    def _download(self, message: WireMessage) -> None:
+        """Take a place in the receiver's download: who is there first is received first."""
+        target = self.target
+        if not self.open:
+            self._arrive(message)
+            return
+        begins = max(target.engine.now, target.download_free)
+        ends = target.download_free = begins + message.meta.size / target.download
+        target.engine.schedule(ends, self.arrive, message)
 
     def drop(self, message: WireMessage, reason: str, *, tell: bool = True) -> None:
         """Trace a loss at the sender, and tell its machine where a real sender would know."""
@@ -121,7 +130,7 @@ class Link:
         now = source.engine.now
         source.record((now, source.id, trace.DropRPC(self.target.id, message.meta, reason)))
         if tell and source.up:
-            source.handle(SendDropped(self.target.id, message, reason))
+            source.notify(SendDropped(self.target.id, message, reason))
 
     def _arrive(self, message: WireMessage) -> None:
         """Hand a message to the target's machine, if it can take it now."""

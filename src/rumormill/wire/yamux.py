@@ -254,19 +254,20 @@ class YamuxSession:
         return writable
 
     def _write_frame(self, stream: _Stream, parts: list[bytes | bytearray]) -> int:
-        """Write one data frame of a ready stream; it goes to the back of the line, or out of it."""
+        """Write one data frame of a ready stream; it goes to the back of the line, or out of it.
+
+        A FIN gets a frame of its own, as go and js send it: js-libp2p closes a stream for reading
+        at a FIN before it looks at the data in the same frame.
+        """
         stream_id = stream.stream_id
         outgoing = stream.outgoing
         queued = len(outgoing)
         window = stream.window
         del self._ready[stream_id]
-        flags = 0
         if queued <= window and queued <= self._max_data_frame:
             size, body = queued, outgoing
             stream.outgoing = bytearray()
-            if stream.fin_queued:
-                flags = _FIN
-                stream.fin_sent = True
+            stream.fin_sent = stream.fin_queued
         else:
             size = min(window, self._max_data_frame)
             body = outgoing[:size]
@@ -275,10 +276,13 @@ class YamuxSession:
                 self._ready[stream_id] = stream
         stream.window = window - size
         self._queued -= size
-        parts.append(_pack_header(_DATA, flags, stream_id, size))
-        parts.append(body)
-        if stream.fin_sent and stream.remote_ended:
-            self._forget(stream)
+        if size:
+            parts.append(_pack_header(_DATA, 0, stream_id, size))
+            parts.append(body)
+        if stream.fin_sent:
+            parts.append(_pack_header(_WINDOW_UPDATE, _FIN, stream_id, 0))
+            if stream.remote_ended:
+                self._forget(stream)
         return HEADER_BYTES + size
 
     # What comes in

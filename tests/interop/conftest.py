@@ -1,0 +1,46 @@
+"""Fixtures of the interop tests: the foreign implementations, and coroutines as tests."""
+
+import asyncio
+import inspect
+import os
+from collections.abc import Callable
+
+import interop_install
+import pytest
+from interop_peer import Program
+
+LONGEST = 120.0
+"""Seconds after which a test that waits for what cannot come is ended."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function in an event loop."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), LONGEST))
+    return True
+
+
+def _installed(install: Callable[[], Program]) -> Program:
+    """Install a foreign implementation; where that cannot be done, skip, but never in CI."""
+    try:
+        return install()
+    except interop_install.NotInstallableError as error:
+        if os.environ.get("CI", "").lower() in {"1", "true", "yes"}:
+            pytest.fail(f"CI must run the interop tests: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def javascript() -> Program:
+    """js-libp2p."""
+    return _installed(interop_install.javascript)
+
+
+@pytest.fixture(scope="session")
+def python() -> Program:
+    """py-libp2p."""
+    return _installed(interop_install.python)

@@ -1,0 +1,156 @@
+"""What the interop tests ask of a rumormill node and of a pair of peers."""
+
+import asyncio
+import os
+from collections.abc import Iterable
+
+from interop_peer import PATIENCE, ForeignPeer
+
+from rumormill.core import trace
+from rumormill.node.connection import Connection
+from rumormill.node.node import Node
+from rumormill.node.stream import Stream
+from rumormill.node.subscription import Subscription
+from rumormill.trace.entries import Batch
+from rumormill.wire.keys import PeerId
+from rumormill.wire.ping import PING, PingInitiator
+
+TOPIC = "interop"
+
+
+def messages(author: str, count: int, longest: int = 2000) -> list[bytes]:
+    """Distinct messages of many lengths."""
+    return [f"{author} {i} ".encode().ljust(i * 97 % longest, b".") for i in range(count)]
+
+
+async def take(subscription: Subscription, count: int) -> list[bytes]:
+    """Return the next events of a subscription."""
+    found: list[bytes] = []
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while len(found) < count:
+                found.append((await anext(subscription)).data)
+    except TimeoutError:
+        raise AssertionError(f"{len(found)} of {count} messages came") from None
+    return found
+
+
+async def join(ours: Node, foreign: ForeignPeer, *, we_dial: bool) -> None:
+    """Connect two peers, whichever dials."""
+    if we_dial:
+        await ours.connect(foreign.ticket)
+    else:
+        await foreign.ask("dial", ticket=ours.tickets[0])
+
+
+async def see_each_other(ours: Node, foreign: ForeignPeer, topic: str = TOPIC) -> None:
+    """Wait until each of two peers knows that the other subscribes."""
+    await ours.wait_until_ready(topic, timeout=PATIENCE)
+    await foreign.ask("waitForSubscribers", topic=topic, count=1)
+
+
+async def exchange(
+    ours: Node,
+    foreign: ForeignPeer,
+    count: int,
+    *,
+    we_dial: bool,
+    longest: int = 2000,
+    rate: float | None = None,
+) -> None:
+    """Publish both ways between two peers; each message must arrive exactly once.
+
+    A `rate` in messages per second is for peers that lose messages when they come faster, and
+    that publish to their mesh only, so that there must be one first.
+    """
+    subscription = await ours.subscribe(TOPIC)
+    await foreign.ask("subscribe", topic=TOPIC)
+    await join(ours, foreign, we_dial=we_dial)
+    await see_each_other(ours, foreign)
+    if rate is not None:
+        await foreign.ask("waitForMesh", topic=TOPIC, count=1)
+    from_us = messages("rumormill", count, longest)
+    from_them = messages("foreign", count, longest)
+    for message in from_us:
+        receipt = await ours.publish(TOPIC, message)
+        assert receipt.peers == 1, receipt.note
+        if rate is not None:
+            await asyncio.sleep(1 / rate)
+    assert sorted(await foreign.received(TOPIC, count)) == sorted(from_us)
+    await foreign.publish(TOPIC, from_them, **({} if rate is None else {"rate": rate}))
+    everything = sorted(from_us + from_them)
+    assert sorted(await take(subscription, 2 * count)) == everything
+    assert await foreign.authors(TOPIC) == [own_name(ours)]
+    # A round trip behind the last message: what could have come twice would be here by now.
+    await ping(ours, foreign)
+    assert sorted(event.data for event in await ours.history(TOPIC)) == everything
+    assert not subscription.waiting
+    assert sorted(await foreign.received(TOPIC, count)) == sorted(from_us)
+    assert not ours._swarm.counts, "nothing that the peer did was refused"
+
+
+class _Pinging:
+    """Pings a peer once."""
+
+    def __init__(self) -> None:
+        self.answered: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._machine = PingInitiator()
+
+    def on_open(self, stream: Stream) -> None:
+        stream.send(self._machine.ping(os.urandom(32), 0.0))
+
+    def on_data(self, stream: Stream, data: bytes) -> None:
+        if self._machine.receive(data, 1.0) is not None:
+            self.answered.set_result(1.0)
+            stream.end()
+
+    def on_writable(self, stream: Stream) -> None:
+        pass
+
+    def on_close(self, stream: Stream, reason: str) -> None:
+        if not self.answered.done():
+            self.answered.set_exception(AssertionError(f"no pong: {reason}"))
+        stream.connection.forget_stream(stream)
+
+
+async def ping(ours: Node, foreign: ForeignPeer) -> None:
+    """Ping a foreign peer with libp2p's ping protocol, on a stream that we open."""
+    connection = connection_to(ours, foreign)
+    pinging = _Pinging()
+    connection.open_stream((PING,), pinging)
+    await asyncio.wait_for(pinging.answered, PATIENCE)
+
+
+def own_name(ours: Node) -> str:
+    """Our peer id as other implementations write it."""
+    return str(PeerId(ours.id))
+
+
+def connection_to(ours: Node, foreign: ForeignPeer) -> Connection:
+    """Our connection to a foreign peer."""
+    return ours._swarm.connections[bytes(PeerId.parse(foreign.id))]
+
+
+class Tape:
+    """Remembers the RPCs of a node's trace."""
+
+    def __init__(self) -> None:
+        self.sent: list[trace.RpcMeta] = []
+        self.received: list[trace.RpcMeta] = []
+
+    def observe(self, batch: Batch) -> None:
+        for _, _, payload in batch:
+            if isinstance(payload, trace.SendRPC):
+                self.sent.append(payload.meta)
+            elif isinstance(payload, trace.RecvRPC):
+                self.received.append(payload.meta)
+
+    def close(self) -> None:
+        pass
+
+
+def ids_in(rpcs: Iterable[trace.RpcMeta], kind: str) -> set[bytes]:
+    """The message ids that RPCs named in control messages of one kind."""
+    controls = [rpc.control for rpc in rpcs if rpc.control is not None]
+    metas = [meta for control in controls for meta in getattr(control, kind)]
+    return {each for meta in metas for each in meta.message_ids}

@@ -1,0 +1,104 @@
+"""Installs the foreign peers once per machine, outside the repository.
+
+Each environment lies in a folder of the cache that is named after what it was made from, so a
+changed pin makes a new one. A folder is complete when it holds its `ready` mark; a file lock keeps
+parallel test processes from installing the same thing twice.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from interop_peer import Program
+
+HERE = Path(__file__).resolve().parent
+
+
+class NotInstallableError(Exception):
+    """Something that an environment needs is missing on this machine."""
+
+
+def cache_folder() -> Path:
+    """Where environments are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rumormill" / "interop"
+
+
+def javascript() -> Program:
+    """Return the js-libp2p peer, installed from its lock file on Node 22."""
+    source = HERE / "js"
+    if shutil.which("npm") is None:
+        raise NotInstallableError("npm is not installed; js-libp2p comes from it")
+
+    def build(folder: Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(source / name, folder)
+        _run(["npm", "ci", "--no-audit", "--no-fund"], folder)
+
+    made_from = [source / "package.json", source / "package-lock.json"]
+    folder = _environment("js", made_from, build)
+    # Packages are looked for beside the script, so the newest script lies beside them.
+    script = _placed(source / "peer.js", folder)
+    node = folder / "node_modules" / ".bin" / "node"
+    return Program((str(node), str(script)), folder, dict(os.environ))
+
+
+def python() -> Program:
+    """Return the py-libp2p peer, installed from its pins into an environment of its own."""
+    source = HERE / "py"
+    pins = source / "requirements.txt"
+
+    def build(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", "venv"], folder)
+        _run(
+            ["venv/bin/python", "-m", "pip", "install", "-q", "--require-hashes", "-r", pins],
+            folder,
+        )
+
+    folder = _environment("py", [pins], build, f"{sys.version_info.major}.{sys.version_info.minor}")
+    interpreter = folder / "venv" / "bin" / "python"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return Program((str(interpreter), str(source / "peer.py")), source, environment)
+
+
+def _environment(
+    kind: str, made_from: list[Path], build: Callable[[Path], None], variant: str = ""
+) -> Path:
+    digest = hashlib.sha256(variant.encode())
+    for path in made_from:
+        digest.update(path.read_bytes())
+    folder = cache_folder() / f"{kind}-{digest.hexdigest()[:16]}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = folder / "ready"
+        if not ready.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            build(folder)
+            ready.touch()
+    return folder
+
+
+def _placed(script: Path, folder: Path) -> Path:
+    """Copy a script into an environment, under a name that says which version it is."""
+    content = script.read_bytes()
+    name = f"{script.stem}-{hashlib.sha256(content).hexdigest()[:16]}{script.suffix}"
+    target = folder / name
+    if not target.exists():
+        draft = folder / f".{os.getpid()}-{name}"
+        draft.write_bytes(content)
+        draft.rename(target)
+    return target
+
+
+def _run(command: list[str | Path], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = (done.stdout + done.stderr)[-2000:]
+        raise NotInstallableError(f"`{' '.join(map(str, command))}` failed:\n{tail}")
