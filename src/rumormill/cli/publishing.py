@@ -93,7 +93,7 @@ async def _send(
         what = "1 message" if published == 1 else f"{published} messages"
         print(f"published {what} to {options.topic} ({last or 'stdin was empty'})", file=sys.stderr)
         if unheard:
-            print(f"{unheard} are in the log only: {note}", file=sys.stderr)
+            print(f"in the log only, {unheard} of {published}: {note}", file=sys.stderr)
     return 0
 
 
