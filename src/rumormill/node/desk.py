@@ -14,7 +14,7 @@ from typing import Final
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.node.subscription import Subscription
-from rumormill.store.errors import QueueFullError, StoreError
+from rumormill.store.errors import EventRefusedError, QueueFullError, StoreError
 from rumormill.store.log import EventLog
 from rumormill.store.model import Appended, StoredEvent
 from rumormill.store.writer import Ticket
@@ -103,14 +103,20 @@ class Desk:
     def _flush(self) -> None:
         self._flush_scheduled = False
         batch, self._waiting = self._waiting, []
-        if not batch:
-            return
+        if batch:
+            self._append(batch)
+
+    def _append(self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]]) -> None:
         try:
             ticket = self.log.append([event for event, _ in batch], wait=False)
         except QueueFullError:
-            self._waiting = batch + self._waiting
-            self._flush_scheduled = True
-            self._loop.call_later(_RETRY, self._flush)
+            self._waiting.extend(batch)
+            if not self._flush_scheduled:
+                self._flush_scheduled = True
+                self._loop.call_later(_RETRY, self._flush)
+            return
+        except EventRefusedError as error:
+            self._refuse(batch, error)
             return
         except StoreError as error:
             self._fail(batch, error)
@@ -119,6 +125,23 @@ class Desk:
         ticket.add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._on_safe, batch, done)
         )
+
+    def _refuse(
+        self,
+        batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]],
+        error: EventRefusedError,
+    ) -> None:
+        """A batch is too large, or one event of it impossible: find it, and store the others."""
+        middle = len(batch) // 2
+        if middle:
+            self._append(batch[:middle])
+            self._append(batch[middle:])
+            return
+        ((_, publisher),) = batch
+        if publisher is None:
+            self.lost += 1
+        elif not publisher.done():
+            publisher.set_exception(error)
 
     def _on_safe(
         self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]], ticket: Ticket
@@ -144,6 +167,8 @@ class Desk:
         error: StoreError,
     ) -> None:
         self.failure = error
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         for _, publisher in batch:
             if publisher is None:
                 self.lost += 1

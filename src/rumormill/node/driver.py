@@ -48,6 +48,7 @@ from rumormill.protocols.registry import ProtocolSpec
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.frames import frame
 
+SLOW_PEER = "slow-peer"
 _FLUSH_INTERVAL = 1.0
 
 
@@ -88,6 +89,7 @@ class Driver:
         self._epoch = time.time() - self._loop.time()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        swarm.has_queued = self._has_queued
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
         for protocol in self.protocol_ids:
@@ -153,12 +155,13 @@ class Driver:
         channel = self.channels[connection.remote_peer] = Channel(self, connection)
         channel.start()
 
-    def _serve(self, connection: Connection, stream: Stream) -> StreamHandler:
+    def _serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
         """Read a stream that a peer opened, on whichever of its connections."""
         channel = self.channels.get(connection.remote_peer)
-        if channel is None:
-            channel = self.channels[connection.remote_peer] = Channel(self, connection)
-        return channel.accept(stream)
+        return None if channel is None else channel.accept(stream)
+
+    def _has_queued(self) -> bool:
+        return any(channel.queued_messages for channel in self.channels.values())
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
@@ -170,17 +173,26 @@ class Driver:
         )
         self.on_change()
 
-    def on_channel_lost(self, channel: Channel, reason: str) -> None:
-        """A peer can no longer be sent to."""
-        if self.channels.get(channel.peer) is channel:
-            del self.channels[channel.peer]
+    def on_channel_lost(self, channel: Channel, *, was_open: bool) -> None:
+        """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
+        if was_open:
             self.feed(PeerDisconnected(channel.peer))
             self.on_change()
 
     def _on_peer_gone(self, peer: PeerId, reason: str) -> None:
-        channel = self.channels.get(peer)
+        channel = self.channels.pop(peer, None)
         if channel is not None:
-            self.on_channel_lost(channel, reason)
+            channel.stop()
+
+    def on_slow_peer(self, channel: Channel) -> None:
+        """A peer does not read: publishing no longer waits for it."""
+        self._swarm.count(SLOW_PEER)
+        self._record((self.now(), self._id, trace.Penalise(channel.peer, SLOW_PEER, 0.0)))
+
+    def refuse(self, peer: PeerId, reason: str) -> None:
+        """Count and trace that a peer was refused something."""
+        self._swarm.count(reason)
+        self._record((self.now(), self._id, trace.Refuse(peer, reason)))
 
     def on_room(self, channel: Channel) -> None:
         """A peer's queue has become shorter."""
@@ -214,6 +226,7 @@ class Driver:
         elif channel.send(framed, urgent=message.urgent):
             self._record((now, self._id, trace.SendRPC(peer, message.meta)))
         else:
+            self._swarm.count("queue-full")
             self._record((now, self._id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
             self._loop.call_soon(self.feed, SendDropped(peer, message, QUEUE_FULL))
 
