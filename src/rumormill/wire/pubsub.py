@@ -45,12 +45,16 @@ class Message(msgspec.Struct, gc=False):
 
         Its trace metadata is computed once per message, however many peers forward it.
         """
+        return Rpc((), (self,), None, self.lone_meta())
+
+    def lone_meta(self) -> RpcMeta:
+        """What the trace says of an RPC that carries this message and nothing else."""
         meta = self.cached_meta
         if meta is None:
             size = field_size(self.size)
             carried = (MessageMeta(self.id, self.topic),)
             meta = self.cached_meta = RpcMeta(carried, size=size, data_size=size)
-        return Rpc((), (self,), None, meta)
+        return meta
 
     @property
     def size(self) -> int:
@@ -195,6 +199,8 @@ def rpc_size(rpc: Rpc) -> int:
 
 def _meta_of(rpc: Rpc) -> RpcMeta:
     control = rpc.control
+    if control is None and len(rpc.publish) == 1 and not rpc.subscriptions:
+        return rpc.publish[0].lone_meta()
     return RpcMeta(
         messages=tuple(MessageMeta(message.id, message.topic) for message in rpc.publish),
         subscription=tuple(SubMeta(sub.subscribe, sub.topic) for sub in rpc.subscriptions),

@@ -16,7 +16,7 @@ from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.config import SignPolicy
 from rumormill.wire.protobuf import bytes_field
 from rumormill.wire.pubsub import Message
-from rumormill.wire.pubsub_codec import signing_payload
+from rumormill.wire.pubsub_codec import sign_message, signature_fields, signing_payload
 
 MessageIdFunction: TypeAlias = Callable[[Message], MessageId]
 
@@ -62,8 +62,7 @@ class Authorship:
         seqno = self._next_seqno.to_bytes(8, "big")
         self._next_seqno += 1
         message = Message(topic, data, identity.peer, seqno)
-        message.signature = identity.sign(signing_payload(message))
-        message.key = identity.public_key
+        sign_message(message, identity.sign, identity.public_key)
         return message
 
     def check(self, message: Message) -> str | None:
@@ -97,5 +96,4 @@ def proof_of(message: Message) -> bytes:
     """
     if not message.signature:
         return b""
-    proof = bytes_field(3, message.seqno) + bytes_field(5, message.signature)
-    return proof + bytes_field(6, message.key) if message.key else proof
+    return bytes_field(3, message.seqno) + signature_fields(message)
