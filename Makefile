@@ -5,12 +5,13 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo test test-slow lint bench requirements
+.PHONY: help setup demo test test-slow test-interop lint bench requirements
 
 help:
 	@echo "make demo          compare FloodSub and GossipSub on a real workload"
 	@echo "make test          run the fast tests"
 	@echo "make test-slow     run the tests that take minutes"
+	@echo "make test-interop  run the node against js-libp2p and py-libp2p (npm and a C compiler)"
 	@echo "make lint          check style and types"
 	@echo "make bench         print the benchmarks"
 	@echo "make setup         create or update $(VENV); the others do it by themselves"
@@ -27,10 +28,13 @@ demo: $(READY)
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -m "not slow" -n 2 -q
+	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 2 -q
 
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2
+
+test-interop: $(READY)
+	$(VENV)/bin/python -m pytest tests/interop -q
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
@@ -46,3 +50,10 @@ requirements:
 		--no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make requirements" \
 		--quiet --output-file requirements/dev.txt
+	$(UV) pip compile tests/interop/py/requirements.in \
+		--universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate \
+		--custom-compile-command "make requirements" \
+		--quiet --output-file tests/interop/py/requirements.txt
+	cd tests/interop/js && npm install --package-lock-only --no-audit --no-fund \
+		--omit-lockfile-registry-resolved=true

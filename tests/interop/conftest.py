@@ -2,8 +2,6 @@
 
 import asyncio
 import inspect
-import os
-from collections.abc import Callable
 
 import interop_install
 import pytest
@@ -24,23 +22,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-def _installed(install: Callable[[], Program]) -> Program:
-    """Install a foreign implementation; where that cannot be done, skip, but never in CI."""
-    try:
-        return install()
-    except interop_install.NotInstallableError as error:
-        if os.environ.get("CI", "").lower() in {"1", "true", "yes"}:
-            pytest.fail(f"CI must run the interop tests: {error}")
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="session")
 def javascript() -> Program:
     """js-libp2p."""
-    return _installed(interop_install.javascript)
+    return interop_install.installed(interop_install.javascript)
 
 
 @pytest.fixture(scope="session")
 def python() -> Program:
     """py-libp2p."""
-    return _installed(interop_install.python)
+    return interop_install.installed(interop_install.python)

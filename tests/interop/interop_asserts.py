@@ -50,12 +50,25 @@ async def see_each_other(ours: Node, foreign: ForeignPeer, topic: str = TOPIC) -
 
 
 async def exchange(
-    ours: Node, foreign: ForeignPeer, count: int, *, rate: float | None = None, longest: int = 2000
+    ours: Node,
+    foreign: ForeignPeer,
+    count: int,
+    *,
+    we_dial: bool,
+    longest: int = 2000,
+    rate: float | None = None,
 ) -> None:
-    """Publish both ways between two connected peers; each message must arrive exactly once."""
+    """Publish both ways between two peers; each message must arrive exactly once.
+
+    A `rate` in messages per second is for peers that lose messages when they come faster, and
+    that publish to their mesh only, so that there must be one first.
+    """
     subscription = await ours.subscribe(TOPIC)
     await foreign.ask("subscribe", topic=TOPIC)
+    await join(ours, foreign, we_dial=we_dial)
     await see_each_other(ours, foreign)
+    if rate is not None:
+        await foreign.ask("waitForMesh", topic=TOPIC, count=1)
     from_us = messages("rumormill", count, longest)
     from_them = messages("foreign", count, longest)
     for message in from_us:
@@ -73,6 +86,7 @@ async def exchange(
     assert sorted(event.data for event in await ours.history(TOPIC)) == everything
     assert not subscription.waiting
     assert sorted(await foreign.received(TOPIC, count)) == sorted(from_us)
+    assert not ours._swarm.counts, "nothing that the peer did was refused"
 
 
 class _Pinging:
@@ -105,6 +119,17 @@ async def ping(ours: Node, foreign: ForeignPeer) -> None:
     pinging = _Pinging()
     connection.open_stream((PING,), pinging)
     await asyncio.wait_for(pinging.answered, PATIENCE)
+
+
+async def keep_alive(ours: Node, foreign: ForeignPeer) -> None:
+    """Let yamux ping a foreign peer as it does on an idle connection; a pong must come."""
+    connection = connection_to(ours, foreign)
+    for _ in range(3):
+        connection.keep_alive()
+        async with asyncio.timeout(PATIENCE):
+            while connection._awaited_ping is not None:
+                await ours._change()
+    assert connection.closed_because is None
 
 
 def own_name(ours: Node) -> str:

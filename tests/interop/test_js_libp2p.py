@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from interop_asserts import (
@@ -11,6 +12,7 @@ from interop_asserts import (
     exchange,
     ids_in,
     join,
+    keep_alive,
     messages,
     own_name,
     ping,
@@ -19,14 +21,11 @@ from interop_asserts import (
 from interop_peer import PATIENCE, ForeignPeer, Program
 
 from rumormill.node.node import Node
+from rumormill.protocols.floodsub.router import FLOODSUB
+from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
 
 pytestmark = pytest.mark.interop
-
-GOSSIPSUB_1_0 = "/meshsub/1.0.0"
-GOSSIPSUB_1_1 = "/meshsub/1.1.0"
-GOSSIPSUB_1_2 = "/meshsub/1.2.0"
-FLOODSUB = "/floodsub/1.0.0"
 
 WE_DIAL = pytest.mark.parametrize("we_dial", [True, False], ids=["we-dial", "js-dials"])
 
@@ -49,17 +48,21 @@ async def protocols_between(ours: Node, js: ForeignPeer) -> set[str]:
 async def test_200_signed_messages_each_way_arrive_once(javascript: Program, we_dial: bool) -> None:
     """Whoever dials, GossipSub 1.2 loses and repeats nothing in either direction."""
     async with js_peer(javascript) as js, Node(None) as ours:
-        await join(ours, js, we_dial=we_dial)
-        await exchange(ours, js, 200)
+        await exchange(ours, js, 200, we_dial=we_dial)
         assert await protocols_between(ours, js) == {GOSSIPSUB_1_2}
         assert ours.peers[0].outbound is we_dial
+
+
+async def test_default_message_ids_of_js_deliver_too(javascript: Program) -> None:
+    """Ids differ from ours then, so gossip is of no use, but messages are passed on and once."""
+    async with js_peer(javascript, gossipsub={"msgIdFn": None}) as js, Node(None) as ours:
+        await exchange(ours, js, 50, we_dial=True)
 
 
 async def test_messages_larger_than_a_window_arrive(javascript: Program) -> None:
     """Messages of up to 900 KB pass through yamux windows of 256 KiB both ways."""
     async with js_peer(javascript) as js, Node(None) as ours:
-        await join(ours, js, we_dial=True)
-        await exchange(ours, js, 10, longest=900_000)
+        await exchange(ours, js, 10, longest=900_000, we_dial=True)
 
 
 @WE_DIAL
@@ -86,8 +89,7 @@ async def test_peers_fall_back_to_what_both_speak(
         js_peer(javascript, gossipsub={"fallbackToFloodsub": True}, **options) as js,
         Node(None, protocol_ids=we_offer) as ours,
     ):
-        await join(ours, js, we_dial=we_dial)
-        await exchange(ours, js, 50)
+        await exchange(ours, js, 50, we_dial=we_dial)
         assert await protocols_between(ours, js) == {agreed}
 
 
@@ -96,8 +98,7 @@ async def test_peers_fall_back_to_what_both_speak(
 async def test_a_floodsub_peer_is_served(javascript: Program, we_dial: bool, protocol: str) -> None:
     """js-libp2p's own FloodSub exchanges messages with our GossipSub and our FloodSub."""
     async with js_peer(javascript, "floodsub") as js, Node(None, protocol=protocol) as ours:
-        await join(ours, js, we_dial=we_dial)
-        await exchange(ours, js, 50)
+        await exchange(ours, js, 50, we_dial=we_dial)
         assert await protocols_between(ours, js) == {FLOODSUB}
 
 
@@ -140,13 +141,18 @@ async def test_we_get_what_we_missed_by_ihave_and_iwant(javascript: Program) -> 
     assert ids_in(tape.sent, "iwant") == ids
 
 
-async def test_peers_graft_each_other(javascript: Program) -> None:
-    """Both ends put the link into their mesh."""
+@WE_DIAL
+async def test_peers_that_subscribe_later_graft_each_other(
+    javascript: Program, we_dial: bool
+) -> None:
+    """Subscriptions travel over an open connection too, and both ends mesh the link."""
     async with js_peer(javascript) as js, Node(None) as ours:
-        await ours.subscribe(TOPIC)
+        await join(ours, js, we_dial=we_dial)
         await js.ask("subscribe", topic=TOPIC)
-        await join(ours, js, we_dial=True)
+        await ours.wait_until_ready(TOPIC, timeout=PATIENCE)
+        await ours.subscribe(TOPIC)
         await js.ask("waitForMesh", topic=TOPIC, count=1)
+        await mesh_of(ours, 1)
         assert await js.ask("mesh", topic=TOPIC) == [own_name(ours)]
 
 
@@ -163,6 +169,7 @@ async def test_identify_and_ping_are_answered_both_ways(javascript: Program, we_
         assert said["observed"].startswith("/ip4/127.0.0.1/tcp/")
         assert (await js.ask("ping", ticket=ours.tickets[0]))["milliseconds"] >= 0
         await ping(ours, js)
+        await keep_alive(ours, js)
         peer = connection_to(ours, js).remote_peer
         port = int(js.ticket.split("/")[4])
         assert ("127.0.0.1", port) in ours._swarm.book.endpoints(peer)
@@ -171,8 +178,7 @@ async def test_identify_and_ping_are_answered_both_ways(javascript: Program, we_
 
 
 async def test_a_mixed_mesh_delivers_everything_to_everybody(javascript: Program) -> None:
-    """3 js and 5 rumormill peers, 3 links each, 20 messages from everybody: all arrive once."""
-    each = 20
+    """3 js and 5 rumormill peers, 4 links each, 20 messages from everybody: all arrive once."""
     async with AsyncExitStack() as stack:
         js = [await stack.enter_async_context(js_peer(javascript)) for _ in range(3)]
         ours = [await stack.enter_async_context(Node(None)) for _ in range(5)]
@@ -184,11 +190,12 @@ async def test_a_mixed_mesh_delivers_everything_to_everybody(javascript: Program
         for i, peer in enumerate(ring):
             for step in (1, 3):
                 await connect(peer, ring[(i + step) % len(ring)])
+        # Relays pass messages on along the mesh, which takes a heartbeat or two to form.
         for node in ours:
-            await node.wait_until_ready(TOPIC, peers=3, timeout=PATIENCE)
+            await mesh_of(node, 4)
         for peer in js:
-            await peer.ask("waitForSubscribers", topic=TOPIC, count=3)
-        sent = {i: messages(f"peer {i}", each, 1500) for i in range(len(ring))}
+            await peer.ask("waitForMesh", topic=TOPIC, count=4)
+        sent = {i: messages(f"peer {i}", 20, 1500) for i in range(len(ring))}
         await asyncio.gather(*(publish(peer, sent[i]) for i, peer in enumerate(ring)))
         everything = sorted(message for batch in sent.values() for message in batch)
         for subscription in subscriptions:
@@ -199,6 +206,14 @@ async def test_a_mixed_mesh_delivers_everything_to_everybody(javascript: Program
             assert sorted(await peer.received(TOPIC, len(others))) == others
         for node in ours:
             assert len(await node.history(TOPIC)) == len(everything)
+
+
+async def mesh_of(node: Node, count: int) -> None:
+    """Wait until a node has so many links in its mesh."""
+    machine: Any = node._driver.machine
+    async with asyncio.timeout(PATIENCE):
+        while len(machine.mesh.links[TOPIC]) < count:
+            await node._change()
 
 
 async def connect(one: Node | ForeignPeer, other: Node | ForeignPeer) -> None:

@@ -53,6 +53,7 @@ if (options.protocols != null) {
   pubsub.protocols = options.protocols
 }
 
+const identified = new Map()
 const received = new Map()
 const waiting = new Set()
 
@@ -82,6 +83,9 @@ pubsub.addEventListener('message', ({ detail }) => {
     data: Buffer.from(detail.data).toString('base64')
   })
   look()
+})
+node.addEventListener('peer:identify', ({ detail }) => {
+  identified.set(detail.peerId.toString(), detail)
 })
 setInterval(look, 20)
 
@@ -125,9 +129,8 @@ const requests = {
   streams: ({ peer }) => streamsOf(peer),
   ping: async ({ ticket }) => ({ milliseconds: await node.services.ping.ping(multiaddr(ticket)) }),
   identified: async ({ peer }) => {
-    const connection = node.getConnections().find(({ remotePeer }) => remotePeer.equals(peer) ||
-      remotePeer.toString() === peer)
-    const answer = await node.services.identify.identify(connection)
+    await until(() => identified.has(peer))
+    const answer = identified.get(peer)
     return {
       agent: answer.agentVersion,
       listen: answer.listenAddrs.map((address) => address.toString()),

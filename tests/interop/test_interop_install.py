@@ -1,0 +1,52 @@
+"""Where a foreign implementation cannot be installed, its tests say so; in CI they fail."""
+
+from pathlib import Path
+
+import interop_install
+import pytest
+
+
+@pytest.fixture
+def _without_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("_without_npm")
+def test_without_npm_the_tests_are_skipped_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer without npm sees what is missing."""
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="npm is not installed"):
+        interop_install.installed(interop_install.javascript)
+
+
+@pytest.mark.usefixtures("_without_npm")
+def test_in_ci_nothing_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CI machine without npm fails instead of proving nothing."""
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="npm is not installed"):
+        interop_install.installed(interop_install.javascript)
+
+
+def test_a_failed_installation_is_not_taken_for_a_finished_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An environment counts only once all of it is there; the next run begins again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    pins = tmp_path / "pins"
+    pins.write_text("one==1")
+    attempts: list[Path] = []
+
+    def build(folder: Path) -> None:
+        attempts.append(folder)
+        assert not list(folder.iterdir())
+        (folder / "half").touch()
+        if len(attempts) == 1:
+            raise interop_install.NotInstallableError("the network is gone")
+
+    with pytest.raises(interop_install.NotInstallableError):
+        interop_install._environment("kind", [pins], build)
+    folder = interop_install._environment("kind", [pins], build)
+    assert interop_install._environment("kind", [pins], build) == folder
+    assert attempts == [folder, folder]
+    pins.write_text("one==2")
+    assert interop_install._environment("kind", [pins], build) != folder
