@@ -387,6 +387,13 @@ def signature_fields(message: Message) -> bytes:
     return b"".join((head, signature, key_head, key))
 
 
+def proof_fields(message: Message) -> bytes:
+    """Encode what proves the author: the sequence number, the signature and the key."""
+    seqno = message.seqno
+    head = _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(_FIELD_3, n)
+    return b"".join((head, seqno, signature_fields(message)))
+
+
 def encode_message(message: Message) -> bytes:
     """The bytes of a message, without the tag and length that frame it in an RPC.
 

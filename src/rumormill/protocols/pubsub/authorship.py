@@ -14,9 +14,8 @@ from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.config import SignPolicy
-from rumormill.wire.protobuf import bytes_field
 from rumormill.wire.pubsub import Message
-from rumormill.wire.pubsub_codec import sign_message, signature_fields, signing_payload
+from rumormill.wire.pubsub_codec import proof_fields, sign_message, signing_payload
 
 MessageIdFunction: TypeAlias = Callable[[Message], MessageId]
 
@@ -94,6 +93,4 @@ def proof_of(message: Message) -> bytes:
 
     It is a protobuf `Message` that holds the sequence number, the signature and the key alone.
     """
-    if not message.signature:
-        return b""
-    return bytes_field(3, message.seqno) + signature_fields(message)
+    return proof_fields(message) if message.signature else b""

@@ -58,7 +58,8 @@ from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
+from rumormill.wire.protobuf import field_size
+from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
 from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
@@ -264,7 +265,7 @@ class PubSubRouter:
     def _compose(self, event: Publish) -> Message:
         self._check_topic(event.topic)
         message = self._authorship.compose(event.topic, event.data)
-        if rpc_size(Rpc(publish=(message,))) > self._settings.max_rpc_size:
+        if field_size(message.size) > self._settings.max_rpc_size:
             raise LimitError(
                 f"{len(event.data)} bytes do not fit a message of at most"
                 f" {self._settings.max_rpc_size} bytes with its envelope (max_rpc_size)"
