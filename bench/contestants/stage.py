@@ -34,6 +34,11 @@ WINDOW = 64
 _HEAD = struct.Struct("<dQ")
 
 
+def payload(due: float, number: int) -> bytes:
+    """A message's content."""
+    return _HEAD.pack(due, number).ljust(SIZE, b"\0")
+
+
 class Contestant(Protocol):
     """What a system must be able to do to take part."""
 
@@ -78,7 +83,6 @@ async def publish(contestant: Contestant, node: int, count: int, rate: float) ->
     """Publish at a pace, or without pause; return how long it took."""
     numbers = iter(range(count))
     start = time.time()
-    padding = bytes(SIZE - _HEAD.size)
 
     async def publisher() -> None:
         for number in numbers:
@@ -87,7 +91,7 @@ async def publish(contestant: Contestant, node: int, count: int, rate: float) ->
                 due, now = start + number / rate, due
                 if due > now:
                     await asyncio.sleep(due - now)
-            await contestant.publish(node, _HEAD.pack(due, number) + padding)
+            await contestant.publish(node, payload(due, number))
 
     await asyncio.gather(*(publisher() for _ in range(min(WINDOW, count))))
     return time.time() - start

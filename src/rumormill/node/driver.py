@@ -124,9 +124,11 @@ class Driver:
 
     def feed(self, event: Input) -> None:
         """Give the machine an input and carry out what it asks for."""
+        self._feed(event, self._loop.time() + self._epoch)
+
+    def _feed(self, event: Input, now: float) -> None:
         if self._stopped:
             return
-        now = self.now()
         effects, self._effects = self._effects, []
         self.machine.handle(event, now, effects)
         if effects:
@@ -146,8 +148,9 @@ class Driver:
 
     def receive(self, peer: PeerId, message: WireMessage) -> None:
         """Give the machine a message from a peer."""
-        self._record((self.now(), self._id, trace.RecvRPC(peer, message.meta)))
-        self.feed(Received(peer, message))
+        now = self._loop.time() + self._epoch
+        self._record((now, self._id, trace.RecvRPC(peer, message.meta)))
+        self._feed(Received(peer, message), now)
 
     # Peers.
 
