@@ -138,6 +138,8 @@ class Node:
             self._desk = Desk(self._log, self._protocol_name, self._driver.now)
             self._driver.on_keep = self._keep
             self._driver.on_deliver = self._desk.take
+            self._driver.store_full = self._desk.is_full
+            self._desk.on_room = self._driver.release_held
             self._driver.on_validate = self._validators.begin
             self._driver.on_change = self._on_change
             for address in self._listen:
