@@ -41,6 +41,8 @@ class HostilePeer:
         self.gives_window = True
         self.accepts = True
         """Whether it takes the streams that the node opens."""
+        self.damage: int | None = None
+        """Which byte of its last handshake message is changed on the way."""
         self.received = 0
         self.closed = False
         self._noise: NoiseSession | None = None
@@ -85,7 +87,10 @@ class HostilePeer:
                 data = negotiation.receive(data)
             if data:
                 rest = handshake.receive(data)
-                self.raw(handshake.data_to_send())
+                answer = bytearray(handshake.data_to_send())
+                if answer and self.damage is not None:
+                    answer[self.damage % len(answer)] ^= 1
+                self.raw(bytes(answer))
         self._noise = handshake.session
         if reads:
             self._reading = asyncio.ensure_future(self._read(rest))

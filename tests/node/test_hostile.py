@@ -34,7 +34,7 @@ from rumormill.trace.entries import Batch
 from rumormill.wire.envelope import seal_peer_record
 from rumormill.wire.frames import frame
 from rumormill.wire.identify import Identify
-from rumormill.wire.keys import PrivateKey
+from rumormill.wire.keys import PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.multistream import Initiator
 from rumormill.wire.noise import NOISE
@@ -209,6 +209,46 @@ def test_garbage_at_any_point_of_the_handshake_ends_the_connection() -> None:
                     await until(lambda s=swarm: not s._upgrading, "the upgrade has ended")
             await nothing_is_left(pair)
             assert sum(pair.alice.refusals.values()) > 20
+
+    run(story)
+
+
+def test_a_damaged_last_handshake_message_is_refused() -> None:
+    """One byte changed, at sampled places of what proves the dialler's identity."""
+    rng = random.Random(11)
+
+    async def story() -> None:
+        async with honest_pair(NodeConfig(close_timeout=0.2)) as pair:
+            for damage in range(25):
+                async with HostilePeer() as mallory:
+                    mallory.damage = rng.randrange(2, 200)
+                    await mallory.connect(pair.alice)
+                    await refused(pair, "bad-handshake", damage + 1)
+            await nothing_is_left(pair)
+
+    run(story)
+
+
+def test_an_identity_whose_key_did_not_sign_is_refused() -> None:
+    """RUSTSEC-2019-0004: somebody else's public key does not make one somebody else."""
+
+    class Impostor(PrivateKey):
+        """Signs with its own key, and shows another."""
+
+        @property
+        def public_key(self) -> PublicKey:
+            return Impostor.victim
+
+        victim: PublicKey
+
+    async def story() -> None:
+        async with honest_pair() as pair:
+            Impostor.victim = PrivateKey(secrets.token_bytes(32)).public_key
+            async with HostilePeer(Impostor(secrets.token_bytes(32))) as mallory:
+                await mallory.connect(pair.alice)
+                await refused(pair, "bad-signature")
+                await until(lambda: mallory.closed, "the impostor is cut off")
+            await nothing_is_left(pair)
 
     run(story)
 

@@ -14,7 +14,7 @@ from rumormill.core.trace import UndeliverableMessage
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.subscription import Overflow
-from rumormill.store.model import Durability
+from rumormill.store.model import Durability, StoreConfig
 from rumormill.trace.entries import Batch
 
 QUICK = NodeConfig(redial_delay_first=0.05, stream_retry_first=0.05)
@@ -270,6 +270,35 @@ def test_a_burst_through_a_relay_loses_nothing() -> None:
             assert sorted(await take(at_carol, len(data))) == data
             assert sorted(await take(at_relay, len(data))) == data
             assert not relay.refusals
+
+    run(story)
+
+
+def test_a_log_that_cannot_keep_up_slows_its_peers_down_and_loses_nothing(tmp_path: Path) -> None:
+    """What waits for the disk is bounded: the peer's window stays closed meanwhile."""
+
+    async def story() -> None:
+        narrow = StoreConfig(queue_events=4, queue_bytes=100_000, max_event_bytes=100_000)
+        async with Node(None) as alice, Node(tmp_path, store=narrow) as bob:
+            events = await joined(alice, bob, "bulk")
+            data = [f"{number:04} ".encode() + bytes(60_000) for number in range(600)]
+            publishing = asyncio.gather(*(alice.publish("bulk", each) for each in data))
+            desk, held, most = bob._desk, False, 0
+
+            async def watch() -> None:
+                nonlocal held, most
+                while bob._log.next_offsets().get("bulk", 0) < len(data):
+                    held = held or bool(bob._driver._held)
+                    most = max(most, desk._waiting_bytes)
+                    await asyncio.sleep(0)
+
+            watching = asyncio.ensure_future(watch())
+            assert sorted(await take(events, len(data))) == data
+            await asyncio.gather(publishing, watching)
+            assert held, "the log kept up, so nothing was shown"
+            assert most < (8 << 20) + (1 << 20)
+            assert desk.lost == 0
+            assert not bob._driver._held
 
     run(story)
 

@@ -191,6 +191,8 @@ class Channel:
             receive, peer = self.driver.receive, self.peer
             for message in messages:
                 receive(peer, message)
+            if self.driver.store_full() and self._incoming is stream:
+                self.driver.hold(stream)
             return
         self._early.extend(messages)
         if len(self._early) > _HELD_MESSAGES:
@@ -203,6 +205,7 @@ class Channel:
         Whoever loses its own stream forgets what the other subscribes to. Only a new stream makes
         the other say it again. go does the same.
         """
+        self.driver.forget_held(stream)
         if self._incoming is stream:
             self._incoming = None
             if self._stream is not None:

@@ -77,6 +77,9 @@ class Driver:
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
+        self.store_full: Callable[[], bool] = lambda: False
+        """Whether the log cannot keep up, so that peers should not send more."""
+        self._held: dict[Stream, None] = {}
         self._encode = spec.encode
         self._swarm = swarm
         self._recorder = recorder
@@ -181,6 +184,20 @@ class Driver:
         if was_open:
             self.feed(PeerDisconnected(channel.peer))
             self.on_change()
+
+    def hold(self, stream: Stream) -> None:
+        """Stop reading from a stream until the log keeps up again."""
+        stream.hold()
+        self._held[stream] = None
+
+    def release_held(self) -> None:
+        """The log keeps up: go on reading."""
+        while self._held:
+            self._held.popitem()[0].release()
+
+    def forget_held(self, stream: Stream) -> None:
+        """A stream is gone."""
+        self._held.pop(stream, None)
 
     def _on_peer_gone(self, peer: PeerId, reason: str) -> None:
         channel = self.channels.pop(peer, None)

@@ -131,6 +131,7 @@ class Node:
         spec = self._chosen_protocol()
         settings = spec.configure(self._preset, self._parameters)
         self.identity = NodeIdentity(self._load_key())
+        self._turn = asyncio.Lock()
         self._swarm = Swarm(self.identity.key, self._config)
         self._log = EventLog(self._home, self._store_config)
         try:
@@ -140,6 +141,8 @@ class Node:
             self._desk = Desk(self._log, self._protocol_name, self._driver.now)
             self._driver.on_keep = self._keep
             self._driver.on_deliver = self._desk.take
+            self._driver.store_full = self._desk.is_full
+            self._desk.on_room = self._driver.release_held
             self._driver.on_validate = self._validators.begin
             self._driver.on_change = self._on_change
             for address in self._listen:
@@ -376,9 +379,8 @@ class Node:
         for a peer that has stopped reading.
         """
         self._check_running()
-        while self._congested():
-            await self._change()
-            self._check_running()
+        if self._turn.locked() or self._congested():
+            await self._wait_for_room()
         check_topic(topic, self._store_config)
         published = self._driver.publish(Publish(topic, bytes(data)))
         own = self._own.pop(published.event.id, None)
@@ -396,6 +398,13 @@ class Node:
 
     def _keep(self, event: Event) -> None:
         self._own[event.id] = self._desk.take_own(event)
+
+    async def _wait_for_room(self) -> None:
+        """Wait until no peer is congested, in the order of asking: one looks, the others queue."""
+        async with self._turn:
+            while self._congested():
+                await self._change()
+            self._check_running()
 
     def _congested(self) -> bool:
         """Whether a peer that still reads has half a queue of work before it."""
