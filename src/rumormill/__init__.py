@@ -1,17 +1,58 @@
 """Brokerless topic publish/subscribe: four dissemination protocols behind one API."""
 
+from typing import TYPE_CHECKING
+
 from rumormill.version import __version__
 
-__all__ = ["Event", "Node", "Overflow", "Receipt", "Subscription", "Verdict", "__version__"]
+if TYPE_CHECKING:
+    from rumormill.core.errors import LocalError, RumormillError
+    from rumormill.core.inputs import Verdict
+    from rumormill.node.config import NodeConfig
+    from rumormill.node.node import Node, PeerView
+    from rumormill.node.receipt import Receipt
+    from rumormill.node.subscription import Overflow, Subscription
+    from rumormill.node.subscription import ReceivedEvent as Event
+    from rumormill.node.sync import SyncNode, SyncSubscription
+    from rumormill.node.topic import Topic
+    from rumormill.store.model import Durability, StoreConfig
+
+__all__ = [
+    "Durability",
+    "Event",
+    "LocalError",
+    "Node",
+    "NodeConfig",
+    "Overflow",
+    "PeerView",
+    "Receipt",
+    "RumormillError",
+    "StoreConfig",
+    "Subscription",
+    "SyncNode",
+    "SyncSubscription",
+    "Topic",
+    "Verdict",
+    "__version__",
+]
 
 _HOMES = {
-    "Event": ("rumormill.node.subscription", "ReceivedEvent"),
-    "Node": ("rumormill.node.node", "Node"),
-    "Overflow": ("rumormill.node.subscription", "Overflow"),
-    "Receipt": ("rumormill.node.receipt", "Receipt"),
-    "Subscription": ("rumormill.node.subscription", "Subscription"),
-    "Verdict": ("rumormill.core.inputs", "Verdict"),
+    "Durability": "rumormill.store.model",
+    "Event": "rumormill.node.subscription",
+    "LocalError": "rumormill.core.errors",
+    "Node": "rumormill.node.node",
+    "NodeConfig": "rumormill.node.config",
+    "Overflow": "rumormill.node.subscription",
+    "PeerView": "rumormill.node.node",
+    "Receipt": "rumormill.node.receipt",
+    "RumormillError": "rumormill.core.errors",
+    "StoreConfig": "rumormill.store.model",
+    "Subscription": "rumormill.node.subscription",
+    "SyncNode": "rumormill.node.sync",
+    "SyncSubscription": "rumormill.node.sync",
+    "Topic": "rumormill.node.topic",
+    "Verdict": "rumormill.core.inputs",
 }
+_OTHER_NAMES = {"Event": "ReceivedEvent"}
 
 
 def __getattr__(name: str) -> object:
@@ -21,4 +62,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'rumormill' has no attribute {name!r}")
     import importlib  # noqa: PLC0415 (as above)
 
-    return getattr(importlib.import_module(home[0]), home[1])
+    return getattr(importlib.import_module(home), _OTHER_NAMES.get(name, name))

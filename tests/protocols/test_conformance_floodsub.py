@@ -323,9 +323,9 @@ class TestAuthorship:
         mine = author(me)
         correct = mine.compose("news", b"this is a correct message")
         in_anothers_name = mine.compose("news", b"signed with the wrong key")
-        in_anothers_name.author = another
+        in_anothers_name.author, in_anothers_name.encoded = another, b""
         changed = mine.compose("news", b"before")
-        changed.data = b"after"
+        changed.data, changed.encoded = b"after", b""
         unsigned = Message("news", b"unsigned", me, b"\0" * 8)
         for message in (correct, in_anothers_name, changed, unsigned):
             rig.send(adversary, 0, Rpc(publish=(message,)))

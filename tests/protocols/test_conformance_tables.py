@@ -93,6 +93,7 @@ def test_the_count_is_right() -> None:
     """The numbers of the summary are those of the tables, and no table is left out."""
     summary = (ROOT / "docs" / "conformance" / "gossipsub.md").read_text().splitlines()
     counted = {}
+    applying_in_all = made_in_all = 0
     for match in filter(None, map(COUNT.match, summary)):
         file, table, tests, applicable, ours, share = match.groups()
         listed = [row for row in ROWS if row.section == file and row.table == table]
@@ -102,4 +103,10 @@ def test_the_count_is_right() -> None:
         assert int(share) == 100 * len(made) // len(applying)
         assert int(share) >= 90
         counted[file] = len(listed)
+        applying_in_all += len(applying)
+        made_in_all += len(made)
     assert sum(counted.values()) == len(ROWS)
+    together = (
+        f"Together {len(ROWS)} tests, of which {applying_in_all} apply; {made_in_all} of these"
+    )
+    assert any(line.startswith(together) for line in summary)

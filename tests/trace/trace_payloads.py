@@ -87,5 +87,6 @@ ONE_OF_EACH: list[Entry] = [
         trace.Refuse(b"peer-b", "ihave-limit", "news", 3),
         trace.Penalise(b"peer-b", "broken-promise", 1.5),
         trace.UndeliverableMessage(b"id-1", "news", "queue-full"),
+        trace.SkipPublish("news", "publisher down"),
     )
 ]

@@ -17,8 +17,9 @@ from typing import Any
 
 import msgspec
 
+from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.parameters import list_parameters, show_parameters
-from rumormill.cli.parser import FAILURE, SIM_OPTIONS, USAGE, CommandError
+from rumormill.cli.parser import SIM_OPTIONS
 from rumormill.cli.show import progress_bar, show_runs
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
@@ -157,7 +158,9 @@ def _run(
         if options.debug:
             traceback.print_exc()
         reason = " ".join(str(error).split()) or "no reason given"
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        # A note of several lines spells out the scenario, for which the replay command stands here.
+        known = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]
+        notes = "".join(f" ({note})" for note in known)
         raise CommandError(
             f"the run of {contender.label} failed: {type(error).__name__}: {reason}{notes}\n"
             f"seed: {contender.scenario.seed}\nreplay: {replay}",

@@ -12,6 +12,9 @@ from rumormill.core.trace import RpcMeta
 class WireMessage(Protocol):
     """A message between two peers, of whatever protocol. Immutable once sent."""
 
+    cached_meta: RpcMeta | None
+    """`meta` once it was computed, or as a runtime knows it better than the bytes tell."""
+
     @property
     def meta(self) -> RpcMeta:
         """What the trace says of this message; computed once and kept."""

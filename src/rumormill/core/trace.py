@@ -260,6 +260,14 @@ class UndeliverableMessage(_Shape, frozen=True, gc=False):
     reason: str
 
 
+class SkipPublish(_Shape, frozen=True, gc=False):
+    """A workload meant this peer to publish, and it could not (ours): no message came to be."""
+
+    kind: ClassVar[int] = 1005
+    topic: Topic
+    reason: str
+
+
 TracePayload: TypeAlias = (
     PublishMessage
     | RejectMessage
@@ -279,6 +287,7 @@ TracePayload: TypeAlias = (
     | Refuse
     | Penalise
     | UndeliverableMessage
+    | SkipPublish
 )
 
 TRACE_PAYLOADS: tuple[type[TracePayload], ...] = (
@@ -300,4 +309,5 @@ TRACE_PAYLOADS: tuple[type[TracePayload], ...] = (
     Refuse,
     Penalise,
     UndeliverableMessage,
+    SkipPublish,
 )

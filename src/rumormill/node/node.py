@@ -12,12 +12,11 @@ each time and a log in memory: a choice that says so, not a default.
 """
 
 import asyncio
-import inspect
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import msgspec
 
@@ -26,11 +25,12 @@ from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.inputs import Publish, Subscribe, Unsubscribe, Validated, Verdict
+from rumormill.core.inputs import Publish, Subscribe, Unsubscribe, Validated
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
+from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import (
     Overflow,
@@ -39,18 +39,18 @@ from rumormill.node.subscription import (
     received_event,
 )
 from rumormill.node.swarm import Swarm
+from rumormill.node.topic import Topic as TopicHandle
+from rumormill.node.validation import TopicValidator, Validators
 from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
+from rumormill.store.errors import OffsetAheadError
 from rumormill.store.log import EventLog
-from rumormill.store.model import Appended, Durability, StoreConfig
+from rumormill.store.model import Appended, Durability, StoreConfig, check_topic
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.envelope import unseal_peer_record
 from rumormill.wire.keys import PeerId as ReadablePeerId
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
-
-TopicValidator: TypeAlias = Callable[[Event, PeerId], Verdict | Awaitable[Verdict]]
-"""Judges an event of a topic; it may be a coroutine function."""
 
 _HISTORY_CHUNK = 500
 
@@ -100,11 +100,10 @@ class Node:
         self._config.validate()
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
         self._observers = tuple(observers)
-        self._validators: dict[Topic, TopicValidator] = {}
+        self._validators = Validators(self._on_verdict)
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._own: dict[MessageId, asyncio.Future[Appended]] = {}
         self._housekeeping: asyncio.Task[None] | None = None
-        self._validations: dict[asyncio.Task[None], None] = {}
         self._running = False
 
     def _chosen_store(self, store: StoreConfig, durability: Durability | str | None) -> StoreConfig:
@@ -132,15 +131,19 @@ class Node:
         spec = self._chosen_protocol()
         settings = spec.configure(self._preset, self._parameters)
         self.identity = NodeIdentity(self._load_key())
+        self._turn = asyncio.Lock()
         self._swarm = Swarm(self.identity.key, self._config)
         self._log = EventLog(self._home, self._store_config)
         try:
-            self._recorder = Recorder(self._observers)
+            self._counts = Counts()
+            self._recorder = Recorder((self._counts, *self._observers))
             self._driver = self._build_driver(spec, settings)
             self._desk = Desk(self._log, self._protocol_name, self._driver.now)
             self._driver.on_keep = self._keep
             self._driver.on_deliver = self._desk.take
-            self._driver.on_validate = self._validate_later
+            self._driver.store_full = self._desk.is_full
+            self._desk.on_room = self._driver.release_held
+            self._driver.on_validate = self._validators.begin
             self._driver.on_change = self._on_change
             for address in self._listen:
                 await self._swarm.listen(*self._endpoint(address))
@@ -172,7 +175,7 @@ class Node:
 
     def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
         hooks = Hooks(
-            validator=self._judge,
+            validator=self._validators.judge,
             check_record=_record_is_of,
             peer_records=self._swarm.book.records,
         )
@@ -203,15 +206,17 @@ class Node:
         self._running = False
         if self._housekeeping is not None:
             self._housekeeping.cancel()
-        for validation in list(self._validations):
-            validation.cancel()
+        self._validators.close()
         await self._desk.drain()
         await self._swarm.close()
         await self._desk.drain()
         for subscription in self._desk.all_subscriptions():
             subscription.close()
         self._driver.stop("closed")
-        await asyncio.to_thread(self._log.close)
+        try:
+            await asyncio.to_thread(self._log.close)
+        except RuntimeError:  # the program is ending and starts no more threads
+            self._log.close()
         self._on_change()
 
     def _check_running(self) -> None:
@@ -249,6 +254,23 @@ class Node:
             )
         return views
 
+    @property
+    def log(self) -> EventLog:
+        """This node's log, for reading; events get into it by `publish` and from peers."""
+        self._check_running()
+        return self._log
+
+    def metrics(self) -> dict[str, Values]:
+        """Everything this node counts: value by label, by the names of `node.metrics.METRICS`."""
+        self._check_running()
+        self._recorder.flush()
+        return gather_metrics(self._counts, self._driver, self._swarm, self._desk)
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, how often, by reason."""
+        return self._swarm.refusals()
+
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
         """Connect to a node by its ticket; return its peer id.
 
@@ -279,6 +301,7 @@ class Node:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
                     await self._change()
+                    self._check_running()
         except TimeoutError:
             raise LocalError(
                 f"topic {topic!r} has {self.subscribers(topic)} of {peers} wanted subscribers"
@@ -286,6 +309,21 @@ class Node:
             ) from None
 
     # Topics.
+
+    def topic(self, name: Topic) -> TopicHandle:
+        """The topic of a name, as an object with this node's calls. Nothing is joined."""
+        check_topic(name, self._store_config)
+        return TopicHandle(self, name)
+
+    async def create_topic(self, name: Topic) -> TopicHandle:
+        """Join a topic: its events come into this node's log, whether or not anybody reads.
+
+        There is nobody to create a topic at: it exists where nodes have joined it.
+        """
+        self._check_running()
+        handle = self.topic(name)
+        self._driver.feed(Subscribe(name))
+        return handle
 
     async def subscribe(
         self,
@@ -298,22 +336,27 @@ class Node:
         """Subscribe to a topic: an async iterator of events, from now on.
 
         With `since_offset`, it begins with the events of this node's log from there on. `buffer`
-        and `overflow` say how many events may wait and what happens when more come.
+        and `overflow` say how many events may wait and what happens when more come. Closing the
+        subscription does not leave the topic, which the log goes on to follow: `unsubscribe` does.
         """
         self._check_running()
-        self._driver.feed(Subscribe(topic))
+        check_topic(topic, self._store_config)
         info = self._log.topic(topic)
+        next_offset = 0 if info is None else info.next_offset
+        if since_offset is not None and not 0 <= since_offset <= next_offset:
+            raise OffsetAheadError(topic, since_offset, next_offset)
         subscription = Subscription(
             topic,
             self._log,
-            0 if info is None else info.next_offset,
+            next_offset,
             buffer=buffer,
-            overflow=Overflow(overflow),
+            overflow=_overflow(overflow),
             on_close=self._desk.remove,
             on_drop=self._on_undelivered,
         )
         if since_offset is not None:
             subscription.replay(since_offset)
+        await self.create_topic(topic)
         self._desk.add(subscription)
         return subscription
 
@@ -336,9 +379,9 @@ class Node:
         for a peer that has stopped reading.
         """
         self._check_running()
-        while self._congested():
-            await self._change()
-            self._check_running()
+        if self._turn.locked() or self._congested():
+            await self._wait_for_room()
+        check_topic(topic, self._store_config)
         published = self._driver.publish(Publish(topic, bytes(data)))
         own = self._own.pop(published.event.id, None)
         if own is None:
@@ -356,28 +399,49 @@ class Node:
     def _keep(self, event: Event) -> None:
         self._own[event.id] = self._desk.take_own(event)
 
+    async def _wait_for_room(self) -> None:
+        """Wait until no peer is congested, in the order of asking: one looks, the others queue."""
+        async with self._turn:
+            while self._congested():
+                await self._change()
+            self._check_running()
+
     def _congested(self) -> bool:
         """Whether a peer that still reads has half a queue of work before it."""
         now = self._driver.now()
-        patience = self._config.slow_peer_after
         bytes_limit = self._config.queue_bytes // 2
         messages_limit = self._config.queue_messages // 2
         for channel in self._driver.channels.values():
-            if channel.waits_since is None or now - channel.waits_since > patience:
+            if channel.waits_since is None or channel.is_slow(now):
                 continue
             if channel.queued_bytes > bytes_limit or channel.queued_messages > messages_limit:
                 return True
         return False
 
     async def history(
-        self, topic: Topic, *, since_offset: int = 0, limit: int | None = None
+        self,
+        topic: Topic,
+        *,
+        since_offset: int = 0,
+        since: float | None = None,
+        limit: int | None = None,
     ) -> list[ReceivedEvent]:
-        """Read events of a topic from this node's log, each one verified."""
+        """Read events of a topic from this node's log, each one verified.
+
+        `since_offset` and `since` (a time in seconds, of reception) say where to begin; events
+        that retention has deleted are passed over. At most `limit` events come back.
+        """
         self._check_running()
+        check_topic(topic, self._store_config)
         found: list[ReceivedEvent] = []
         info = self._log.topic(topic)
-        start = since_offset if info is None else max(since_offset, info.first_offset)
-        while limit is None or len(found) < limit:
+        if info is None or (limit is not None and limit < 1):
+            return found
+        start = max(since_offset, info.first_offset)
+        if since is not None:
+            first = await asyncio.to_thread(self._log.read_since, topic, since, 1)
+            start = max(start, first[0].offset if first else info.next_offset)
+        while start < info.next_offset and (limit is None or len(found) < limit):
             want = _HISTORY_CHUNK if limit is None else min(_HISTORY_CHUNK, limit - len(found))
             events = await asyncio.to_thread(self._log.read, topic, start, want)
             if not events:
@@ -389,33 +453,19 @@ class Node:
     # Validation.
 
     def set_validator(self, topic: Topic, validator: TopicValidator | None) -> None:
-        """Let a function judge the events of a topic that peers bring; None removes it."""
-        if validator is None:
-            self._validators.pop(topic, None)
-        else:
-            self._validators[topic] = validator
+        """Let a function judge the events of a topic that peers bring; None removes it.
 
-    def _judge(self, event: Event, peer: PeerId) -> Verdict:
-        validator = self._validators.get(event.topic)
-        if validator is None:
-            return Verdict.ACCEPT
-        if inspect.iscoroutinefunction(validator):
-            return Verdict.DEFER
-        verdict = validator(event, peer)
-        return verdict if isinstance(verdict, Verdict) else Verdict.REJECT
+        One that raises, or returns no verdict, has rejected the event (`validator_failures`).
+        """
+        self._validators.set(topic, validator)
 
-    def _validate_later(self, event: Event, peer: PeerId) -> None:
-        task = asyncio.ensure_future(self._validate(event, peer))
-        self._validations[task] = None
-        task.add_done_callback(lambda done: self._validations.pop(done, None))
+    def _on_verdict(self, verdict: Validated) -> None:
+        self._driver.feed(verdict)
 
-    async def _validate(self, event: Event, peer: PeerId) -> None:
-        validator = self._validators.get(event.topic)
-        verdict = Verdict.ACCEPT
-        if validator is not None:
-            judged = validator(event, peer)
-            verdict = await judged if inspect.isawaitable(judged) else judged
-        self._driver.feed(Validated(event.id, verdict))
+    @property
+    def validator_failures(self) -> int:
+        """Events that were rejected because their validator failed."""
+        return self._validators.failures
 
     # Waiting for change.
 
@@ -434,6 +484,14 @@ class Node:
         for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _overflow(chosen: Overflow | str) -> Overflow:
+    try:
+        return Overflow(chosen)
+    except ValueError:
+        choices = ", ".join(policy.value for policy in Overflow)
+        raise LocalError(f"overflow: {chosen!r} is not one of {choices}") from None
 
 
 def _record_is_of(peer: PeerId, record: bytes) -> bool:

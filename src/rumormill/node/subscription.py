@@ -101,13 +101,32 @@ class Subscription:
         return self
 
     async def __anext__(self) -> ReceivedEvent:
+        if self._buffer or await self._wait():
+            return self._buffer.popleft()
+        raise StopAsyncIteration
+
+    async def batch(self, limit: int = _CATCH_UP) -> list[ReceivedEvent]:
+        """Wait for an event; return it with those that follow at once, at most `limit`.
+
+        The list is empty when the subscription has ended.
+        """
+        if not self._buffer and not await self._wait():
+            return []
+        if len(self._buffer) <= limit:
+            events = list(self._buffer)
+            self._buffer.clear()
+            return events
+        return [self._buffer.popleft() for _ in range(max(1, limit))]
+
+    async def _wait(self) -> bool:
+        """Wait until there is an event in the buffer; false when none will come."""
         while True:
             if self._buffer:
-                return self._buffer.popleft()
+                return True
             if self._failure is not None:
                 raise self._failure
             if self._closed:
-                raise StopAsyncIteration
+                return False
             if self._behind:
                 await self._catch_up()
             else:

@@ -13,7 +13,7 @@ peers meet again from the start.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
@@ -38,6 +38,7 @@ from rumormill.wire.multiaddr import Multiaddr, known_addresses
 
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
+_POLL = 0.005
 
 
 class Swarm:
@@ -67,12 +68,23 @@ class Swarm:
         self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
         self._wanted: dict[PeerId, float] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._redialling: dict[PeerId, None] = {}
         self._closing = False
-        self._record_seqno = 0
+        self._sealed: tuple[tuple[bytes, ...], bytes] | None = None
+        self.has_queued: Callable[[], bool] = lambda: False
+        """Whether a protocol has something to send that no connection has taken yet."""
 
     def count(self, reason: str) -> None:
         """Count a refusal."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
+
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, with what live connections have refused."""
+        totals = dict(self.counts)
+        for connection in self._all:
+            if connection.closed_because is None:
+                _add(totals, connection.session.drops)
+        return totals
 
     # Listening.
 
@@ -112,7 +124,7 @@ class Swarm:
             refusal = "too-many-from-address"
         if refusal is not None:
             self.count(refusal)
-            connection.close(refusal)
+            connection.abort(refusal)
             return False
         self._all[connection] = None
         self._upgrading += 1
@@ -126,6 +138,7 @@ class Swarm:
         self._upgrading -= 1
         peer = connection.remote_peer
         if peer == self.id:
+            self.count("self-dial")
             connection.close("connected to ourselves")
             return
         other = self.connections.get(peer)
@@ -138,10 +151,7 @@ class Swarm:
         if other is not None:  # most likely dead on the other side, which dialled again
             other.close("duplicate connection")
             self.on_peer_gone(peer, "duplicate connection")
-        try:
-            connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
-        except LocalError:
-            return
+        connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
         self.on_peer(connection)
 
     def _keep_spare(self, connection: Connection) -> None:
@@ -151,15 +161,12 @@ class Swarm:
             older.close("duplicate connection")
 
     def on_closed(self, connection: Connection) -> None:
-        """A connection ended, for whatever reason."""
-        if self._all.pop(connection, self) is self:
+        """A connection ended, for whatever reason; its socket may need a moment more."""
+        if connection not in self._all:
             return
         if not connection.ready:
             self._upgrading -= 1
-        host = _host_of(connection)
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+        _add(self.counts, connection.session.drops)
         peer = connection.remote_peer
         if self.spares.get(peer) is connection:
             del self.spares[peer]
@@ -171,8 +178,18 @@ class Swarm:
             if spare is not None:
                 spare.close("the peer's other connection is gone")
             self.on_peer_gone(peer, connection.closed_because or "closed")
-            if peer in self._wanted and not self._closing:
+            if peer in self._wanted and not self._closing and peer not in self._redialling:
+                self._redialling[peer] = None
                 self.spawn(self._redial(peer))
+
+    def on_lost(self, connection: Connection) -> None:
+        """A connection's socket is closed: it no longer counts."""
+        if self._all.pop(connection, self) is self:
+            return
+        host = _host_of(connection)
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
 
     def serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
         """Find the handler of a stream that a peer opened; None when it has too many."""
@@ -207,6 +224,9 @@ class Swarm:
             except PeerError as error:
                 self.count(error.reason)
                 return
+        if len(self._dialling) >= self.config.max_pending_dials:
+            self.count("too-many-dials")
+            return
         self.spawn(self._dial_quietly(peer))
 
     async def dial(self, peer: PeerId) -> Connection:
@@ -217,8 +237,13 @@ class Swarm:
         task = self._dialling.get(peer)
         if task is None:
             task = self._dialling[peer] = asyncio.ensure_future(self._dial(peer))
-            task.add_done_callback(lambda _: self._dialling.pop(peer, None))
+            task.add_done_callback(lambda done: self._on_dialled(peer, done))
         return await asyncio.shield(task)
+
+    def _on_dialled(self, peer: PeerId, task: asyncio.Task[Connection]) -> None:
+        self._dialling.pop(peer, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it may be gone
 
     async def _dial(self, peer: PeerId) -> Connection:
         endpoints = self.book.endpoints(peer)
@@ -237,9 +262,13 @@ class Swarm:
                     )
                     await connection.ready_or_failed
             except (OSError, LocalError, TimeoutError) as error:
+                if peer in self.connections:
+                    break  # it dialled us meanwhile, and that connection was kept
                 reasons.append(f"{host}:{port}: {_why(error)}")
                 continue
             return self.connections.get(peer, connection)
+        if peer in self.connections:
+            return self.connections[peer]
         raise LocalError(f"cannot reach {expected}: {'; '.join(reasons)}")
 
     async def _dial_quietly(self, peer: PeerId) -> None:
@@ -251,6 +280,12 @@ class Swarm:
     async def _redial(self, peer: PeerId) -> None:
         """Dial a wanted peer until it is back, with growing pauses."""
         delay = self.config.redial_delay_first
+        try:
+            await self._redial_until_back(peer, delay)
+        finally:
+            self._redialling.pop(peer, None)
+
+    async def _redial_until_back(self, peer: PeerId, delay: float) -> None:
         while peer in self._wanted and not self._closing and peer not in self.connections:
             await asyncio.sleep(delay)
             delay = min(delay * 2, self.config.redial_delay_longest)
@@ -266,8 +301,10 @@ class Swarm:
 
     def _describe(self, stream: Stream) -> Identify:
         addresses = tuple(address.encode() for address in self.listen_addresses)
-        self._record_seqno = max(self._record_seqno + 1, int(time.time()))
-        record = seal_peer_record(self.key, self._record_seqno, addresses)
+        if self._sealed is None or self._sealed[0] != addresses:
+            # Signed once: a peer that asks and asks must not have us sign and sign.
+            record = seal_peer_record(self.key, time.time_ns(), addresses)
+            self._sealed = addresses, record
         observed = Multiaddr.parse(stream.connection.remote_address)
         return Identify(
             public_key=self.key.public_key.encoded,
@@ -276,7 +313,7 @@ class Swarm:
             observed_address=observed.encode(),
             protocol_version=_PROTOCOL_VERSION,
             agent_version=_AGENT,
-            signed_peer_record=record,
+            signed_peer_record=self._sealed[1],
         )
 
     def _learn(self, stream: Stream, said: Identify) -> None:
@@ -311,7 +348,7 @@ class Swarm:
                 elif now - connection.last_used > self.config.idle_timeout:
                     connection.close("idle")
                     continue
-                connection.keep_alive()
+                connection.keep_alive(now)
 
     async def close(self) -> None:
         """Send what waits, as far as peers read it in time; then close everything."""
@@ -319,20 +356,35 @@ class Swarm:
         self._wanted.clear()
         for server in self._servers:
             server.close()
-        deadline = asyncio.get_running_loop().time() + self.config.shutdown_timeout
-        while asyncio.get_running_loop().time() < deadline:
-            if all(connection.idle_write_buffer for connection in self._all):
-                break
-            await asyncio.sleep(0.01)
-        for task in list(self._tasks):
+        await self._until(self._drained, self.config.shutdown_timeout)
+        tasks = [*self._tasks, *self._dialling.values()]
+        for task in tasks:
             task.cancel()
-        for dial in list(self._dialling.values()):
-            dial.cancel()
         for connection in list(self._all):
             connection.close("closing")
+        # A peer that reads closes its side at once; the others are cut off after `close_timeout`.
+        await self._until(lambda: not self._all, self.config.close_timeout)
+        for connection in list(self._all):
+            connection.abort("closing")
+        await self._until(lambda: not self._all, self.config.close_timeout)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
-        await asyncio.gather(*self._tasks, *self._dialling.values(), return_exceptions=True)
+
+    def _drained(self) -> bool:
+        return not self.has_queued() and all(connection.drained for connection in self._all)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for a condition that nobody announces, but not longer than so many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
+            await asyncio.sleep(_POLL)
+
+
+def _add(totals: dict[str, int], more: Mapping[str, int]) -> None:
+    for reason, count in more.items():
+        totals[reason] = totals.get(reason, 0) + count
 
 
 def _host_of(connection: Connection) -> str:

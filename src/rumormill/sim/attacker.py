@@ -1,10 +1,15 @@
-"""A hostile peer: it subscribes like everybody, and then sends arbitrary messages."""
+"""A hostile peer: it leaves its topics, since nothing is delivered to it, and sends junk.
+
+Leaving is traced, so that the ledger expects no delivery there. Other peers see no goodbye: what
+they are told about its subscriptions is as arbitrary as the rest.
+"""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from rumormill.core import trace
 from rumormill.core.effects import Effects, Send, SetTimer
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input, PeerConnected, PeerDisconnected, Start, TimerFired
@@ -22,11 +27,13 @@ class Attacker:
         self,
         junk: Callable[[random.Random, list[PeerId], list[Topic]], WireMessage],
         topics: list[Topic],
+        left: Sequence[Topic],
         rate: float,
         randomness: random.Random,
     ) -> None:
         self._junk = junk
         self._topics = topics
+        self._left = left
         self._interval = 1 / rate
         self._randomness = randomness
         self._peers: dict[PeerId, None] = {}
@@ -38,6 +45,7 @@ class Attacker:
         elif isinstance(event, PeerDisconnected):
             self._peers.pop(event.peer, None)
         elif isinstance(event, Start):
+            effects.extend(trace.Leave(topic) for topic in self._left)
             effects.append(SetTimer(_Attack(), now + self._interval))
         elif isinstance(event, TimerFired):
             effects.append(SetTimer(_Attack(), now + self._interval))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, SendDropped
 from rumormill.core.messages import WireMessage
 
@@ -23,6 +24,19 @@ LOST = "lost on the link"
 QUEUE_FULL = "queue full"
 PEER_DOWN = "peer down"
 CLOSED = "connection closed"
+
+
+class Parcel(msgspec.Struct, frozen=True, gc=False):
+    """A message on its way, with what every receiver makes of it: made once for all of them."""
+
+    message: WireMessage
+    received: Received
+    traced: trace.RecvRPC
+
+
+def pack(sender: PeerId, message: WireMessage) -> Parcel:
+    """Make a message ready to travel."""
+    return Parcel(message, Received(sender, message), trace.RecvRPC(sender, message.meta))
 
 
 class LinkFaults(msgspec.Struct, frozen=True):
@@ -75,24 +89,25 @@ class Link:
         self._last_arrival = 0.0
         self._waiting: deque[float] | None = None
 
-    def transmit(self, message: WireMessage, now: float) -> None:
+    def transmit(self, parcel: Parcel, now: float) -> None:
         """Send a message that was traced as sent, over a link that is not plain."""
         faults, draw = self._faults, self._randomness
         round_trip = self.source.network.round_trip
         if round_trip is not None:
-            message = round_trip(message)
+            parcel = pack(self.source.id, round_trip(parcel.message))
         departs = now
-        if self.source.upload < _UNLIMITED or self.target.download < _UNLIMITED:
-            departs = self._depart(message.meta.size, now)
+        if self.source.upload < _UNLIMITED:
+            departs = self._upload(parcel.message.meta.size, now)
         if faults.loss and draw.random() < faults.loss:
-            self.drop(message, LOST, tell=False)
+            self.drop(parcel.message, LOST, tell=False)
             return
         arrives = departs + self.latency
         if faults.jitter:
             arrives += draw.random() * faults.jitter
         if not faults.reorder or draw.random() >= faults.reorder:
             arrives = self._last_arrival = max(arrives, self._last_arrival)
-        self.source.engine.schedule(arrives, self.arrive, message)
+        arrive = self.arrive if self.target.download == _UNLIMITED else self._download
+        self.source.engine.schedule(arrives, arrive, parcel)
 
     def accepts(self, now: float) -> bool:
         """Whether the queue of messages that wait for the upload has room."""
@@ -103,17 +118,25 @@ class Link:
             waiting.popleft()
         return len(waiting) < self._faults.queue_limit
 
-    def _depart(self, size: int, now: float) -> float:
-        """Take a place in the sender's upload and the receiver's download; return the end."""
-        source, target = self.source, self.target
+    def _upload(self, size: int, now: float) -> float:
+        """Take a place in the sender's upload; return when the message has left."""
+        source = self.source
         begins = max(now, source.upload_free)
         ends = source.upload_free = begins + size / source.upload
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(ends)
-        received = max(ends, target.download_free - self.latency) + size / target.download
-        target.download_free = received + self.latency
-        return received
+        return ends
+
+    def _download(self, parcel: Parcel) -> None:
+        """Take a place in the receiver's download: who is there first is received first."""
+        target = self.target
+        if not self.open:
+            self._arrive(parcel)
+            return
+        begins = max(target.engine.now, target.download_free)
+        ends = target.download_free = begins + parcel.message.meta.size / target.download
+        target.engine.schedule(ends, self.arrive, parcel)
 
     def drop(self, message: WireMessage, reason: str, *, tell: bool = True) -> None:
         """Trace a loss at the sender, and tell its machine where a real sender would know."""
@@ -121,22 +144,21 @@ class Link:
         now = source.engine.now
         source.record((now, source.id, trace.DropRPC(self.target.id, message.meta, reason)))
         if tell and source.up:
-            source.handle(SendDropped(self.target.id, message, reason))
+            source.notify(SendDropped(self.target.id, message, reason))
 
-    def _arrive(self, message: WireMessage) -> None:
+    def _arrive(self, parcel: Parcel) -> None:
         """Hand a message to the target's machine, if it can take it now."""
         target = self.target
         if not self.open:
-            self.drop(message, CLOSED if target.up else PEER_DOWN, tell=False)
+            self.drop(parcel.message, CLOSED if target.up else PEER_DOWN, tell=False)
             return
         if target.busy:
-            target.enqueue(self, message)
+            target.enqueue(self, parcel)
             return
         now = target.engine.now
-        sender = self.source.id
-        target.record((now, target.id, trace.RecvRPC(sender, message.meta)))
+        target.record((now, target.id, parcel.traced))
         effects = target.effects
-        target.machine.handle(Received(sender, message), now, effects)
+        target.machine.handle(parcel.received, now, effects)
         if effects:
             target.carry_out()
 

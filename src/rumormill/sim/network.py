@@ -2,7 +2,9 @@
 
 Connections are mutual. Opening one takes the dialler's latency to the listener, and both sides
 learn of it at the same moment; when one ends, each side learns of it when the news can have
-reached it. A partition breaks the connections that cross it and lets no new ones through.
+reached it, and in any case before it hears of a new connection to the same peer. A partition
+breaks the connections that cross it and lets no new ones through; what it cut or kept from being
+dialled is dialled when it ends.
 """
 
 import random
@@ -19,6 +21,9 @@ from rumormill.sim.link import Link, LinkFaults
 from rumormill.trace.recorder import Recorder
 
 CRASHED = "crash"
+
+_LOOK_UP_TIME = 0.05
+"""Seconds until a look-up is answered; our choice: one link's default latency."""
 
 
 class Network:
@@ -90,24 +95,33 @@ class Network:
         """Take a host down without a word; its peers learn of it a latency later."""
         if not host.up:
             return
-        lost = list(host.links.values())
-        for link in lost:
-            self._close(host, link.target, tell_first=False)
+        lost = [link.target for link in host.links.values()]
+        for target in lost:
+            self._close(host, target, tell_first=False)
         host.stop(CRASHED)
-        for link in lost:
-            host.machine.handle(PeerDisconnected(link.target.id), self.engine.now, [])
+        # A machine that comes back with its state must not believe in connections that are gone.
+        untold, host.disconnects = host.disconnects, {}
+        for peer in (*untold, *(target.id for target in lost)):
+            host.machine.handle(PeerDisconnected(peer), self.engine.now, [])
 
     # Connections.
 
     def reachable(self, one: Host, other: Host) -> bool:
         """Whether both are up and no partition stands between them."""
+        return one.up and other.up and not self.separated(one, other)
+
+    def separated(self, one: Host, other: Host) -> bool:
+        """Whether a partition stands between two hosts."""
         group = self._group_of
-        return one.up and other.up and group.get(one.index, -1) == group.get(other.index, -1)
+        return group.get(one.index, -1) != group.get(other.index, -1)
 
     def dial(self, dialler: Host, peer: PeerId) -> None:
         """Open a connection; a peer that is unknown or out of reach cannot be dialled."""
         listener = self.by_id.get(peer)
-        if listener is None or listener is dialler or not self.reachable(dialler, listener):
+        if listener is None or listener is dialler or not (dialler.up and listener.up):
+            return
+        if self.separated(dialler, listener):
+            self._cut[dialler.index, listener.index] = None
             return
         pair = _pair(dialler, listener)
         if peer in dialler.links or pair in self._dialling:
@@ -119,16 +133,22 @@ class Network:
     def _establish(self, pair: tuple[Host, Host]) -> None:
         dialler, listener = pair
         del self._dialling[_pair(dialler, listener)]
+        if not self.reachable(dialler, listener):
+            if self.separated(dialler, listener):
+                self._cut[dialler.index, listener.index] = None
+            return
         spoken = next((p for p in dialler.protocols if p in listener.protocols), None)
-        if spoken is None or not self.reachable(dialler, listener):
+        if spoken is None:
             return
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
             latency = self.latency.one_way(one.index, other.index) + self.processing_delay
             one.links[other.id] = Link(
                 one, other, latency, self.faults, self._link_randomness, outbound=outbound
             )
-        dialler.handle(PeerConnected(listener.id, spoken, True, listener.address))
-        listener.handle(PeerConnected(dialler.id, spoken, False, dialler.address))
+        for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
+            if one.disconnects.pop(other.id, None) is not None:
+                one.notify(PeerDisconnected(other.id))
+            one.notify(PeerConnected(other.id, spoken, outbound, other.address))
 
     def disconnect(self, host: Host, peer: PeerId) -> None:
         """Close a connection at the wish of one side."""
@@ -141,13 +161,18 @@ class Network:
         forth.open = back.open = False
         now = self.engine.now
         if tell_first:
-            self.engine.schedule(now, self._tell_disconnected, (host, other.id))
-        self.engine.schedule(now + forth.latency, self._tell_disconnected, (other, host.id))
+            self._announce_disconnect(host, other.id, now)
+        self._announce_disconnect(other, host.id, now + forth.latency)
 
-    def _tell_disconnected(self, news: tuple[Host, PeerId]) -> None:
-        host, peer = news
-        if host.up and peer not in host.links:
-            host.handle(PeerDisconnected(peer))
+    def _announce_disconnect(self, host: Host, peer: PeerId, at: float) -> None:
+        number = host.disconnects[peer] = self.engine.next_order()
+        self.engine.schedule(at, self._tell_disconnected, (host, peer, number))
+
+    def _tell_disconnected(self, news: tuple[Host, PeerId, int]) -> None:
+        host, peer, number = news
+        if host.disconnects.get(peer) == number:
+            del host.disconnects[peer]
+            host.notify(PeerDisconnected(peer))
 
     # Partitions.
 
@@ -160,21 +185,33 @@ class Network:
                 if link.outbound and not self.reachable(host, link.target):
                     cut.append((host.index, link.target.index))
                     self._close(host, link.target)
+        self._dial_again()
         self._cut.update(dict.fromkeys(cut))
         return cut
 
     def heal(self) -> None:
         """End all partitions and dial again what they cut."""
         self._group_of = {}
+        self._dial_again()
+
+    def _dial_again(self) -> None:
+        """Dial what an earlier partition cut; what is still cut is noted again by `dial`."""
         cut, self._cut = self._cut, {}
         for dialler, listener in cut:
             self.dial(self.hosts[dialler], self.hosts[listener].id)
 
     def look_up(self, host: Host, key: bytes) -> None:
-        """Answer a look-up from the directory, after a moment."""
+        """Answer a look-up from the directory, after a moment, unless the peer is gone by then."""
         value = self.directory.get(key)
         answer = NotFound(key) if value is None else Found(key, value)
-        self.engine.schedule(self.engine.now + 0.05, lambda _: host.handle(answer))
+        incarnation = self._incarnations[host.index]
+        asked = (host, incarnation, answer)
+        self.engine.schedule(self.engine.now + _LOOK_UP_TIME, self._answer, asked)
+
+    def _answer(self, asked: tuple[Host, int, Found | NotFound]) -> None:
+        host, incarnation, answer = asked
+        if host.up and self._incarnations[host.index] == incarnation:
+            host.notify(answer)
 
 
 def _pair(one: Host, other: Host) -> tuple[int, int]:

@@ -21,11 +21,15 @@ from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import parse_latency
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network
+from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
+
+PUBLISHER_DOWN = "publisher down"
+PUBLISHER_HOSTILE = "publisher hostile"
 
 _PROGRESS_STEPS = 200
 
@@ -55,6 +59,9 @@ class Simulation:
                 self._neighbours[end].append(edge)
         self._faults = expand_faults(scenario, self.plan, self._randomness("faults"))
         self._fillers: dict[int, bytes] = {}
+        self._joined: dict[int, None] = {}
+        self._crashed: dict[int, None] = {}
+        self._hostile: dict[int, float] = {}
 
     def _randomness(self, purpose: str) -> random.Random:
         return random.Random(f"{self.scenario.seed}/{purpose}")
@@ -95,19 +102,27 @@ class Simulation:
                 self.recorder.close()
         except Exception as error:
             error.add_note(f"seed {scenario.seed}, virtual time {engine.now:.6f}")
+            error.add_note(how_to_repeat(scenario))
             raise
 
     # The workload.
 
     def _join(self, host: Host) -> None:
-        if not host.up:
-            self._come_up(host)
+        self._joined[host.index] = None
+        self._come_up(host)
 
     def _come_up(self, host: Host, *, keep_state: bool = False) -> None:
-        self.network.start(host, keep_state=keep_state)
+        """Start a peer that is down, unless it has yet to join or a crash still lasts."""
+        index = host.index
+        if host.up or index not in self._joined or index in self._crashed:
+            return
+        if index in self._hostile:
+            self.network.replace_machine(host, self._attacker(index))
+        else:
+            self.network.start(host, keep_state=keep_state)
+            for topic in self.plan.subscriptions[index]:
+                host.handle(Subscribe(topic))
         self._dial_neighbours(host)
-        for topic in self.plan.subscriptions[host.index]:
-            host.handle(Subscribe(topic))
 
     def _dial_neighbours(self, host: Host) -> None:
         hosts = self.network.hosts
@@ -121,7 +136,11 @@ class Simulation:
 
     def _publish(self, planned: PlannedPublish) -> None:
         host = self.network.hosts[planned.publisher]
-        if host.up:
+        if not host.up:
+            host.skip_publish(planned.topic, PUBLISHER_DOWN)
+        elif planned.publisher in self._hostile:
+            host.skip_publish(planned.topic, PUBLISHER_HOSTILE)
+        else:
             data = self._filler(planned.size) if planned.data is None else planned.data
             host.submit(Publish(planned.topic, data))
         self._schedule_publication()
@@ -146,9 +165,11 @@ class Simulation:
                 strike(self.network.hosts[index], action)
 
     def _crash(self, host: Host, action: FaultAction) -> None:
+        self._crashed[host.index] = None
         self.network.crash(host)
 
     def _restart(self, host: Host, action: FaultAction) -> None:
+        self._crashed.pop(host.index, None)
         self._come_up(host, keep_state=action.keep_state)
 
     def _pause(self, host: Host, action: FaultAction) -> None:
@@ -164,21 +185,30 @@ class Simulation:
         host.read_slowly(0.0)
 
     def _byzantine(self, host: Host, action: FaultAction) -> None:
-        randomness = self._randomness(f"attacker/{host.index}")
-        topics = list(self.plan.topics)
-        attacker = Attacker(self.spec.junk, topics, action.rate, randomness)
-        self.network.replace_machine(host, attacker)
-        self._dial_neighbours(host)
-
-    def _honest(self, host: Host, action: FaultAction) -> None:
+        self._hostile[host.index] = action.rate
         self.network.crash(host)
         self._come_up(host)
+
+    def _honest(self, host: Host, action: FaultAction) -> None:
+        self._hostile.pop(host.index, None)
+        self.network.crash(host)
+        self._come_up(host)
+
+    def _attacker(self, index: int) -> Attacker:
+        return Attacker(
+            self.spec.junk,
+            list(self.plan.topics),
+            self.plan.subscriptions[index],
+            self._hostile[index],
+            self._randomness(f"attacker/{index}"),
+        )
 
 
 def round_trip_of(spec: ProtocolSpec, config: Config) -> Callable[[WireMessage], WireMessage]:
     """Return a check that sends every message through the protocol's codec.
 
-    The receiver gets what was decoded, and decoding must lose nothing.
+    The receiver gets what was decoded, and decoding must lose nothing. The metadata stays the
+    sender's, because bytes carry no message ids: the check does not change the trace.
     """
 
     decode = spec.decoder(config)
@@ -188,6 +218,7 @@ def round_trip_of(spec: ProtocolSpec, config: Config) -> Callable[[WireMessage],
         decoded = decode(encoded)
         if spec.encode(decoded) != encoded or len(encoded) != message.meta.size:
             raise AssertionError(f"the codec of {spec.name} altered a message: {message!r}")
+        decoded.cached_meta = message.meta
         return decoded
 
     return round_trip

@@ -222,9 +222,13 @@ class StoreConfig(msgspec.Struct, frozen=True):
 
 def check_event(event: StoredEvent, config: StoreConfig) -> int:
     """Refuse an event that cannot be stored exactly; return what it costs in bytes."""
-    for name in ("id", "author", "data", "proof"):
-        if type(getattr(event, name)) is not bytes:
-            raise EventRefusedError(f"an event's {name} must be bytes")
+    if not (
+        type(event.data) is bytes
+        and type(event.id) is bytes
+        and type(event.author) is bytes
+        and type(event.proof) is bytes
+    ):
+        raise EventRefusedError("an event's id, author, data and proof must be bytes")
     if type(event.protocol) is not str or len(event.protocol) > 255:
         raise EventRefusedError("an event's protocol must be a string of at most 255 characters")
     if not event.id:

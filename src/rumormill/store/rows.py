@@ -36,10 +36,15 @@ EventRow: TypeAlias = tuple[
     int, int, bytes, bytes, bytes, bytes, float | None, float, str, bytes, bytes, bytes
 ]
 COLUMNS = "key, topic_id, id, author, data, parents, created, received, protocol, proof, prev, hash"
-INSERT = (
-    f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (topic_id, id) DO NOTHING"
-)
+
+
+def insert_statement(rows: int) -> str:
+    """The statement that inserts so many event rows, except those whose ids are there."""
+    places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
+    return f"INSERT INTO events ({COLUMNS}) VALUES {places} ON CONFLICT (topic_id, id) DO NOTHING"
+
+
+INSERT = insert_statement(1)
 SELECT = f"SELECT {COLUMNS} FROM events WHERE key BETWEEN ? AND ? ORDER BY key"
 SELECT_ONE = f"SELECT {COLUMNS} FROM events WHERE key = ?"
 

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,16 +26,22 @@ from rumormill.store.errors import (
     from_os,
 )
 from rumormill.store.model import Durability, Finding, FindingKind, StoreConfig
-from rumormill.store.rows import TopicRow, seal_loss, seal_store, seal_topic
+from rumormill.store.rows import TopicRow, insert_statement, seal_loss, seal_store, seal_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from rumormill.store.rows import EventRow
 
 APPLICATION_ID = 0x524D4C47  # "RMLG"
 SCHEMA_VERSION = 1
 _MEMORY_BYTES = 2**30
 _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per single commit
+
+_INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
+"""Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
+thread beside the writer would make it wait as often as there are rows."""
 
 _TABLES = (
     """CREATE TABLE store (
@@ -281,6 +288,17 @@ def rollback(db: sqlite3.Connection) -> None:
     if db.in_transaction:
         with contextlib.suppress(sqlite3.Error):
             db.execute("ROLLBACK")
+
+
+def put_events(db: sqlite3.Connection, rows: Sequence[EventRow]) -> int:
+    """Insert rows in order; return how many of their ids were new."""
+    new = start = 0
+    for size, statement in _INSERTS:
+        while len(rows) - start >= size:
+            values = tuple(chain.from_iterable(rows[start : start + size]))
+            new += db.execute(statement, values).rowcount
+            start += size
+    return new
 
 
 def put_topics(db: sqlite3.Connection, rows: Iterable[TopicRow]) -> None:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rumormill.store.errors import (
@@ -42,7 +43,7 @@ from rumormill.store.rows import (
     row_bytes,
     seal_mark,
 )
-from rumormill.store.schema import put_topics, rollback
+from rumormill.store.schema import put_events, put_topics, rollback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -350,7 +351,7 @@ class Writer:
         results: list[list[tuple[int, bool]]] = []
 
         def all_new(group: Group) -> None:
-            results[:] = [self._insert_new(group, call.events) for call in calls]
+            results[:] = self._insert_new(group, calls)
 
         def some_known(group: Group) -> None:
             results[:] = [self._insert_each(group, call.events) for call in calls]
@@ -376,22 +377,19 @@ class Writer:
             self.counters.duplicates += len(result) - new
             call.ticket.set_result(tuple([Appended(at, known, durable) for at, known in result]))
 
-    def _insert_new(self, group: Group, events: Sequence[StoredEvent]) -> list[tuple[int, bool]]:
+    def _insert_new(self, group: Group, calls: list[_Call]) -> Iterator[list[tuple[int, bool]]]:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
         rows = []
-        result = []
-        for event in events:
+        for event in [event for call in calls for event in call.events]:
             topic = group.topic(event.topic)
-            offset = topic.next_offset
-            row = make_row(
-                event, topic.topic_id, group.encoded[event.topic], offset, topic.head_hash
-            )
+            name, head = group.encoded[event.topic], topic.head_hash
+            row = make_row(event, topic.topic_id, name, topic.next_offset, head)
             group.add(topic, row)
             rows.append(row)
-            result.append((offset, False))
-        if self.db.executemany(INSERT, rows).rowcount != len(rows):
+        if put_events(self.db, rows) != len(rows):
             raise _KnownIdError
-        return result
+        offsets = iter([(row[0] & MAX_OFFSET, False) for row in rows])
+        return (list(islice(offsets, len(call.events))) for call in calls)
 
     def _insert_each(self, group: Group, events: Sequence[StoredEvent]) -> list[tuple[int, bool]]:
         """Insert events of which some may be known; those keep the offset they have."""

@@ -39,6 +39,7 @@ PAYLOAD_KEYS: dict[int, str] = {
     1002: "refuse",
     1003: "penalise",
     1004: "undeliverableMessage",
+    1005: "skipPublish",
 }
 """The key under which an event of each kind carries its payload."""
 
@@ -63,6 +64,7 @@ TYPE_NAMES: dict[str, int] = {
     "REFUSE": 1002,
     "PENALISE": 1003,
     "UNDELIVERABLE_MESSAGE": 1004,
+    "SKIP_PUBLISH": 1005,
     "ON_NEW_OUTBOUND_STREAM": 4,
     "ON_CLOSED_OUTBOUND_STREAM": 5,
 }

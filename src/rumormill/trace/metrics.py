@@ -43,6 +43,7 @@ from rumormill.core.trace import (
     RejectMessage,
     RpcMeta,
     SendRPC,
+    SkipPublish,
     TracePayload,
     UndeliverableMessage,
 )
@@ -114,6 +115,7 @@ class Metrics:
         self._refused: dict[str, int] = {}
         self._penalties: dict[str, int] = {}
         self._rpcs_dropped: dict[str, int] = {}
+        self._skipped: dict[str, int] = {}
         self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
             PublishMessage: self._publish,
             DeliverMessage: self._deliver,
@@ -126,6 +128,7 @@ class Metrics:
             Leave: self._membership,
             NodeUp: self._membership,
             NodeDown: self._membership,
+            SkipPublish: self._skip,
         }
 
     def observe(self, batch: Batch) -> None:
@@ -217,6 +220,7 @@ class Metrics:
             "load_max_over_mean": ratio(nearest_rank(load, 100) or 0, load_mean),
             "load_p99_over_mean": ratio(nearest_rank(load, 99) or 0, load_mean),
             "dropped": total.dropped,
+            "skipped_publications": dict(sorted(self._skipped.items())),
             "rpcs_dropped": dict(sorted(self._rpcs_dropped.items())),
             "rejected": dict(sorted(self._rejected.items())),
             "refused": dict(sorted(self._refused.items())),
@@ -329,6 +333,9 @@ class Metrics:
 
     def _penalise(self, now: float, peer: PeerId, payload: Penalise) -> None:
         _add(self._penalties, payload.reason, 1)
+
+    def _skip(self, now: float, peer: PeerId, payload: SkipPublish) -> None:
+        _add(self._skipped, payload.reason, 1)
 
     def _count_control(self, meta: RpcMeta) -> None:
         counts = self._control

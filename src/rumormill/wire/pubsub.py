@@ -41,16 +41,18 @@ class Message(msgspec.Struct, gc=False):
     cached_meta: RpcMeta | None = None
 
     def alone(self) -> "Rpc":
-        """Return the RPC that carries this message and nothing else.
+        """Return the RPC that carries this message and nothing else."""
+        return Rpc((), (self,), None, self.meta)
 
-        Its trace metadata is computed once per message, however many peers forward it.
-        """
+    @property
+    def meta(self) -> RpcMeta:
+        """What the trace says of that RPC: computed once, however many peers forward it."""
         meta = self.cached_meta
         if meta is None:
             size = field_size(self.size)
             carried = (MessageMeta(self.id, self.topic),)
             meta = self.cached_meta = RpcMeta(carried, size=size, data_size=size)
-        return Rpc((), (self,), None, meta)
+        return meta
 
     @property
     def size(self) -> int:
@@ -194,24 +196,30 @@ def rpc_size(rpc: Rpc) -> int:
 
 
 def _meta_of(rpc: Rpc) -> RpcMeta:
-    control = rpc.control
+    # Every RPC that arrives is traced; most carry one message, or one kind of control.
+    control, publish, subscriptions = rpc.control, rpc.publish, rpc.subscriptions
+    if control is None and len(publish) == 1 and not subscriptions:
+        return publish[0].meta
     return RpcMeta(
-        messages=tuple(MessageMeta(message.id, message.topic) for message in rpc.publish),
-        subscription=tuple(SubMeta(sub.subscribe, sub.topic) for sub in rpc.subscriptions),
-        control=None if control is None else _control_meta_of(control),
-        size=rpc_size(rpc),
-        data_size=sum(field_size(message.size) for message in rpc.publish),
+        tuple([MessageMeta(each.id, each.topic) for each in publish]) if publish else (),
+        tuple([SubMeta(sub.subscribe, sub.topic) for sub in subscriptions])
+        if subscriptions
+        else (),
+        None if control is None else _control_meta_of(control),
+        rpc_size(rpc),
+        sum([field_size(message.size) for message in publish]) if publish else 0,
     )
 
 
 def _control_meta_of(control: Control) -> ControlMeta:
+    ihave, iwant, idontwant = control.ihave, control.iwant, control.idontwant
+    graft, prune = control.graft, control.prune
     return ControlMeta(
-        ihave=tuple(IHaveMeta(ihave.topic, ihave.message_ids) for ihave in control.ihave),
-        iwant=(IWantMeta(control.iwant),) if control.iwant else (),
-        graft=tuple(GraftMeta(topic) for topic in control.graft),
-        prune=tuple(
-            PruneMeta(prune.topic, tuple(info.peer for info in prune.peers))
-            for prune in control.prune
-        ),
-        idontwant=(IDontWantMeta(control.idontwant),) if control.idontwant else (),
+        tuple([IHaveMeta(each.topic, each.message_ids) for each in ihave]) if ihave else (),
+        (IWantMeta(iwant),) if iwant else (),
+        tuple([GraftMeta(topic) for topic in graft]) if graft else (),
+        tuple([PruneMeta(each.topic, tuple([info.peer for info in each.peers])) for each in prune])
+        if prune
+        else (),
+        (IDontWantMeta(idontwant),) if idontwant else (),
     )

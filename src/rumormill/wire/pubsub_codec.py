@@ -38,6 +38,10 @@ __all__ = [
     "signing_payload",
 ]
 
+MAX_ID_BYTES = 512
+"""Our choice: ids are remembered for some time, so they must not be a way to fill memory. An author
+and eight bytes take 50, a hash in text 128."""
+
 SIGN_PREFIX = b"libp2p-pubsub:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind
 (pub/sub specification, message signing)."""
@@ -270,6 +274,8 @@ def _read_ids(
         begin = position
         tag, start, position = next_field(data, begin, end)
         if tag == id_tag:
+            if position - start > MAX_ID_BYTES:
+                raise DecodeError("id-too-long", f"a message id of {position - start} bytes")
             # Asked once per list: asking at every id would make the walk quadratic.
             count = _alike(data, begin, position, end) if first and start == begin + 2 else 1
             first = False
@@ -360,8 +366,8 @@ def _append_field(parts: list[bytes], heads: tuple[bytes, ...], value: bytes) ->
     parts.append(value)
 
 
-def _build_message(message: Message, signature: bytes, key: bytes) -> bytes:
-    """Encode a message in the order of the field numbers; a loop would take twice as long."""
+def _build_unsigned(message: Message) -> bytes:
+    """Encode the signed fields in the order of their numbers; a loop would take twice as long."""
     author, data, seqno, topic = message.author, message.data, message.seqno, message.topic.encode()
     return b"".join(
         (
@@ -373,12 +379,25 @@ def _build_message(message: Message, signature: bytes, key: bytes) -> bytes:
             seqno,
             _TOPIC[n] if (n := len(topic)) < 0x80 else _long_head(_FIELD_4, n),
             topic,
-            _SIGNATURE[n] if (n := len(signature)) < 0x80 else _long_head(_FIELD_5, n),
-            signature,
-            _KEY[n] if (n := len(key)) < 0x80 else _long_head(_FIELD_6, n),
-            key,
         )
     )
+
+
+def signature_fields(message: Message) -> bytes:
+    """Encode the fields that are not signed: the signature and the key."""
+    signature, key = message.signature, message.key
+    head = _SIGNATURE[n] if (n := len(signature)) < 0x80 else _long_head(_FIELD_5, n)
+    if not key:
+        return head + signature
+    key_head = _KEY[n] if (n := len(key)) < 0x80 else _long_head(_FIELD_6, n)
+    return b"".join((head, signature, key_head, key))
+
+
+def proof_fields(message: Message) -> bytes:
+    """Encode what proves the author: the sequence number, the signature and the key."""
+    seqno = message.seqno
+    head = _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(_FIELD_3, n)
+    return b"".join((head, seqno, signature_fields(message)))
 
 
 def encode_message(message: Message) -> bytes:
@@ -388,9 +407,17 @@ def encode_message(message: Message) -> bytes:
     """
     encoded = message.encoded
     if not encoded:
-        encoded = _build_message(message, message.signature, message.key)
+        encoded = _build_unsigned(message) + signature_fields(message)
         message.encoded = encoded
     return encoded
+
+
+def sign_message(message: Message, sign: Callable[[bytes], bytes], key: bytes) -> None:
+    """Sign a new message; `key` is the public key, where the author's id does not contain it."""
+    unsigned = _build_unsigned(message)
+    message.signature = sign(SIGN_PREFIX + unsigned)
+    message.key = key
+    message.encoded = unsigned + signature_fields(message)
 
 
 def signing_payload(message: Message) -> bytes:
@@ -401,9 +428,10 @@ def signing_payload(message: Message) -> bytes:
     known fields go in the order of their numbers and unknown ones stay as they are, behind them.
     Of a message of too many fields nothing was signed that counts: that is a `DecodeError`.
     """
-    if not message.encoded:
-        return SIGN_PREFIX + _build_message(message, b"", b"")
     data = message.encoded
+    unsigned = _build_unsigned(message)
+    if not data or data == unsigned + signature_fields(message):
+        return SIGN_PREFIX + unsigned  # as nearly every author encodes
     known: dict[int, bytes] = {}
     unknown: list[bytes] = []
     begin = 0

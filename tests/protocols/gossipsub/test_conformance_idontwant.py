@@ -155,7 +155,7 @@ def test_gossipsub_idontwant_clear() -> None:
     unwanted = rig.router(MIDDLE).gossip.unwanted
     rig.send(NEIGHBOUR, MIDDLE, Rpc(control=Control(idontwant=(b"unwanted for a while",))))
     rig.run(0.1)
-    assert unwanted == {rig.id(NEIGHBOUR): {b"unwanted for a while": 3}}
+    assert list(unwanted[rig.id(NEIGHBOUR)]) == [b"unwanted for a while"]
     rig.run(4)
     assert unwanted == {}
     rig.publish(PUBLISHER, b"unwanted for a while")

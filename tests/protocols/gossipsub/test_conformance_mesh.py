@@ -3,6 +3,7 @@
 from protocols.conformance import MESH_ONLY, controls, publish_and_check, subscribe_and
 from protocols.pubsub_rig import Rig
 from rumormill.core.effects import Send
+from rumormill.core.inputs import SendDropped
 from rumormill.core.trace import DropRPC, Penalise
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0
@@ -13,7 +14,7 @@ from rumormill.protocols.gossipsub.score_params import (
     TopicScoreParams,
 )
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
-from rumormill.wire.pubsub import Control, Prune, Rpc
+from rumormill.wire.pubsub import Control, Prune, Rpc, SubOpts
 
 
 class TestLinks:
@@ -192,7 +193,8 @@ class TestControlMessages:
                 rig.subscribe([peer], topic)
             rig.run(0.5)
         rig.run(5)
-        assert rig.trace(Penalise) == []
+        refused = [reason for peer in peers for reason in rig.refusals(peer)]
+        assert (refused, rig.trace(Penalise)) == ([], []), "no GRAFT overtakes its announcement"
         lost = [drop.meta for drop in rig.trace(DropRPC) if drop.reason == QUEUE_FULL]
         assert any(meta.control is not None and meta.control.graft for meta in lost)
         assert any(meta.subscription for meta in lost)
@@ -261,7 +263,7 @@ class TestControlMessages:
         assert rig.trace(Penalise) == []
 
     def test_a_lost_graft_leaves_with_the_next_message(self) -> None:
-        """Piggybacking in the router: a message to the peer takes the lost GRAFT along."""
+        """A message takes a lost GRAFT along, and the lost announcement of its topic."""
         rig = Rig()
         (peer,) = rig.add()
         puppet = rig.add_puppet()
@@ -270,13 +272,17 @@ class TestControlMessages:
         rig.send(puppet, peer, subscribe_and())
         rig.run(1.5)
         assert rig.mesh(peer) == [puppet]
-        router = rig.router(peer)
-        router._outbox.retry(rig.id(puppet), Control(graft=("news", "a topic that we left")))
+        announcement = Rpc(subscriptions=(SubOpts(True, "news"),))
+        for lost in (announcement, Rpc(control=Control(graft=("news", "a topic that we left")))):
+            rig.host(peer).handle(SendDropped(rig.id(puppet), lost, QUEUE_FULL))
         rig.publish(peer, b"takes it along")
         rig.run(0.01)
         last = rig.rpcs(puppet)[-1]
+        assert last.subscriptions == announcement.subscriptions
         assert [message.data for message in last.publish] == [b"takes it along"]
         assert last.control == Control(graft=("news",))
+        rig.run(2)
+        assert sum(bool(rpc.subscriptions) for rpc in rig.rpcs(puppet)) == 2, "it is said once more"
 
 
 def test_gossipsub_opportunistic_grafting() -> None:

@@ -14,9 +14,8 @@ from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.config import SignPolicy
-from rumormill.wire.protobuf import bytes_field
 from rumormill.wire.pubsub import Message
-from rumormill.wire.pubsub_codec import signing_payload
+from rumormill.wire.pubsub_codec import proof_fields, sign_message, signing_payload
 
 MessageIdFunction: TypeAlias = Callable[[Message], MessageId]
 
@@ -62,8 +61,7 @@ class Authorship:
         seqno = self._next_seqno.to_bytes(8, "big")
         self._next_seqno += 1
         message = Message(topic, data, identity.peer, seqno)
-        message.signature = identity.sign(signing_payload(message))
-        message.key = identity.public_key
+        sign_message(message, identity.sign, identity.public_key)
         return message
 
     def check(self, message: Message) -> str | None:
@@ -95,7 +93,4 @@ def proof_of(message: Message) -> bytes:
 
     It is a protobuf `Message` that holds the sequence number, the signature and the key alone.
     """
-    if not message.signature:
-        return b""
-    proof = bytes_field(3, message.seqno) + bytes_field(5, message.signature)
-    return proof + bytes_field(6, message.key) if message.key else proof
+    return proof_fields(message) if message.signature else b""

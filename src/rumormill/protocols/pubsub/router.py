@@ -24,6 +24,7 @@ from rumormill.core.effects import (
     Keep,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -58,7 +59,8 @@ from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts, rpc_size
+from rumormill.wire.protobuf import field_size
+from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
 from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
@@ -245,9 +247,8 @@ class PubSubRouter:
         self._announce(SubOpts(False, topic), effects)
 
     def _announce(self, sub: SubOpts, effects: Effects) -> None:
-        announcement = Rpc(subscriptions=(sub,))
-        for peer in self.peers:
-            effects.append(Send(peer, announcement))
+        if self.peers:
+            effects.append(SendAll(tuple(self.peers), Rpc(subscriptions=(sub,))))
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         self._publish(self._compose(event), now, effects)
@@ -264,7 +265,7 @@ class PubSubRouter:
     def _compose(self, event: Publish) -> Message:
         self._check_topic(event.topic)
         message = self._authorship.compose(event.topic, event.data)
-        if rpc_size(Rpc(publish=(message,))) > self._settings.max_rpc_size:
+        if field_size(message.size) > self._settings.max_rpc_size:
             raise LimitError(
                 f"{len(event.data)} bytes do not fit a message of at most"
                 f" {self._settings.max_rpc_size} bytes with its envelope (max_rpc_size)"
@@ -389,17 +390,21 @@ class PubSubRouter:
             return
         self._seen.add(message.id, now)
         self._before_validation(peer, message, now, effects)
-        if self._validator is None:
-            self._accept(peer, message, now, effects)
-        else:
-            verdict = self._validator(self._event_of(message), peer)
-            self._on_verdict(peer, message, verdict, now, effects)
+        event = self._event_of(message)
+        verdict = Verdict.ACCEPT if self._validator is None else self._validator(event, peer)
+        self._on_verdict(peer, message, event, verdict, now, effects)
 
     def _on_verdict(
-        self, peer: PeerId, message: Message, verdict: Verdict, now: float, effects: Effects
+        self,
+        peer: PeerId,
+        message: Message,
+        event: Event,
+        verdict: Verdict,
+        now: float,
+        effects: Effects,
     ) -> None:
         if verdict is Verdict.ACCEPT:
-            self._accept(peer, message, now, effects)
+            self._accept(peer, message, event, now, effects)
         elif verdict is Verdict.REJECT:
             self._reject(peer, message, reasons.VALIDATION_FAILED, now, effects)
         elif verdict is Verdict.IGNORE:
@@ -408,7 +413,7 @@ class PubSubRouter:
             self._reject(peer, message, reasons.VALIDATION_THROTTLED, now, effects)
         else:
             self._pending[message.id] = (peer, message)
-            effects.append(Validate(self._event_of(message), peer))
+            effects.append(Validate(event, peer))
 
     def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
@@ -416,14 +421,17 @@ class PubSubRouter:
         waiting = self._pending.pop(event.message_id, None)
         if waiting is not None:
             peer, message = waiting
-            self._on_verdict(peer, message, event.verdict, now, effects)
+            verdict, judged = event.verdict, self._event_of(message)
+            self._on_verdict(peer, message, judged, verdict, now, effects)
 
-    def _accept(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+    def _accept(
+        self, peer: PeerId, message: Message, event: Event, now: float, effects: Effects
+    ) -> None:
         self._on_accepted(peer, message, now)
         topic = message.topic
         if topic in self.subscriptions:
             effects.append(trace.DeliverMessage(message.id, topic, peer))
-            effects.append(Deliver(self._event_of(message), peer))
+            effects.append(Deliver(event, peer))
         self._route(message, peer, now, effects)
 
     def _reject(

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TraceEvent(_message.Message):
-    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage")
+    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish")
     class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PUBLISH_MESSAGE: _ClassVar[TraceEvent.Type]
@@ -29,6 +29,7 @@ class TraceEvent(_message.Message):
         REFUSE: _ClassVar[TraceEvent.Type]
         PENALISE: _ClassVar[TraceEvent.Type]
         UNDELIVERABLE_MESSAGE: _ClassVar[TraceEvent.Type]
+        SKIP_PUBLISH: _ClassVar[TraceEvent.Type]
     PUBLISH_MESSAGE: TraceEvent.Type
     REJECT_MESSAGE: TraceEvent.Type
     DUPLICATE_MESSAGE: TraceEvent.Type
@@ -47,6 +48,7 @@ class TraceEvent(_message.Message):
     REFUSE: TraceEvent.Type
     PENALISE: TraceEvent.Type
     UNDELIVERABLE_MESSAGE: TraceEvent.Type
+    SKIP_PUBLISH: TraceEvent.Type
     class PublishMessage(_message.Message):
         __slots__ = ("messageID", "topic")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +181,13 @@ class TraceEvent(_message.Message):
         topic: str
         reason: str
         def __init__(self, messageID: _Optional[bytes] = ..., topic: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    class SkipPublish(_message.Message):
+        __slots__ = ("topic", "reason")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        reason: str
+        def __init__(self, topic: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
     class RPCMeta(_message.Message):
         __slots__ = ("messages", "subscription", "control", "size", "dataSize", "operations")
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -278,6 +287,7 @@ class TraceEvent(_message.Message):
     REFUSE_FIELD_NUMBER: _ClassVar[int]
     PENALISE_FIELD_NUMBER: _ClassVar[int]
     UNDELIVERABLEMESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SKIPPUBLISH_FIELD_NUMBER: _ClassVar[int]
     type: TraceEvent.Type
     peerID: bytes
     timestamp: int
@@ -299,7 +309,8 @@ class TraceEvent(_message.Message):
     refuse: TraceEvent.Refuse
     penalise: TraceEvent.Penalise
     undeliverableMessage: TraceEvent.UndeliverableMessage
-    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ...) -> None: ...
+    skipPublish: TraceEvent.SkipPublish
+    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ..., skipPublish: _Optional[_Union[TraceEvent.SkipPublish, _Mapping]] = ...) -> None: ...
 
 class TraceEventBatch(_message.Message):
     __slots__ = ("batch",)

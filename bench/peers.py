@@ -1,0 +1,381 @@
+"""Claim: a durable, signed rumormill message costs little more than the cryptography it needs.
+
+Measures rumormill in its default durable mode and in memory mode, the floor (see
+`contestants/floor_peer.py`), and py-libp2p and js-libp2p where they are installed, interleaved in
+one run: separate processes, loopback, signed messages of 1 KiB. CPU time per delivery over all
+processes is the figure to trust; rates and latencies depend on what else the machine does.
+
+    1 -> 1    one publisher, one subscriber
+    1 -> 20   one publisher, 20 subscribers in one process
+    mesh      20 nodes in two processes, 8 links each, the first one publishes
+
+`--quick` measures rumormill and the floor only, in less than a minute. The other systems are looked
+for where `RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them.
+"""
+
+import argparse
+import atexit
+import contextlib
+import json
+import os
+import random
+import select
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent / "contestants"
+ANSWER_WITHIN = 120.0
+MESH = 20
+LINKS = 8
+SETTINGS = ("1 -> 1", "1 -> 20", "mesh")
+
+CACHE_VARIABLE = "RUMORMILL_INTEROP_CACHE"
+
+FOREIGN_PACE = {
+    "js-libp2p": {"1 -> 1": 400.0, "1 -> 20": 15.0, "mesh": 15.0},
+    "py-libp2p": {"1 -> 1": 100.0, "1 -> 20": 4.0, "mesh": 3.0},
+}
+"""These drop messages instead of making a publisher wait. So they are measured at the highest rate
+at which nothing is lost; the search begins here."""
+
+BURSTS = {"1 -> 1": 5000, "1 -> 20": 500, "mesh": 400}
+
+TARGETS = [
+    ("rumormill", "floor", "1 -> 1", 2.0),
+    ("rumormill, memory", "floor", "1 -> 1", 2.0),
+    ("rumormill", "py-libp2p", "1 -> 1", 1 / 8),
+    ("rumormill", "js-libp2p", "1 -> 1", 1 / 2),
+    ("rumormill", "py-libp2p", "mesh", 1 / 15),
+    ("rumormill", "js-libp2p", "mesh", 1 / 4),
+]
+"""Whose CPU per delivery may be at most so many times whose, and where."""
+
+
+class Process:
+    """A contestant's process, with its commands."""
+
+    def __init__(self, command: list[str]) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent / "src")}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        self._pending = b""
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """Give a command and wait for its answer."""
+        self.tell(do, **arguments)
+        return self.answer()
+
+    def tell(self, do: str, **arguments: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + ANSWER_WITHIN
+        while b"\n" not in self._pending:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                raise TimeoutError(f"no answer from {self._process.args}")
+            data = os.read(self._process.stdout.fileno(), 1 << 20)
+            if not data:
+                raise RuntimeError(f"{self._process.args} ended")
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def close(self) -> None:
+        """Let it end; its input has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@dataclass
+class System:
+    """A contestant and what was measured."""
+
+    name: str
+    command: Callable[[int, Path], list[str]]
+    """How to start a process with so many nodes."""
+    warm_ups: int = 1
+    """Runs of two seconds before anything counts, for a system that compiles as it goes."""
+    paces: dict[str, float] = field(default_factory=dict)
+    """Messages a second in a setting; without one, as fast as the system's back-pressure allows."""
+    settings: tuple[str, ...] = SETTINGS
+    results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    def note(self, setting: str, **values: float) -> None:
+        for name, value in values.items():
+            self.results.setdefault(setting, {}).setdefault(name, []).append(value)
+
+    def value(self, setting: str, name: str) -> float | None:
+        values = self.results.get(setting, {}).get(name)
+        return statistics.median(values) if values else None
+
+
+class Arena:
+    """The running processes of one system in one setting: a publisher, and receivers."""
+
+    def __init__(self, processes: list[Process], receivers: int) -> None:
+        self.processes = processes
+        self.publisher = processes[0]
+        self.receivers = receivers
+
+    def stats(self) -> tuple[float, int, int]:
+        """CPU seconds so far; deliveries and repetitions since `begin`."""
+        stats = [process.ask("stats") for process in self.processes]
+        return (
+            sum(each["cpu"] for each in stats),
+            sum(each["received"] for each in stats),
+            sum(each["repeated"] for each in stats),
+        )
+
+    def run(self, count: int, rate: float) -> dict[str, float]:
+        """Publish and wait until everything has arrived or nothing more comes."""
+        for process in self.processes:
+            process.ask("begin")
+        cpu, _, _ = self.stats()
+        seconds = self.publisher.ask("publish", node=0, count=count, rate=rate)["seconds"]
+        expected = count * self.receivers
+        received, quiet_since = -1, time.monotonic()
+        while True:
+            used, now_received, repeated = self.stats()
+            if now_received != received:
+                received, quiet_since = now_received, time.monotonic()
+            if received >= expected or time.monotonic() - quiet_since > 3:
+                break
+            time.sleep(0.05)
+        return {
+            "cpu": (used - cpu) / max(received, 1) * 1e6,
+            "rate": count / seconds,
+            "lost": float(expected - received),
+            "repeated": float(repeated),
+        }
+
+    def latencies(self) -> list[float]:
+        found = [process.ask("latencies")["latencies"] for process in self.processes]
+        return sorted(each for part in found for each in part)
+
+
+@contextlib.contextmanager
+def arena(system: System, setting: str, scratch: Path) -> Iterator[Arena]:
+    """Start a system in a setting; stop it in the end."""
+    home = Path(tempfile.mkdtemp(dir=scratch))
+    sizes = {"1 -> 1": (1, 1), "1 -> 20": (1, 20), "mesh": (MESH // 2, MESH // 2)}[setting]
+    processes = [
+        Process(system.command(size, home / str(number))) for number, size in enumerate(sizes)
+    ]
+    try:
+        tickets = [
+            (process, node, ticket)
+            for process in processes
+            for node, ticket in enumerate(process.ask("tickets")["tickets"])
+        ]
+        if setting == "mesh":
+            for process in processes:
+                process.ask("subscribe", nodes=list(range(MESH // 2)))
+            link_mesh(tickets)
+            publisher_peers, receivers = 4, MESH - 1
+        else:
+            processes[1].ask("subscribe", nodes=list(range(sizes[1])))
+            links = [[node, tickets[0][2]] for node in range(sizes[1])]
+            processes[1].ask("connect", links=links)
+            publisher_peers = receivers = sizes[1]
+        processes[0].ask("ready", node=0, peers=publisher_peers)
+        yield Arena(processes, receivers)
+    finally:
+        for process in processes:
+            process.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def link_mesh(tickets: list[tuple[Process, int, str]]) -> None:
+    """Connect all nodes in a ring, then at random until each has its links."""
+    chance = random.Random(20)
+    pairs = {(number, (number + 1) % MESH): None for number in range(MESH)}
+    degree = [2] * MESH
+    while min(degree) < LINKS:
+        short = [number for number in range(MESH) if degree[number] < LINKS]
+        first = chance.choice(short)
+        others = [
+            number
+            for number in (short if len(short) > 1 else range(MESH))
+            if number != first and (first, number) not in pairs and (number, first) not in pairs
+        ] or [number for number in range(MESH) if number != first]
+        second = chance.choice(others)
+        pairs[first, second] = None
+        degree[first] += 1
+        degree[second] += 1
+    for process in dict.fromkeys(process for process, _, _ in tickets):
+        links = [
+            [tickets[first][1], tickets[second][2]]
+            for first, second in pairs
+            if tickets[first][0] is process
+        ]
+        process.ask("connect", links=links)
+
+
+def measure(system: System, setting: str, scratch: Path, options: argparse.Namespace) -> None:
+    """One round of one system in one setting."""
+    with arena(system, setting, scratch) as stage:
+        rss = sum(process.ask("stats")["rss"] for process in stage.processes)
+        pace = system.paces.get(setting)
+        if pace is None:
+            burst = BURSTS[setting] // (2 if options.quick else 1)
+            stage.run(burst // 20, 0)
+            found = stage.run(burst, 0)
+            system.note(setting, **found)
+            if setting == "1 -> 1" and not options.quick:
+                best = loss_free(stage, found["rate"])
+                system.note(setting, best=best["rate"])
+        else:
+            for _ in range(system.warm_ups):
+                stage.run(max(20, int(pace * 2)), pace)
+            best = loss_free(stage, pace)
+            rate = best.pop("rate")
+            system.note(setting, best=rate, **best)
+        if setting == "1 -> 1":
+            stage.run(200 if options.quick else 500, 100)
+            delays = stage.latencies()
+            if delays:
+                p50, p99 = delays[len(delays) // 2], delays[len(delays) * 99 // 100]
+                system.note(setting, p50=p50 * 1e3, p99=p99 * 1e3)
+        if setting == "mesh":
+            system.note(setting, rss=rss / MESH / 2**20)
+
+
+def loss_free(stage: Arena, start: float) -> dict[str, float]:
+    """Search the highest rate, to within a seventh, that is kept for two seconds without loss."""
+
+    def tried(rate: float) -> dict[str, float] | None:
+        found = stage.run(max(20, int(rate * 2)), rate)
+        return None if found["lost"] or found["rate"] < 0.95 * rate else found
+
+    rate = start
+    while (best := tried(rate)) is None:
+        rate *= 0.6
+    low, high = rate, 0.0
+    while not high or high > 1.15 * low:
+        middle = (low + high) / 2 if high else low * 1.5
+        found = tried(middle)
+        if found is None:
+            high = middle
+        else:
+            low, best = middle, found
+    return best
+
+
+def python_system(name: str, program: str, *extra: str) -> System:
+    def command(nodes: int, home: Path) -> list[str]:
+        where = [str(home)] if not extra else list(extra)
+        return [sys.executable, str(HERE / program), str(nodes), *where]
+
+    return System(name, command)
+
+
+def foreign_systems() -> list[System]:
+    """The other implementations that are installed here."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get(CACHE_VARIABLE) or Path(base) / "rumormill" / "interop")
+    systems = []
+    for folder in sorted(mark.parent for mark in cache.glob("js-*/ready"))[-1:]:
+        script = folder / f"bench-{os.getpid()}.mjs"  # packages are looked for beside the script
+        shutil.copy(HERE / "js_peer.mjs", script)
+        atexit.register(script.unlink)
+        node = str(folder / "node_modules" / ".bin" / "node")
+        systems.append(foreign("js-libp2p", [node, str(script)], warm_ups=3))
+    for folder in sorted(mark.parent for mark in cache.glob("py-*/ready"))[-1:]:
+        python = str(folder / "venv" / "bin" / "python")
+        script = HERE / "py_libp2p_peer.py"
+        systems.append(foreign("py-libp2p", [python, str(script)], warm_ups=1))
+    return systems
+
+
+def foreign(name: str, program: list[str], *, warm_ups: int) -> System:
+    def command(nodes: int, _: Path) -> list[str]:
+        return [*program, str(nodes)]
+
+    return System(name, command, warm_ups=warm_ups, paces=FOREIGN_PACE[name])
+
+
+def main() -> None:
+    options = parse()
+    floor = python_system("floor", "floor_peer.py")
+    floor.settings = ("1 -> 1", "1 -> 20")
+    durable = python_system("rumormill", "rumormill_peer.py")
+    memory = python_system("rumormill, memory", "rumormill_peer.py", "memory")
+    systems = [floor, durable, memory]
+    if not options.quick:
+        systems += foreign_systems()
+    with tempfile.TemporaryDirectory(prefix="rumormill-bench-") as scratch:
+        for _ in range(options.rounds):
+            for setting in options.settings:
+                for system in systems:
+                    if setting in system.settings:
+                        measure(system, setting, Path(scratch), options)
+    report(systems, options)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="rumormill and the floor only")
+    parser.add_argument("--rounds", type=int, help="how often everything is measured")
+    parser.add_argument("--setting", dest="settings", action="append", choices=SETTINGS)
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.quick else 3)
+    options.settings = options.settings or list(SETTINGS)
+    return options
+
+
+def report(systems: list[System], options: argparse.Namespace) -> None:
+    """Print what was measured, then the ratios."""
+    for setting in options.settings:
+        print(f"\n{setting}")
+        for system in systems:
+            if setting in system.results:
+                print(f"  {system.name:20}", *describe(system, setting), sep="  ")
+    print()
+    by_name = {system.name: system for system in systems}
+    for ours, other, setting, target in TARGETS:
+        mine = by_name[ours].value(setting, "cpu")
+        theirs = by_name[other].value(setting, "cpu") if other in by_name else None
+        if mine is not None and theirs is not None:
+            ratio = mine / theirs
+            verdict = "holds" if ratio <= target else "missed"
+            print(f"{setting:8} {ours} = {ratio:.3f} x {other}   (at most {target:.3f}: {verdict})")
+
+
+def describe(system: System, setting: str) -> Iterator[str]:
+    formats = {
+        "cpu": "{:7.0f} µs CPU/delivery",
+        "rate": "{:7.0f} msg/s in a burst",
+        "best": "{:7.0f} msg/s loss-free",
+        "p50": "p50 {:.2f} ms",
+        "p99": "p99 {:.2f} ms",
+        "rss": "{:.1f} MiB/node",
+        "lost": "{:.0f} lost",
+        "repeated": "{:.0f} repeated",
+    }
+    for name, form in formats.items():
+        value = system.value(setting, name)
+        if value is not None:
+            yield form.format(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A topic of a node as an object: the node's calls without the topic's name."""
+
+from typing import TYPE_CHECKING
+
+from rumormill.node.receipt import Receipt
+from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
+
+if TYPE_CHECKING:
+    from rumormill.node.node import Node
+    from rumormill.node.validation import TopicValidator
+
+
+class Topic:
+    """One topic of one node. It holds nothing: two handles of one name are the same topic."""
+
+    __slots__ = ("name", "node")
+
+    def __init__(self, node: "Node", name: str) -> None:
+        self.node = node
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r})"
+
+    @property
+    def subscribers(self) -> int:
+        """How many connected peers subscribe to it."""
+        return self.node.subscribers(self.name)
+
+    async def publish(self, data: bytes) -> Receipt:
+        """Publish an event (`Node.publish`)."""
+        return await self.node.publish(self.name, data)
+
+    async def subscribe(
+        self,
+        *,
+        since_offset: int | None = None,
+        buffer: int = 1024,
+        overflow: Overflow | str = Overflow.CATCH_UP,
+    ) -> Subscription:
+        """Follow its events (`Node.subscribe`)."""
+        return await self.node.subscribe(
+            self.name, since_offset=since_offset, buffer=buffer, overflow=overflow
+        )
+
+    async def unsubscribe(self) -> None:
+        """Leave it and end its subscriptions (`Node.unsubscribe`)."""
+        await self.node.unsubscribe(self.name)
+
+    async def history(
+        self, *, since_offset: int = 0, since: float | None = None, limit: int | None = None
+    ) -> list[ReceivedEvent]:
+        """Read its events from the log (`Node.history`)."""
+        return await self.node.history(
+            self.name, since_offset=since_offset, since=since, limit=limit
+        )
+
+    async def wait_until_ready(
+        self,
+        *,
+        peers: int = 1,
+        timeout: float | None = None,  # noqa: ASYNC109 (as in `Node`)
+    ) -> None:
+        """Wait until so many peers subscribe to it (`Node.wait_until_ready`)."""
+        await self.node.wait_until_ready(self.name, peers=peers, timeout=timeout)
+
+    def set_validator(self, validator: "TopicValidator | None") -> None:
+        """Let a function judge the events that peers bring (`Node.set_validator`)."""
+        self.node.set_validator(self.name, validator)

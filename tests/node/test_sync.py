@@ -1,0 +1,186 @@
+"""The synchronous node: the same promises as `Node`, from a thread without an event loop."""
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from rumormill import LocalError, Node, SyncNode, Verdict
+from rumormill.node.sync import NodeOptions
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+
+
+def test_it_takes_the_options_of_a_node() -> None:
+    """The two constructors cannot drift apart."""
+    options = set(inspect.signature(Node.__init__).parameters) - {"self", "home"}
+    assert set(NodeOptions.__annotations__) == options
+
+
+def test_a_script_publishes_reads_and_closes(tmp_path: Path) -> None:
+    """Receipt, history and peers as in `Node`; the home is free afterwards."""
+    with SyncNode(tmp_path) as node:
+        receipts = [node.publish("news", b"%d" % number) for number in range(3)]
+        who = node.id
+        assert [receipt.offset for receipt in receipts] == [0, 1, 2]
+        assert receipts[0].durable_at is not None
+        assert "no connected peer" in receipts[0].note
+        assert [event.data for event in node.history("news", since_offset=1)] == [b"1", b"2"]
+        assert node.peers == []
+    with SyncNode(tmp_path) as again:
+        assert again.id == who
+
+
+def test_two_nodes_talk() -> None:
+    """Connect, wait, publish, iterate until nothing more comes."""
+    with SyncNode(None) as alice, SyncNode(None) as bob:
+        events = bob.subscribe("news", timeout=0.2)
+        peer = alice.connect(bob.tickets[0])
+        alice.wait_until_ready("news", timeout=30)
+        assert [view.id for view in alice.peers] == [peer]
+        sent = [b"%d" % number for number in range(600)]
+        for data in sent:
+            assert alice.publish("news", data).peers == 1
+        first = events.next(timeout=30)
+        assert first is not None
+        assert [first.data, *(event.data for event in events)] == sent
+        assert (events.topic, events.dropped) == ("news", 0)
+
+
+def test_replay_and_the_end_of_a_subscription() -> None:
+    """A closed subscription ends the iteration behind what has arrived."""
+    with SyncNode(None) as node:
+        node.create_topic("news")
+        for number in range(5):
+            node.publish("news", b"%d" % number)
+        with node.subscribe("news", since_offset=2) as events:
+            assert next(events).offset == 2
+        assert [event.offset for event in events] == [3, 4]
+        assert events.next() is None
+        open_end = node.subscribe("news")
+        node.unsubscribe("news")
+        assert list(open_end) == []
+
+
+def test_a_timeout_is_not_an_event() -> None:
+    """`next` gives None when nothing comes, and nothing is lost by having asked."""
+    with SyncNode(None) as node:
+        events = node.subscribe("news")
+        assert events.next(timeout=0.01) is None
+        node.publish("news", b"late")
+        event = events.next(timeout=30)
+        assert event is not None
+        assert event.data == b"late"
+
+
+def test_errors_reach_the_caller(tmp_path: Path) -> None:
+    """A start that fails raises and leaves no thread; calls outside the life of a node raise."""
+    node = SyncNode(None)
+    with pytest.raises(LocalError, match="not running"):
+        node.publish("news", b"")
+    with SyncNode(tmp_path), pytest.raises(Exception, match=str(tmp_path)):
+        SyncNode(tmp_path).start()
+    with node:
+        with pytest.raises(LocalError, match="running already"):
+            node.start()
+        with pytest.raises(LocalError):
+            node.publish("", b"")
+        with pytest.raises(LocalError, match="not a ticket"):
+            node.connect("nowhere")
+        with pytest.raises(LocalError, match="0 of 1 wanted"):
+            node.wait_until_ready("news", timeout=0.01)
+    with pytest.raises(LocalError, match="not running"):
+        node.publish("news", b"")
+    node.close()
+    assert not [each for each in threading.enumerate() if each.name.startswith("rumormill")]
+
+
+def test_a_waiting_thread_is_told_when_the_node_closes() -> None:
+    """A subscription that another thread reads ends; nobody hangs."""
+    node = SyncNode(None).start()
+    events = node.subscribe("news")
+    found: list[object] = []
+    reader = threading.Thread(target=lambda: found.append(list(events)))
+    reader.start()
+    node.close()
+    reader.join(30)
+    assert not reader.is_alive()
+    assert found in ([[]], [])
+
+
+def test_a_validator_cannot_wait_for_its_own_thread() -> None:
+    """A call from the node's thread is refused instead of locking up; the node lives."""
+    with SyncNode(None) as alice, SyncNode(None) as bob:
+
+        def validator(event: object, peer: bytes) -> Verdict:
+            bob.publish("news", b"echo")
+            return Verdict.ACCEPT
+
+        bob.set_validator("news", validator)
+        events = bob.subscribe("news")
+        alice.connect(bob.tickets[0])
+        alice.wait_until_ready("news", timeout=30)
+        alice.publish("news", b"refused")
+        bob.publish("news", b"own")
+        event = events.next(timeout=30)
+        assert event is not None
+        assert event.data == b"own"
+
+
+SCRIPT = """
+import sys
+from rumormill import SyncNode
+with SyncNode(sys.argv[1]) as node:
+    node.publish("news", b"before")
+    events = node.subscribe("news")
+    try:
+        print("waiting", flush=True)
+        events.next()
+    except KeyboardInterrupt:
+        print(node.publish("news", b"after").offset, flush=True)
+        raise
+"""
+
+
+def test_an_interrupt_ends_the_wait_and_closes_the_node(tmp_path: Path) -> None:
+    """Ctrl-C while waiting: the node still works in the handler and closes cleanly."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": str(SOURCES)},
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert out == "1\n", err
+    assert err.strip().endswith("KeyboardInterrupt")
+    assert process.returncode != 0
+    with SyncNode(tmp_path) as node:
+        assert [event.data for event in node.history("news")] == [b"before", b"after"]
+
+
+def test_a_forgotten_node_is_closed_when_the_program_ends(tmp_path: Path) -> None:
+    """A notebook that never calls `close` still leaves a good log and no complaint."""
+    script = (
+        "import sys; from rumormill import SyncNode; node = SyncNode(sys.argv[1]).start();"
+        "node.publish('news', b'kept')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": str(SOURCES)},
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with SyncNode(tmp_path) as node:
+        assert [event.data for event in node.history("news")] == [b"kept"]
