@@ -94,7 +94,7 @@ class Stopwatch:
         self.simulated += time.process_time() - self._mark
         steps = self._engine.steps - self._steps
         self._steps = self._engine.steps
-        bare = BareLoop(max(len(self._engine.queue), 100))
+        bare = BareLoop(max(len(self._engine), 100))
         self._weighted_floor += steps * bare.run(FLOOR_STEPS)
         self._mark = time.process_time()
 

@@ -11,6 +11,10 @@ from rumormill.cli.parser import PROTOCOLS, SIM_OPTIONS
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
 from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 
+VERBS = (
+    "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
+    "completion",
+)  # fmt: skip
 KNOWN = {option.flag: option.known for option in SIM_OPTIONS}
 
 
@@ -18,7 +22,7 @@ def test_the_version_is_printed() -> None:
     assert rumormill("--version").stdout == f"rumormill {__version__}\n"
 
 
-@pytest.mark.parametrize("page", [(), ("sim",), ("completion",)])
+@pytest.mark.parametrize("page", [(), *((verb,) for verb in VERBS)])
 def test_every_help_page_ends_with_examples(page: tuple[str, ...]) -> None:
     """Examples come last and each can be pasted."""
     done = rumormill(*page, "--help")
@@ -28,7 +32,9 @@ def test_every_help_page_ends_with_examples(page: tuple[str, ...]) -> None:
     assert all("rumormill" in line or line.startswith("      ") for line in examples)
 
 
-@pytest.mark.parametrize("page", [("--help",), ("sim", "--help"), ("--version",)])
+@pytest.mark.parametrize(
+    "page", [("--help",), ("sim", "--help"), ("pub", "--help"), ("--version",)]
+)
 def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
     """Help is quick because neither the simulator nor any dependency is imported for it."""
     program = (
@@ -44,7 +50,13 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
     )
     loaded = done.stderr.split()
     ours = [name for name in loaded if name.startswith("rumormill.")]
-    assert sorted(ours) == ["rumormill.cli", "rumormill.cli.parser", "rumormill.version"]
+    assert sorted(ours) == [
+        "rumormill.cli",
+        "rumormill.cli.grammar",
+        "rumormill.cli.node_verbs",
+        "rumormill.cli.parser",
+        "rumormill.version",
+    ]
     heavy = {"rich", "msgspec", "asyncio", "inspect", "dataclasses", "pyarrow", "google"}
     assert not heavy & {*loaded}
 
@@ -94,7 +106,11 @@ def test_bash_completes_verbs_flags_and_values() -> None:
         done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert completed("rumormill", "s") == ["sim"]
+    assert completed("rumormill", "s") == ["sub", "sim"]
+    assert completed("rumormill", "sub", "--jo") == ["--join"]
+    assert completed("rumormill", "sub", "--join", "one") == []
+    assert completed("rumormill", "sim", "--join", "one") == ["one-by-one"]
+    assert completed("rumormill", "node", "--durability", "f") == ["fsync"]
     assert completed("rumormill", "sim", "--pe") == ["--peers"]
     assert completed("rumormill", "sim", "--protocol", "g") == ["gossipsub"]
     assert "zsh" in completed("rumormill", "completion", "")

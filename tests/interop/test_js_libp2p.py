@@ -53,6 +53,14 @@ async def test_200_signed_messages_each_way_arrive_once(javascript: Program, we_
         assert ours.peers[0].outbound is we_dial
 
 
+@pytest.mark.parametrize("_round", range(3))
+async def test_peers_that_dial_each_other_at_once_talk(javascript: Program, _round: int) -> None:
+    """Two connections between two peers lose and repeat nothing, whosever id is the smaller."""
+    async with js_peer(javascript) as js, Node(None) as ours:
+        await exchange(ours, js, 20, we_dial=None)
+        assert len(ours.peers) == 1
+
+
 async def test_default_message_ids_of_js_deliver_too(javascript: Program) -> None:
     """Ids differ from ours then, so gossip is of no use, but messages are passed on and once."""
     async with js_peer(javascript, gossipsub={"msgIdFn": None}) as js, Node(None) as ours:
@@ -86,7 +94,7 @@ async def test_peers_fall_back_to_what_both_speak(
     """A peer with older versions, or with FloodSub alone, is spoken to in those."""
     options = {} if js_speaks is None else {"protocols": js_speaks}
     async with (
-        js_peer(javascript, gossipsub={"fallbackToFloodsub": True}, **options) as js,
+        js_peer(javascript, **options) as js,
         Node(None, protocol_ids=we_offer) as ours,
     ):
         await exchange(ours, js, 50, we_dial=we_dial)

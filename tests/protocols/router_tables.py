@@ -74,12 +74,16 @@ def held_bytes(router: Any) -> int:
     return sum(len(value) for _, value in _walk(router, "", {}) if isinstance(value, (bytes, str)))
 
 
-def mentions(router: Any, peer: bytes) -> list[str]:
-    """The tables of a router in which a peer occurs, as a key or as a value."""
-    return sorted(
-        {
-            path
-            for path, value in _walk(router, "", {})
-            if not isinstance(value, (bytes, str)) and any(peer == c for c in _children(value))
-        }
-    )
+def mentions(router: Any, *peers: bytes) -> list[str]:
+    """The tables of a router in which any of some peers occurs, as a key or as a value."""
+    found: dict[str, None] = {}
+    for path, value in _walk(router, "", {}):
+        if isinstance(value, (bytes, str)):
+            continue
+        if isinstance(value, dict):
+            hit = any(peer in value for peer in peers)
+        else:
+            hit = any(peer in peers for peer in value if isinstance(peer, bytes))
+        if hit:
+            found[path] = None
+    return sorted(found)

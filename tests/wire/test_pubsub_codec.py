@@ -327,6 +327,17 @@ class TestLimits:
             assert reason_of(data) == "too-many-fields"
         assert reason_of(bytes_field(1, more)) == "too-many-fields"
 
+    def test_a_message_id_is_a_name_and_not_a_payload(self) -> None:
+        """Ids are remembered, so an RPC with an overlong one is refused."""
+        fits = Rpc(control=Control(idontwant=(bytes(512),)))
+        assert decode_rpc(encode_rpc(fits)) == fits
+        for control in (
+            Control(idontwant=(bytes(513),)),
+            Control(iwant=(b"x", bytes(513))),
+            Control(ihave=(IHave("t", (bytes(513),)),)),
+        ):
+            assert reason_of(encode_rpc(Rpc(control=control))) == "id-too-long"
+
     def test_four_topics_of_5000_ids_each_as_go_sends_them_fit(self) -> None:
         """An IHAVE of go's largest size (peer id and seqno: 46 or 47 bytes an id) per topic."""
         ids = tuple(bytes([n & 255]) * 47 for n in range(5000))

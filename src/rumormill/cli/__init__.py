@@ -1,17 +1,19 @@
 """The command line: `rumormill VERB ...`.
 
 The rules of the house: results go to stdout, everything else to stderr; `--json` prints one JSON
-object and nothing else; an error is one sentence; exit codes are 0 for success, 1 for a failure,
-2 for a wrong command or configuration, 130 for Ctrl-C. Help must come at once, so a verb's
-modules are imported when the verb runs, not before: this module and `cli.parser` import nothing
-but the standard library.
+object (or, from verbs that stream, one a line) and nothing else; an error is one sentence; exit
+codes are 0 for success, 1 for a failure, 2 for a wrong command or configuration, 3 for a timeout, 4
+for lost data, 130 for Ctrl-C. Help must come at once, so a verb's
+modules are imported when the verb runs, not before: this module and those of the parser import
+nothing but the standard library.
 """
 
 import os
 import sys
 from collections.abc import Sequence
 
-from rumormill.cli.parser import CommandError, build_parser
+from rumormill.cli.grammar import CommandError
+from rumormill.cli.parser import build_parser
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""

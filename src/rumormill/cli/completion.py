@@ -7,9 +7,15 @@ Scripts are static: pressing the tab key starts no Python.
 import argparse
 import shlex
 
-from rumormill.cli.parser import SIM_OPTIONS, Parser, build_parser
+from rumormill.cli.grammar import Parser
+from rumormill.cli.node_verbs import NODE_OPTIONS
+from rumormill.cli.parser import SIM_OPTIONS, build_parser
 
-KNOWN_VALUES = {option.flag: option.known for option in SIM_OPTIONS if option.known}
+
+def known_values(verb: str) -> dict[str, tuple[str, ...]]:
+    """The values worth completing, by flag: a flag may mean different things to two verbs."""
+    options = SIM_OPTIONS if verb == "sim" else NODE_OPTIONS
+    return {option.flag: option.known for option in options if option.known}
 
 
 def run_completion(options: argparse.Namespace) -> int:
@@ -52,10 +58,14 @@ def _bash(parsers: dict[str, Parser], *, zsh: bool) -> str:
         "_rumormill() {",
         '    local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}"',
         "    local words=''",
-        '    case "$before" in',
+        '    case "${COMP_WORDS[1]} $before" in',
     ]
-    for flag, values in KNOWN_VALUES.items():
-        lines.append(f"        {flag}) words={shlex.quote(' '.join(values))} ;;")
+    for name, parser in parsers.items():
+        own = _flags(parser)
+        for flag, values in known_values(name).items():
+            if flag in own:
+                pattern = shlex.quote(f"{name} {flag}")
+                lines.append(f"        {pattern}) words={shlex.quote(' '.join(values))} ;;")
     lines += ["        *)", '            case "${COMP_WORDS[1]}" in']
     for name, parser in parsers.items():
         lines.append(f"                {name}) words={shlex.quote(' '.join(_words(parser)))} ;;")
@@ -77,11 +87,12 @@ def _fish(parsers: dict[str, Parser]) -> str:
     for name, parser in parsers.items():
         lines.append(f"complete -c rumormill -n __fish_use_subcommand -a {name}")
         seen = f"complete -c rumormill -n '__fish_seen_subcommand_from {name}'"
+        known = known_values(name)
         for word in _words(parser):
             if not word.startswith("--"):
                 lines.append(f"{seen} -a {word}")
-            elif word in KNOWN_VALUES:
-                values = shlex.quote(" ".join(KNOWN_VALUES[word]))
+            elif word in known:
+                values = shlex.quote(" ".join(known[word]))
                 lines.append(f"{seen} -l {word[2:]} -x -a {values}")
             else:
                 lines.append(f"{seen} -l {word[2:]}")

@@ -6,47 +6,11 @@ refused with the same sentence. Only the standard library is imported here, for 
 """
 
 import argparse
-import os
-import sys
-from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
+from rumormill.cli.grammar import PROTOCOLS, Formatter, Option, Parser, Verbs, add_verb
+from rumormill.cli.node_verbs import add_node_verbs
 from rumormill.version import __version__
-
-FAILURE: Final = 1
-USAGE: Final = 2
-
-
-class CommandError(Exception):
-    """The command cannot go on; its text is the one sentence that people read."""
-
-    def __init__(self, sentence: str, code: int = FAILURE) -> None:
-        super().__init__(sentence)
-        self.code = code
-
-
-class Option:
-    """A flag that sets one value: its name, the key it sets, and the values worth completing."""
-
-    __slots__ = ("flag", "key", "known", "metavar", "text")
-
-    def __init__(
-        self, flag: str, key: str, metavar: str, text: str, known: tuple[str, ...] = ()
-    ) -> None:
-        self.flag = flag
-        self.key = key
-        self.metavar = metavar
-        self.text = text
-        self.known = known
-
-    @property
-    def dest(self) -> str:
-        """The name under which the parser keeps the value."""
-        return self.flag.lstrip("-").replace("-", "_")
-
-
-PROTOCOLS: Final = ("floodsub", "gossipsub")
-"""The registry's names, repeated here because help does not import it; a test compares them."""
 
 WHAT_RUNS: Final = (
     Option("--protocol", "protocol", "NAME", ", ".join(PROTOCOLS), PROTOCOLS),
@@ -121,75 +85,38 @@ examples:
 
 MAIN_EXAMPLES: Final = """\
 examples:
+  rumormill sub news
+  rumormill pub news "hello, world"
   rumormill sim --peers 100 --latency planetlab
   rumormill sim --compare floodsub,gossipsub
   source <(rumormill completion bash)
 """
 
 
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal, found without the imports that argparse spends on it."""
-
-    def __init__(self, prog: str) -> None:
-        try:
-            columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        except (OSError, ValueError):
-            columns = 100
-        super().__init__(prog, max_help_position=26, width=max(60, min(columns, 100)))
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        """Leave with one sentence and the way to help."""
-        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
 def build_parser() -> Parser:
     """Make the parser of every verb."""
     parser = Parser(
         prog="rumormill",
-        description="Brokerless topic publish/subscribe: protocols, and a simulator to study them.",
+        description="Brokerless topic publish/subscribe: nodes, and a simulator to study them.",
         epilog=MAIN_EXAMPLES,
         formatter_class=Formatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"rumormill {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    add_node_verbs(verbs)
     _add_sim(verbs)
     _add_completion(verbs)
     return parser
 
 
-def _add_verb(
-    verbs: "argparse._SubParsersAction[Parser]",
-    name: str,
-    *,
-    brief: str,
-    text: str,
-    epilog: str,
-    run: Callable[[argparse.Namespace], int],
-) -> Parser:
-    verb = verbs.add_parser(
-        name,
-        help=brief,
-        description=text,
-        epilog=epilog,
-        formatter_class=Formatter,
-        allow_abbrev=False,
-    )
-    verb.set_defaults(run=run)
-    return verb
-
-
-def _add_sim(verbs: "argparse._SubParsersAction[Parser]") -> None:
+def _add_sim(verbs: Verbs) -> None:
     def run(options: argparse.Namespace) -> int:
         from rumormill.cli.sim import run_sim
 
         return run_sim(options)
 
-    verb = _add_verb(
+    verb = add_verb(
         verbs,
         "sim",
         brief="simulate a network in virtual time and print its figures",
@@ -239,13 +166,13 @@ def _add_sim(verbs: "argparse._SubParsersAction[Parser]") -> None:
     group.add_argument("--debug", action="store_true", help="show where a failed run failed")
 
 
-def _add_completion(verbs: "argparse._SubParsersAction[Parser]") -> None:
+def _add_completion(verbs: Verbs) -> None:
     def run(options: argparse.Namespace) -> int:
         from rumormill.cli.completion import run_completion
 
         return run_completion(options)
 
-    verb = _add_verb(
+    verb = add_verb(
         verbs,
         "completion",
         brief="print a shell's completion script",

@@ -23,6 +23,7 @@ _MISSING = "–"
 
 _REASONS = {
     "dropped": "dropped",
+    "skipped_publications": "publications skipped",
     "rpcs_dropped": "RPCs dropped",
     "rejected": "rejected",
     "refused": "refused",

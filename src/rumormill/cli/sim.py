@@ -17,8 +17,9 @@ from typing import Any
 
 import msgspec
 
+from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.parameters import list_parameters, show_parameters
-from rumormill.cli.parser import FAILURE, SIM_OPTIONS, USAGE, CommandError
+from rumormill.cli.parser import SIM_OPTIONS
 from rumormill.cli.show import progress_bar, show_runs
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError

@@ -5,14 +5,15 @@ the one that the peer opened. What cannot be sent at once waits in a bounded que
 data. When the queue is full a message is dropped, and the protocol is told.
 """
 
+from asyncio import TimerHandle, get_running_loop
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rumormill.core.errors import DecodeError, LocalError
+from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.messages import WireMessage
 from rumormill.node.connection import Connection
-from rumormill.node.stream import ENDED, Stream
+from rumormill.node.stream import ENDED, REFUSED, Stream
 from rumormill.wire.frames import FrameReader
 
 if TYPE_CHECKING:
@@ -24,7 +25,12 @@ _HELD_MESSAGES = 1024
 
 
 class Channel:
-    """The RPC streams to and from one peer."""
+    """The RPC streams to and from one peer, for as long as their connection lives.
+
+    Our stream is opened again, with growing pauses, when it is lost and the connection is not; a
+    peer that refuses it is asked again when it opens a stream of its own. There is one incoming
+    stream: a newer one replaces it, as in go, so that a peer has one unfinished frame and no more.
+    """
 
     def __init__(self, driver: "Driver", connection: Connection) -> None:
         self.driver = driver
@@ -33,13 +39,17 @@ class Channel:
         self.protocol = ""
         self.queued_bytes = 0
         self.waits_since: float | None = None
-        """Since when the queue has not been empty."""
+        """Since when the queue has not moved; None when nothing waits."""
+        self.slow = False
+        """Whether the peer has stopped reading; it has until its queue is empty again."""
         self._stream: Stream | None = None
         self._urgent: deque[bytes] = deque()
         self._bulk: deque[bytes] = deque()
         self._rest: bytes | memoryview = b""
+        self._incoming: Stream | None = None
         self._early: list[WireMessage] = []
-        self._held: list[Stream] = []
+        self._delay = driver.config.stream_retry_first
+        self._retry: TimerHandle | None = None
 
     @property
     def open(self) -> bool:
@@ -53,10 +63,22 @@ class Channel:
 
     def start(self) -> None:
         """Open our stream to the peer."""
+        self._retry = None
         try:
             self._stream = self.connection.open_stream(self.driver.protocol_ids, self)
-        except LocalError:
-            self.driver.on_channel_lost(self, "no stream")
+        except LimitError:
+            self._start_later()
+
+    def stop(self) -> None:
+        """The connection is gone."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _start_later(self) -> None:
+        loop = get_running_loop()
+        self._retry = loop.call_later(self._delay, self.start)
+        self._delay = min(self._delay * 2, self.driver.config.stream_retry_longest)
 
     # Our stream: sending.
 
@@ -67,9 +89,8 @@ class Channel:
         early, self._early = self._early, []
         for message in early:
             self.driver.receive(self.peer, message)
-        for held in self._held:
-            held.release()
-        self._held.clear()
+        if self._incoming is not None and self.protocol:
+            self._incoming.release()
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Nothing is expected on our own stream; libp2p peers send nothing there."""
@@ -82,8 +103,30 @@ class Channel:
         """Without this stream the peer cannot be sent to."""
         if reason == ENDED:
             return  # the peer will send nothing here, which it never does; we still can
+        was_open = self.open
         self.protocol = ""
-        self.driver.on_channel_lost(self, reason)
+        self._stream = None
+        self._urgent.clear()
+        self._bulk.clear()
+        self._rest = b""
+        self.queued_bytes = 0
+        self.waits_since = None
+        self.slow = False
+        if self.connection.closed_because is not None:
+            self.stop()
+        elif reason != REFUSED:
+            self._start_later()
+        elif self._incoming is not None:
+            self._incoming.reset()
+        self.driver.on_channel_lost(self, was_open=was_open)
+
+    def is_slow(self, now: float) -> bool:
+        """Whether the peer does not read; said to the driver once each time."""
+        since = self.waits_since
+        if not self.slow and since is not None and now - since > self.driver.config.slow_peer_after:
+            self.slow = True
+            self.driver.on_slow_peer(self)
+        return self.slow
 
     def send(self, frame: bytes, *, urgent: bool) -> bool:
         """Send a framed RPC, or queue it; false when there is no room."""
@@ -97,6 +140,7 @@ class Channel:
                 self.waits_since = self.driver.now()
             return True
         config = self.driver.config
+        self.is_slow(self.driver.now())
         if (
             self.queued_messages >= config.queue_messages
             or self.queued_bytes + len(frame) > config.queue_bytes
@@ -115,6 +159,7 @@ class Channel:
                 queue = self._urgent or self._bulk
                 if not queue:
                     self.waits_since = None
+                    self.slow = False
                     break
                 self._rest = queue.popleft()
                 self.queued_bytes -= len(self._rest)
@@ -130,7 +175,14 @@ class Channel:
     # The peer's stream: receiving.
 
     def accept(self, stream: Stream) -> "Incoming":
-        """Take a stream that the peer opened."""
+        """Take a stream that the peer opened, in place of the one before."""
+        older, self._incoming = self._incoming, stream
+        if older is not None:
+            self.driver.refuse(self.peer, "replaced-stream")
+            older.reset()
+        self._early.clear()
+        if self._stream is None and self._retry is None:
+            self._start_later()
         return Incoming(self, stream)
 
     def receive(self, stream: Stream, messages: list[WireMessage]) -> None:
@@ -139,13 +191,25 @@ class Channel:
             receive, peer = self.driver.receive, self.peer
             for message in messages:
                 receive(peer, message)
+            if self.driver.store_full() and self._incoming is stream:
+                self.driver.hold(stream)
             return
         self._early.extend(messages)
         if len(self._early) > _HELD_MESSAGES:
             raise DecodeError("too-early", "a flood before the streams were open")
-        if stream not in self._held:
-            stream.hold()
-            self._held.append(stream)
+        stream.hold()
+
+    def on_incoming_closed(self, stream: Stream) -> None:
+        """The peer's stream is gone, so it may have forgotten us: begin again on our side too.
+
+        Whoever loses its own stream forgets what the other subscribes to. Only a new stream makes
+        the other say it again. go does the same.
+        """
+        self.driver.forget_held(stream)
+        if self._incoming is stream:
+            self._incoming = None
+            if self._stream is not None:
+                self._stream.reset()
 
 
 class Incoming:
@@ -176,3 +240,4 @@ class Incoming:
         if reason == ENDED:
             stream.end()
         stream.connection.forget_stream(stream)
+        self._channel.on_incoming_closed(stream)

@@ -53,6 +53,18 @@ class NodeConfig(Config, frozen=True, kw_only=True):
     slow_peer_after: float = 5.0
     """Seconds after which publishing stops waiting for a peer whose queue does not move."""
 
+    close_timeout: float = 2.0
+    """Seconds that a closed connection waits for its peer to read and close too."""
+
+    max_pending_dials: int = 64
+    """Dials under way that the network asked for: what a liar's addresses can hold."""
+
+    stream_retry_first: float = 1.0
+    """Seconds before a lost RPC stream is opened again while its connection lives."""
+
+    stream_retry_longest: float = 60.0
+    """The delay doubles up to this."""
+
     shutdown_timeout: float = 5.0
     """Seconds that a graceful shutdown spends on emptying queues."""
 

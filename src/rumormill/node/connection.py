@@ -52,6 +52,8 @@ class Connection(asyncio.Protocol):
         self.remote_address = ""
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
+        self.ended_in_use = False
+        """Whether there were streams when the connection ended."""
         self.ready = False
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_used = 0.0
@@ -63,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited_ping: int | None = None
+        self._pinged_at = 0.0
         self._handshake = NoiseHandshake(
             swarm.key,
             initiator=outbound,
@@ -93,7 +96,7 @@ class Connection(asyncio.Protocol):
         if not self.swarm.admit(self):
             return
         timeout = self.swarm.config.upgrade_timeout
-        self._deadline = self._loop.call_later(timeout, self.close, "upgrade timeout")
+        self._deadline = self._loop.call_later(timeout, self._give_up_upgrade)
         transport.write(self._negotiation.data_to_send())
         if self.outbound:
             # noise is the only proposal, so its first message need not wait for the answer.
@@ -101,6 +104,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket through the layers."""
+        if self.closed_because is not None:
+            return  # read only so that the kernel delivers what we sent last
         try:
             if self.ready and self._noise is not None:
                 self._on_frames(self._noise.decrypt(data))
@@ -117,6 +122,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""
         self._end("connection lost" if error is None else f"connection lost: {error}")
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.swarm.on_lost(self)
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full: leave bytes where they are bounded."""
@@ -194,20 +202,24 @@ class Connection(asyncio.Protocol):
             raise LocalError("the connection is not open")
         negotiation = Initiator(protocols)
         stream_id = self.session.open_stream()
-        stream = self._streams[stream_id] = Stream(self, stream_id, negotiation, handler)
-        self.session.send(stream_id, negotiation.data_to_send())
-        self._loop.call_later(
-            self.swarm.config.negotiation_timeout, self._give_up_negotiation, stream
-        )
-        self.wake()
+        stream = Stream(self, stream_id, negotiation, handler)
+        self._begin(stream, negotiation)
         return stream
 
+    def _begin(self, stream: Stream, negotiation: Initiator | Listener) -> None:
+        """Start the negotiation of a new stream, and its clock."""
+        self._streams[stream.id] = stream
+        stream.send(negotiation.data_to_send())
+        stream.deadline = self._loop.call_later(
+            self.swarm.config.negotiation_timeout, self._give_up_negotiation, stream
+        )
+
     def _give_up_negotiation(self, stream: Stream) -> None:
-        if stream.negotiation is not None and self._streams.get(stream.id) is stream:
-            self.drop_stream(stream, "negotiation timeout")
+        self.swarm.count("negotiation-timeout")
+        self.drop_stream(stream, "negotiation timeout")
 
     def _on_frames(self, data: bytes) -> None:
-        if not data:
+        if not data or self.closed_because is not None:
             return
         try:
             events = self.session.receive(data)
@@ -215,6 +227,8 @@ class Connection(asyncio.Protocol):
             self.wake()
         streams = self._streams
         for event in events:
+            if self._streams is not streams:
+                break  # a handler has closed the connection
             kind = type(event)
             if kind is DataReceived:
                 stream = streams.get(event.stream_id)  # type: ignore[union-attr]
@@ -233,13 +247,8 @@ class Connection(asyncio.Protocol):
     def _on_event(self, event: Any) -> None:
         if isinstance(event, StreamOpened):
             negotiation = Listener(self.swarm.services)
-            stream = Stream(self, event.stream_id, negotiation, None)
-            self._streams[event.stream_id] = stream
             self.session.accept(event.stream_id)
-            self.session.send(event.stream_id, negotiation.data_to_send())
-            self._loop.call_later(
-                self.swarm.config.negotiation_timeout, self._give_up_negotiation, stream
-            )
+            self._begin(Stream(self, event.stream_id, negotiation, None), negotiation)
         elif isinstance(event, StreamEnded):
             self._tell_closed(event.stream_id, ENDED)
         elif isinstance(event, StreamReset):
@@ -254,7 +263,7 @@ class Connection(asyncio.Protocol):
         if stream is None:
             return
         if reason != ENDED:
-            del self._streams[stream_id]
+            self.forget_stream(stream)
         if stream.handler is not None:
             stream.handler.on_close(stream, reason)
         elif reason == ENDED:
@@ -280,12 +289,15 @@ class Connection(asyncio.Protocol):
 
     def forget_stream(self, stream: Stream) -> None:
         """Let go of a stream that both sides have ended."""
-        self._streams.pop(stream.id, None)
+        stream.stop_deadline()
+        if self._streams.get(stream.id) is stream:
+            del self._streams[stream.id]
 
     def drop_stream(self, stream: Stream, reason: str = "reset") -> None:
         """Reset a stream and tell its handler."""
-        if self._streams.pop(stream.id, None) is None:
+        if self._streams.get(stream.id) is not stream:
             return
+        self.forget_stream(stream)
         self.session.reset(stream.id)
         self.wake()
         if stream.handler is not None:
@@ -325,38 +337,69 @@ class Connection(asyncio.Protocol):
 
     # Life and death.
 
-    def keep_alive(self) -> None:
-        """Ping the peer, or give it up when the last ping was not answered."""
+    def keep_alive(self, now: float) -> None:
+        """Ping the peer, or give it up when it has not answered the last ping for too long."""
         if self._awaited_ping is not None:
-            self.close("keep-alive timeout")
+            if now - self._pinged_at >= self.swarm.config.keep_alive_timeout:
+                self.swarm.count("keep-alive-timeout")
+                self.close("keep-alive timeout")
             return
         value = self._awaited_ping = secrets.randbits(32)
+        self._pinged_at = now
         self.session.ping(value)
         self.wake()
 
     @property
-    def idle_write_buffer(self) -> bool:
+    def drained(self) -> bool:
         """Whether everything that was queued has been given to the kernel."""
         return self._transport is None or not (
-            self._flush_scheduled or self._transport.get_write_buffer_size()
+            self._flush_scheduled
+            or self.session.queued_bytes
+            or self._transport.get_write_buffer_size()
         )
 
+    def _give_up_upgrade(self) -> None:
+        self.swarm.count("upgrade-timeout")
+        self.close("upgrade timeout")
+
     def _fail(self, error: PeerError) -> None:
+        """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
         self.swarm.count(error.reason)
         if self.ready:
-            self._flush()  # yamux has a go-away waiting
-        self.close(str(error))
+            self._flush()
+        self._end(str(error))
+        self._let_go(orderly=False)
 
     def close(self, reason: str) -> None:
-        """Close at once; queued bytes that the kernel does not have are lost."""
+        """Close at once; what the kernel has taken still arrives, what is queued does not."""
         if self.closed_because is not None:
             return
         if self.ready:
             self.session.go_away()
             self._flush()
         self._end(reason)
+        self._let_go(orderly=self.ready)
+
+    def abort(self, reason: str) -> None:
+        """Drop the connection without a word."""
+        self._end(reason)
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
+
+    def _let_go(self, *, orderly: bool) -> None:
+        """Close the socket, by force if the peer does not read what it was sent last.
+
+        Closing a socket that has unread bytes makes the kernel throw away what the peer has not
+        read yet. So an orderly end closes our half only, and waits for the peer's.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._deadline = self._loop.call_later(self.swarm.config.close_timeout, transport.abort)
+        if orderly and transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()
 
     def _end(self, reason: str) -> None:
         if self.closed_because is not None:
@@ -368,7 +411,9 @@ class Connection(asyncio.Protocol):
             self.ready_or_failed.set_exception(LocalError(reason))
             self.ready_or_failed.exception()  # whoever dialled asks; a listener does not
         streams, self._streams = self._streams, {}
+        self.ended_in_use = bool(streams)
         for stream in streams.values():
+            stream.stop_deadline()
             if stream.handler is not None:
                 stream.handler.on_close(stream, reason)
         self.swarm.on_closed(self)

@@ -20,8 +20,13 @@ from rumormill.store.model import Appended, StoredEvent
 from rumormill.store.writer import Ticket
 
 _RETRY: Final = 0.01
+_ROOM_EVENTS: Final = 8192
+_ROOM_BYTES: Final = 8 << 20
+"""Our choice: what may wait for a log that is busy. Over it, peers are not read from; each may
+still send what its window holds."""
+
 _MAX_WAITING: Final = 100_000
-"""Our choice: events that wait for a log that is busy; over it, reading from peers must wait."""
+"""Events that are never exceeded: those beyond are lost, and counted."""
 
 
 class Desk:
@@ -36,8 +41,11 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self._subscriptions: dict[Topic, dict[Subscription, None]] = {}
         self._waiting: list[tuple[StoredEvent, asyncio.Future[Appended] | None]] = []
+        self._waiting_bytes = 0
         self._flush_scheduled = False
         self._in_flight = 0
+        self.on_room: Callable[[], None] = lambda: None
+        """Called when nothing waits for the log any more."""
         self._drained: asyncio.Future[None] | None = None
         self.lost = 0
         """Events of peers that could not be stored because the log stayed busy or failed."""
@@ -82,7 +90,12 @@ class Desk:
         self._schedule()
         return done
 
+    def is_full(self) -> bool:
+        """Whether so much waits for the log that peers should not send more."""
+        return len(self._waiting) > _ROOM_EVENTS or self._waiting_bytes > _ROOM_BYTES
+
     def _stored(self, event: Event) -> StoredEvent:
+        self._waiting_bytes += len(event.data)
         return StoredEvent(
             topic=event.topic,
             id=event.id,
@@ -103,14 +116,20 @@ class Desk:
     def _flush(self) -> None:
         self._flush_scheduled = False
         batch, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
         if batch:
             self._append(batch)
+        if not self._waiting:
+            self.on_room()
 
     def _append(self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]]) -> None:
         try:
+            if self._waiting:
+                raise QueueFullError("what came before is still waiting")
             ticket = self.log.append([event for event, _ in batch], wait=False)
         except QueueFullError:
             self._waiting.extend(batch)
+            self._waiting_bytes += sum(len(event.data) for event, _ in batch)
             if not self._flush_scheduled:
                 self._flush_scheduled = True
                 self._loop.call_later(_RETRY, self._flush)
@@ -137,6 +156,7 @@ class Desk:
             self._append(batch[:middle])
             self._append(batch[middle:])
             return
+        self._note_progress()
         ((_, publisher),) = batch
         if publisher is None:
             self.lost += 1
@@ -147,8 +167,7 @@ class Desk:
         self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]], ticket: Ticket
     ) -> None:
         self._in_flight -= 1
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        self._note_progress()
         error = ticket.exception()
         if error is not None:
             failure = error if isinstance(error, StoreError) else StoreError(str(error))
@@ -167,6 +186,7 @@ class Desk:
         error: StoreError,
     ) -> None:
         self.failure = error
+        self._note_progress()
         for _, publisher in batch:
             if publisher is None:
                 self.lost += 1
@@ -174,6 +194,11 @@ class Desk:
                 publisher.set_exception(error)
         for subscription in self.all_subscriptions():
             subscription.fail(error)
+
+    def _note_progress(self) -> None:
+        """Let `drain` look again."""
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     async def drain(self) -> None:
         """Wait until everything that was taken is safe or has failed."""

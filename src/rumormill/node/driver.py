@@ -20,6 +20,7 @@ from rumormill.core.effects import (
     LookUp,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -47,6 +48,7 @@ from rumormill.protocols.registry import ProtocolSpec
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.frames import frame
 
+SLOW_PEER = "slow-peer"
 _FLUSH_INTERVAL = 1.0
 
 
@@ -75,6 +77,9 @@ class Driver:
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
+        self.store_full: Callable[[], bool] = lambda: False
+        """Whether the log cannot keep up, so that peers should not send more."""
+        self._held: dict[Stream, None] = {}
         self._encode = spec.encode
         self._swarm = swarm
         self._recorder = recorder
@@ -87,6 +92,7 @@ class Driver:
         self._epoch = time.time() - self._loop.time()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        swarm.has_queued = self._has_queued
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
         for protocol in self.protocol_ids:
@@ -152,17 +158,16 @@ class Driver:
     # Peers.
 
     def _on_peer(self, connection: Connection) -> None:
-        channel = self._channel_of(connection)
+        channel = self.channels[connection.remote_peer] = Channel(self, connection)
         channel.start()
 
-    def _channel_of(self, connection: Connection) -> Channel:
+    def _serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
+        """Read a stream that a peer opened, on whichever of its connections."""
         channel = self.channels.get(connection.remote_peer)
-        if channel is None or channel.connection is not connection:
-            channel = self.channels[connection.remote_peer] = Channel(self, connection)
-        return channel
+        return None if channel is None else channel.accept(stream)
 
-    def _serve(self, connection: Connection, stream: Stream) -> StreamHandler:
-        return self._channel_of(connection).accept(stream)
+    def _has_queued(self) -> bool:
+        return any(channel.queued_messages for channel in self.channels.values())
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
@@ -174,17 +179,40 @@ class Driver:
         )
         self.on_change()
 
-    def on_channel_lost(self, channel: Channel, reason: str) -> None:
-        """A peer can no longer be sent to."""
-        if self.channels.get(channel.peer) is channel:
-            del self.channels[channel.peer]
+    def on_channel_lost(self, channel: Channel, *, was_open: bool) -> None:
+        """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
+        if was_open:
             self.feed(PeerDisconnected(channel.peer))
             self.on_change()
 
+    def hold(self, stream: Stream) -> None:
+        """Stop reading from a stream until the log keeps up again."""
+        stream.hold()
+        self._held[stream] = None
+
+    def release_held(self) -> None:
+        """The log keeps up: go on reading."""
+        while self._held:
+            self._held.popitem()[0].release()
+
+    def forget_held(self, stream: Stream) -> None:
+        """A stream is gone."""
+        self._held.pop(stream, None)
+
     def _on_peer_gone(self, peer: PeerId, reason: str) -> None:
-        channel = self.channels.get(peer)
+        channel = self.channels.pop(peer, None)
         if channel is not None:
-            self.on_channel_lost(channel, reason)
+            channel.stop()
+
+    def on_slow_peer(self, channel: Channel) -> None:
+        """A peer does not read: publishing no longer waits for it."""
+        self._swarm.count(SLOW_PEER)
+        self._record((self.now(), self._id, trace.Penalise(channel.peer, SLOW_PEER, 0.0)))
+
+    def refuse(self, peer: PeerId, reason: str) -> None:
+        """Count and trace that a peer was refused something."""
+        self._swarm.count(reason)
+        self._record((self.now(), self._id, trace.Refuse(peer, reason)))
 
     def on_room(self, channel: Channel) -> None:
         """A peer's queue has become shorter."""
@@ -194,19 +222,22 @@ class Driver:
 
     def _carry_out(self, effects: Effects, now: float) -> None:
         record = self._record
-        last: WireMessage | None = None
-        framed = b""
         for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                message = effect.message  # type: ignore[union-attr]
-                if message is not last:
-                    last, framed = message, frame(self._encode(message))
-                self._send(effect.peer, message, framed, now)  # type: ignore[union-attr]
-            elif kind in _ACTIONS:
-                _ACTIONS[kind](self, effect)
-            else:
+            action = _ACTIONS.get(type(effect))
+            if action is None:
                 record((now, self._id, effect))  # type: ignore[arg-type]
+            else:
+                action(self, effect)
+
+    def _do_send(self, effect: Send) -> None:
+        message = effect.message
+        self._send(effect.peer, message, frame(self._encode(message)), self.now())
+
+    def _do_send_all(self, effect: SendAll) -> None:
+        now, message = self.now(), effect.message
+        framed = frame(self._encode(message))
+        for peer in effect.peers:
+            self._send(peer, message, framed, now)
 
     def _send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
         channel = self.channels.get(peer)
@@ -215,6 +246,7 @@ class Driver:
         elif channel.send(framed, urgent=message.urgent):
             self._record((now, self._id, trace.SendRPC(peer, message.meta)))
         else:
+            self._swarm.count("queue-full")
             self._record((now, self._id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
             self._loop.call_soon(self.feed, SendDropped(peer, message, QUEUE_FULL))
 
@@ -258,6 +290,8 @@ class Driver:
 
 
 _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
+    Send: Driver._do_send,
+    SendAll: Driver._do_send_all,
     Deliver: Driver._do_deliver,
     Published: Driver._do_published,
     Keep: Driver._do_keep,

@@ -30,6 +30,7 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
+from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import (
     Overflow,
@@ -130,14 +131,18 @@ class Node:
         spec = self._chosen_protocol()
         settings = spec.configure(self._preset, self._parameters)
         self.identity = NodeIdentity(self._load_key())
+        self._turn = asyncio.Lock()
         self._swarm = Swarm(self.identity.key, self._config)
         self._log = EventLog(self._home, self._store_config)
         try:
-            self._recorder = Recorder(self._observers)
+            self._counts = Counts()
+            self._recorder = Recorder((self._counts, *self._observers))
             self._driver = self._build_driver(spec, settings)
             self._desk = Desk(self._log, self._protocol_name, self._driver.now)
             self._driver.on_keep = self._keep
             self._driver.on_deliver = self._desk.take
+            self._driver.store_full = self._desk.is_full
+            self._desk.on_room = self._driver.release_held
             self._driver.on_validate = self._validators.begin
             self._driver.on_change = self._on_change
             for address in self._listen:
@@ -249,6 +254,23 @@ class Node:
             )
         return views
 
+    @property
+    def log(self) -> EventLog:
+        """This node's log, for reading; events get into it by `publish` and from peers."""
+        self._check_running()
+        return self._log
+
+    def metrics(self) -> dict[str, Values]:
+        """Everything this node counts: value by label, by the names of `node.metrics.METRICS`."""
+        self._check_running()
+        self._recorder.flush()
+        return gather_metrics(self._counts, self._driver, self._swarm, self._desk)
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, how often, by reason."""
+        return self._swarm.refusals()
+
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
         """Connect to a node by its ticket; return its peer id.
 
@@ -357,9 +379,8 @@ class Node:
         for a peer that has stopped reading.
         """
         self._check_running()
-        while self._congested():
-            await self._change()
-            self._check_running()
+        if self._turn.locked() or self._congested():
+            await self._wait_for_room()
         check_topic(topic, self._store_config)
         published = self._driver.publish(Publish(topic, bytes(data)))
         own = self._own.pop(published.event.id, None)
@@ -378,14 +399,20 @@ class Node:
     def _keep(self, event: Event) -> None:
         self._own[event.id] = self._desk.take_own(event)
 
+    async def _wait_for_room(self) -> None:
+        """Wait until no peer is congested, in the order of asking: one looks, the others queue."""
+        async with self._turn:
+            while self._congested():
+                await self._change()
+            self._check_running()
+
     def _congested(self) -> bool:
         """Whether a peer that still reads has half a queue of work before it."""
         now = self._driver.now()
-        patience = self._config.slow_peer_after
         bytes_limit = self._config.queue_bytes // 2
         messages_limit = self._config.queue_messages // 2
         for channel in self._driver.channels.values():
-            if channel.waits_since is None or now - channel.waits_since > patience:
+            if channel.waits_since is None or channel.is_slow(now):
                 continue
             if channel.queued_bytes > bytes_limit or channel.queued_messages > messages_limit:
                 return True

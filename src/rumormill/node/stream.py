@@ -4,8 +4,10 @@ A handler gets bytes by calls and sends by calls. It must take what it is given;
 wants its peer to slow down holds the stream, and the window stays closed until it lets go.
 """
 
+from asyncio import TimerHandle
 from typing import TYPE_CHECKING, Protocol
 
+from rumormill.core.errors import LocalError
 from rumormill.wire.multistream import Initiator, Listener, Outcome
 
 if TYPE_CHECKING:
@@ -39,7 +41,16 @@ REFUSED = "refused"
 class Stream:
     """One stream, from negotiation to its end."""
 
-    __slots__ = ("_held", "_unreported", "connection", "handler", "id", "negotiation", "protocol")
+    __slots__ = (
+        "_held",
+        "_unreported",
+        "connection",
+        "deadline",
+        "handler",
+        "id",
+        "negotiation",
+        "protocol",
+    )
 
     def __init__(
         self,
@@ -53,12 +64,21 @@ class Stream:
         self.negotiation: Initiator | Listener | None = negotiation
         self.handler = handler
         self.protocol = ""
+        self.deadline: TimerHandle | None = None
+        """Ends the negotiation if the peer does not."""
         self._held = False
         self._unreported = 0
 
     def send(self, data: bytes) -> int:
-        """Queue bytes; return how many were taken. `on_writable` follows when not all were."""
-        taken = self.connection.session.send(self.id, data)
+        """Queue bytes; return how many were taken. `on_writable` follows when not all were.
+
+        A stream that the peer has just reset takes everything, as it would have a moment ago;
+        `on_close` is on its way.
+        """
+        try:
+            taken = self.connection.session.send(self.id, data)
+        except LocalError:
+            return len(data)
         self.connection.wake()
         return taken
 
@@ -83,6 +103,12 @@ class Stream:
             self._unreported = 0
             self.connection.wake()
 
+    def stop_deadline(self) -> None:
+        """The negotiation is over."""
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
     def receive(self, data: bytes) -> None:
         """Take bytes from the connection."""
         size = len(data)
@@ -101,12 +127,13 @@ class Stream:
         rest = negotiation.receive(data)
         answer = negotiation.data_to_send()
         if answer:
-            self.connection.session.send(self.id, answer)
+            self.send(answer)
         if negotiation.outcome is Outcome.REFUSED:
             self.connection.drop_stream(self, REFUSED)
             return b""
         if negotiation.outcome is Outcome.AGREED:
             self.negotiation = None
+            self.stop_deadline()
             self.protocol = negotiation.protocol or ""
             self.connection.on_negotiated(self)
         return rest

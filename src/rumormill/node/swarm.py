@@ -1,13 +1,19 @@
 """All connections of a node: who is connected, who may be, and who is wanted.
 
-The swarm listens and dials, bounds how many connections there are and from where, keeps one
-connection per peer, and redials the peers that it was told to keep. When two peers dial each other
-at the same moment, both keep the connection that the smaller id dialled, and close the other.
+The swarm listens and dials, bounds how many connections there are and from where, uses one
+connection per peer, and redials the peers that it was told to keep.
+
+When two peers dial each other at the same moment there are two connections. The first one that is
+ready is used; the other is a spare, on which the peer's streams are served and none is opened. It
+is not closed while it carries any: other implementations choose one connection for their pubsub
+stream and do not open another when it is lost (js-libp2p). A spare without streams is closed when
+it has been idle. For the same reason both go when either is lost with streams on it, so that the
+peers meet again from the start.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
@@ -32,6 +38,7 @@ from rumormill.wire.multiaddr import Multiaddr, known_addresses
 
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
+_POLL = 0.005
 
 
 class Swarm:
@@ -43,6 +50,8 @@ class Swarm:
         self.config = config
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
+        self.spares: dict[PeerId, Connection] = {}
+        """Second connections, one per peer at most, dialled in the other direction."""
         self.counts: dict[str, int] = {}
         """What peers were refused or cut off for, by reason."""
         self.on_peer: Callable[[Connection], None] = lambda _: None
@@ -59,12 +68,23 @@ class Swarm:
         self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
         self._wanted: dict[PeerId, float] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._redialling: dict[PeerId, None] = {}
         self._closing = False
-        self._record_seqno = 0
+        self._sealed: tuple[tuple[bytes, ...], bytes] | None = None
+        self.has_queued: Callable[[], bool] = lambda: False
+        """Whether a protocol has something to send that no connection has taken yet."""
 
     def count(self, reason: str) -> None:
         """Count a refusal."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
+
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, with what live connections have refused."""
+        totals = dict(self.counts)
+        for connection in self._all:
+            if connection.closed_because is None:
+                _add(totals, connection.session.drops)
+        return totals
 
     # Listening.
 
@@ -104,7 +124,7 @@ class Swarm:
             refusal = "too-many-from-address"
         if refusal is not None:
             self.count(refusal)
-            connection.close(refusal)
+            connection.abort(refusal)
             return False
         self._all[connection] = None
         self._upgrading += 1
@@ -118,49 +138,58 @@ class Swarm:
         self._upgrading -= 1
         peer = connection.remote_peer
         if peer == self.id:
+            self.count("self-dial")
             connection.close("connected to ourselves")
             return
         other = self.connections.get(peer)
-        if other is not None and not self._prefers(connection, other):
-            self.count("duplicate-connection")
-            connection.close("duplicate connection")
-            return
-        self.connections[peer] = connection
         if other is not None:
             self.count("duplicate-connection")
+            if connection.outbound != other.outbound:
+                self._keep_spare(connection)
+                return
+        self.connections[peer] = connection
+        if other is not None:  # most likely dead on the other side, which dialled again
             other.close("duplicate connection")
-        try:
-            connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
-        except LocalError:
-            return
-        if other is None:
-            self.on_peer(connection)
-        else:
             self.on_peer_gone(peer, "duplicate connection")
-            self.on_peer(connection)
+        connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
+        self.on_peer(connection)
 
-    def _prefers(self, new: Connection, old: Connection) -> bool:
-        """Choose between two connections to one peer, so that both ends choose the same one."""
-        if new.outbound == old.outbound:
-            return True  # the old one is most likely dead on the other side
-        return new.outbound == (self.id < new.remote_peer)
+    def _keep_spare(self, connection: Connection) -> None:
+        older = self.spares.get(connection.remote_peer)
+        self.spares[connection.remote_peer] = connection
+        if older is not None:
+            older.close("duplicate connection")
 
     def on_closed(self, connection: Connection) -> None:
-        """A connection ended, for whatever reason."""
-        if self._all.pop(connection, self) is self:
+        """A connection ended, for whatever reason; its socket may need a moment more."""
+        if connection not in self._all:
             return
         if not connection.ready:
             self._upgrading -= 1
+        _add(self.counts, connection.session.drops)
+        peer = connection.remote_peer
+        if self.spares.get(peer) is connection:
+            del self.spares[peer]
+            if connection.ended_in_use and peer in self.connections:
+                self.connections[peer].close("the peer's other connection is gone")
+        elif self.connections.get(peer) is connection:
+            del self.connections[peer]
+            spare = self.spares.pop(peer, None)
+            if spare is not None:
+                spare.close("the peer's other connection is gone")
+            self.on_peer_gone(peer, connection.closed_because or "closed")
+            if peer in self._wanted and not self._closing and peer not in self._redialling:
+                self._redialling[peer] = None
+                self.spawn(self._redial(peer))
+
+    def on_lost(self, connection: Connection) -> None:
+        """A connection's socket is closed: it no longer counts."""
+        if self._all.pop(connection, self) is self:
+            return
         host = _host_of(connection)
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
-        peer = connection.remote_peer
-        if self.connections.get(peer) is connection:
-            del self.connections[peer]
-            self.on_peer_gone(peer, connection.closed_because or "closed")
-            if peer in self._wanted and not self._closing:
-                self.spawn(self._redial(peer))
 
     def serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
         """Find the handler of a stream that a peer opened; None when it has too many."""
@@ -195,6 +224,9 @@ class Swarm:
             except PeerError as error:
                 self.count(error.reason)
                 return
+        if len(self._dialling) >= self.config.max_pending_dials:
+            self.count("too-many-dials")
+            return
         self.spawn(self._dial_quietly(peer))
 
     async def dial(self, peer: PeerId) -> Connection:
@@ -205,8 +237,13 @@ class Swarm:
         task = self._dialling.get(peer)
         if task is None:
             task = self._dialling[peer] = asyncio.ensure_future(self._dial(peer))
-            task.add_done_callback(lambda _: self._dialling.pop(peer, None))
+            task.add_done_callback(lambda done: self._on_dialled(peer, done))
         return await asyncio.shield(task)
+
+    def _on_dialled(self, peer: PeerId, task: asyncio.Task[Connection]) -> None:
+        self._dialling.pop(peer, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it may be gone
 
     async def _dial(self, peer: PeerId) -> Connection:
         endpoints = self.book.endpoints(peer)
@@ -225,9 +262,13 @@ class Swarm:
                     )
                     await connection.ready_or_failed
             except (OSError, LocalError, TimeoutError) as error:
+                if peer in self.connections:
+                    break  # it dialled us meanwhile, and that connection was kept
                 reasons.append(f"{host}:{port}: {_why(error)}")
                 continue
             return self.connections.get(peer, connection)
+        if peer in self.connections:
+            return self.connections[peer]
         raise LocalError(f"cannot reach {expected}: {'; '.join(reasons)}")
 
     async def _dial_quietly(self, peer: PeerId) -> None:
@@ -239,6 +280,12 @@ class Swarm:
     async def _redial(self, peer: PeerId) -> None:
         """Dial a wanted peer until it is back, with growing pauses."""
         delay = self.config.redial_delay_first
+        try:
+            await self._redial_until_back(peer, delay)
+        finally:
+            self._redialling.pop(peer, None)
+
+    async def _redial_until_back(self, peer: PeerId, delay: float) -> None:
         while peer in self._wanted and not self._closing and peer not in self.connections:
             await asyncio.sleep(delay)
             delay = min(delay * 2, self.config.redial_delay_longest)
@@ -254,8 +301,10 @@ class Swarm:
 
     def _describe(self, stream: Stream) -> Identify:
         addresses = tuple(address.encode() for address in self.listen_addresses)
-        self._record_seqno = max(self._record_seqno + 1, int(time.time()))
-        record = seal_peer_record(self.key, self._record_seqno, addresses)
+        if self._sealed is None or self._sealed[0] != addresses:
+            # Signed once: a peer that asks and asks must not have us sign and sign.
+            record = seal_peer_record(self.key, time.time_ns(), addresses)
+            self._sealed = addresses, record
         observed = Multiaddr.parse(stream.connection.remote_address)
         return Identify(
             public_key=self.key.public_key.encoded,
@@ -264,7 +313,7 @@ class Swarm:
             observed_address=observed.encode(),
             protocol_version=_PROTOCOL_VERSION,
             agent_version=_AGENT,
-            signed_peer_record=record,
+            signed_peer_record=self._sealed[1],
         )
 
     def _learn(self, stream: Stream, said: Identify) -> None:
@@ -293,13 +342,13 @@ class Swarm:
         while True:
             await asyncio.sleep(interval)
             now = asyncio.get_running_loop().time()
-            for connection in list(self.connections.values()):
+            for connection in [*self.connections.values(), *self.spares.values()]:
                 if connection.in_use:
                     connection.last_used = now
                 elif now - connection.last_used > self.config.idle_timeout:
                     connection.close("idle")
                     continue
-                connection.keep_alive()
+                connection.keep_alive(now)
 
     async def close(self) -> None:
         """Send what waits, as far as peers read it in time; then close everything."""
@@ -307,20 +356,35 @@ class Swarm:
         self._wanted.clear()
         for server in self._servers:
             server.close()
-        deadline = asyncio.get_running_loop().time() + self.config.shutdown_timeout
-        while asyncio.get_running_loop().time() < deadline:
-            if all(connection.idle_write_buffer for connection in self._all):
-                break
-            await asyncio.sleep(0.01)
-        for task in list(self._tasks):
+        await self._until(self._drained, self.config.shutdown_timeout)
+        tasks = [*self._tasks, *self._dialling.values()]
+        for task in tasks:
             task.cancel()
-        for dial in list(self._dialling.values()):
-            dial.cancel()
         for connection in list(self._all):
             connection.close("closing")
+        # A peer that reads closes its side at once; the others are cut off after `close_timeout`.
+        await self._until(lambda: not self._all, self.config.close_timeout)
+        for connection in list(self._all):
+            connection.abort("closing")
+        await self._until(lambda: not self._all, self.config.close_timeout)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
-        await asyncio.gather(*self._tasks, *self._dialling.values(), return_exceptions=True)
+
+    def _drained(self) -> bool:
+        return not self.has_queued() and all(connection.drained for connection in self._all)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for a condition that nobody announces, but not longer than so many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
+            await asyncio.sleep(_POLL)
+
+
+def _add(totals: dict[str, int], more: Mapping[str, int]) -> None:
+    for reason, count in more.items():
+        totals[reason] = totals.get(reason, 0) + count
 
 
 def _host_of(connection: Connection) -> str:

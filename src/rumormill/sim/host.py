@@ -5,7 +5,6 @@ node would, and knows four states besides being up: down (crashed), paused (mess
 wait), slow (reads so many messages per second), and hostile (its machine is an attacker's).
 """
 
-import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -22,6 +21,7 @@ from rumormill.core.effects import (
     LookUp,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -36,9 +36,8 @@ from rumormill.core.inputs import (
     Verdict,
 )
 from rumormill.core.machine import Machine
-from rumormill.core.messages import WireMessage
-from rumormill.sim.engine import Engine
-from rumormill.sim.link import CLOSED, QUEUE_FULL, Link
+from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
+from rumormill.sim.link import CLOSED, QUEUE_FULL, Link, Parcel, pack
 
 if TYPE_CHECKING:
     from rumormill.sim.network import Network
@@ -105,29 +104,39 @@ class Host:
     def carry_out(self) -> None:
         """Carry out the effects of one input, in order."""
         effects, self.effects = self.effects, []
-        now, record, links = self.engine.now, self.record, self.links
+        now, record, own = self.engine.now, self.record, self.id
         for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                peer, message = effect.peer, effect.message  # type: ignore[union-attr]
-                link = links.get(peer)
-                if link is None:
-                    record((now, self.id, trace.DropRPC(peer, message.meta, CLOSED)))
-                elif link.plain:
-                    record((now, self.id, trace.SendRPC(peer, message.meta)))
-                    heapq.heappush(
-                        self.engine.queue,
-                        (now + link.latency, self._next_order(), link.arrive, message),
-                    )
-                elif link.accepts(now):
-                    record((now, self.id, trace.SendRPC(peer, message.meta)))
-                    link.transmit(message, now)
-                else:
-                    link.drop(message, QUEUE_FULL)
-            elif kind in _ACTIONS:
-                _ACTIONS[kind](self, effect)
+            action = _ACTIONS.get(type(effect))
+            if action is None:
+                record((now, own, effect))  # type: ignore[arg-type]
             else:
-                record((now, self.id, effect))  # type: ignore[arg-type]
+                action(self, effect)
+
+    def _do_send(self, effect: Send) -> None:
+        self._do_send_all(SendAll((effect.peer,), effect.message))
+
+    def _do_send_all(self, effect: SendAll) -> None:
+        engine, record, own, message = self.engine, self.record, self.id, effect.message
+        now, buckets, links = engine.now, engine.buckets, self.links
+        meta = message.meta
+        parcel = pack(own, message)
+        for peer in effect.peers:
+            link = links.get(peer)
+            if link is None:
+                record((now, own, trace.DropRPC(peer, meta, CLOSED)))
+            elif link.plain:
+                record((now, own, trace.SendRPC(peer, meta)))
+                arrives = now + link.latency
+                bucket = buckets.get(int(arrives * BUCKETS_PER_SECOND))
+                if bucket is None:
+                    engine.schedule(arrives, link.arrive, parcel)
+                else:
+                    bucket.append((arrives, self._next_order(), link.arrive, parcel))
+            elif link.accepts(now):
+                record((now, own, trace.SendRPC(peer, meta)))
+                link.transmit(parcel, now)
+            else:
+                link.drop(message, QUEUE_FULL)
 
     def _do_deliver(self, effect: Deliver) -> None:
         if self.on_event is not None:
@@ -212,12 +221,12 @@ class Host:
             if isinstance(request, Publish):
                 self.skip_publish(request.topic, reason)
         self._waiting_requests.clear()
-        for link, message in self._inbox:
+        for link, waiting in self._inbox:
             if link is not None:
-                link.drop(message, reason, tell=False)
-            elif isinstance(message, PeerDisconnected):
+                link.drop(waiting.message, reason, tell=False)
+            elif isinstance(waiting, PeerDisconnected):
                 # A machine that comes back with its state must not believe in the connection.
-                self.machine.handle(message, self.engine.now, [])
+                self.machine.handle(waiting, self.engine.now, [])
         self._inbox.clear()
         self._news_waiting = 0
         self.record((self.engine.now, self.id, trace.NodeDown(reason)))
@@ -249,12 +258,12 @@ class Host:
         self.busy = True
         self._read()
 
-    def enqueue(self, link: Link, message: WireMessage) -> None:
+    def enqueue(self, link: Link, parcel: Parcel) -> None:
         """Keep a message that arrived while the peer does not read."""
         if len(self._inbox) >= self.network.inbox_limit:
-            link.drop(message, QUEUE_FULL)
+            link.drop(parcel.message, QUEUE_FULL)
             return
-        self._inbox.append((link, message))
+        self._inbox.append((link, parcel))
         self._read()
 
     def _read(self, _argument: None = None) -> None:
@@ -262,14 +271,14 @@ class Host:
         now = self.engine.now
         while not self._paused and self._inbox and now >= self._next_read:
             self._next_read = now + self._read_interval
-            link, message = self._inbox.popleft()
+            link, waiting = self._inbox.popleft()
             if link is None:
                 self._next_read = now
                 self._news_waiting -= 1
-                self.handle(message)
+                self.handle(waiting)
             else:
                 self.busy = False
-                link.arrive(message)
+                link.arrive(waiting)
         self.busy = self._paused or self._read_interval > 0 or bool(self._inbox)
         woken_in_time = now < self._wake_up <= self._next_read
         if self._inbox and not self._paused and not woken_in_time:
@@ -278,6 +287,8 @@ class Host:
 
 
 _ACTIONS: dict[type, Callable[[Host, Any], None]] = {
+    Send: Host._do_send,
+    SendAll: Host._do_send_all,
     Deliver: Host._do_deliver,
     Published: Host._do_published,
     Keep: Host._do_nothing,

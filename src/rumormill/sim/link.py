@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, SendDropped
 from rumormill.core.messages import WireMessage
 
@@ -23,6 +24,19 @@ LOST = "lost on the link"
 QUEUE_FULL = "queue full"
 PEER_DOWN = "peer down"
 CLOSED = "connection closed"
+
+
+class Parcel(msgspec.Struct, frozen=True, gc=False):
+    """A message on its way, with what every receiver makes of it: made once for all of them."""
+
+    message: WireMessage
+    received: Received
+    traced: trace.RecvRPC
+
+
+def pack(sender: PeerId, message: WireMessage) -> Parcel:
+    """Make a message ready to travel."""
+    return Parcel(message, Received(sender, message), trace.RecvRPC(sender, message.meta))
 
 
 class LinkFaults(msgspec.Struct, frozen=True):
@@ -75,17 +89,17 @@ class Link:
         self._last_arrival = 0.0
         self._waiting: deque[float] | None = None
 
-    def transmit(self, message: WireMessage, now: float) -> None:
+    def transmit(self, parcel: Parcel, now: float) -> None:
         """Send a message that was traced as sent, over a link that is not plain."""
         faults, draw = self._faults, self._randomness
         round_trip = self.source.network.round_trip
         if round_trip is not None:
-            message = round_trip(message)
+            parcel = pack(self.source.id, round_trip(parcel.message))
         departs = now
         if self.source.upload < _UNLIMITED:
-            departs = self._upload(message.meta.size, now)
+            departs = self._upload(parcel.message.meta.size, now)
         if faults.loss and draw.random() < faults.loss:
-            self.drop(message, LOST, tell=False)
+            self.drop(parcel.message, LOST, tell=False)
             return
         arrives = departs + self.latency
         if faults.jitter:
@@ -93,7 +107,7 @@ class Link:
         if not faults.reorder or draw.random() >= faults.reorder:
             arrives = self._last_arrival = max(arrives, self._last_arrival)
         arrive = self.arrive if self.target.download == _UNLIMITED else self._download
-        self.source.engine.schedule(arrives, arrive, message)
+        self.source.engine.schedule(arrives, arrive, parcel)
 
     def accepts(self, now: float) -> bool:
         """Whether the queue of messages that wait for the upload has room."""
@@ -114,15 +128,15 @@ class Link:
         self._waiting.append(ends)
         return ends
 
-    def _download(self, message: WireMessage) -> None:
+    def _download(self, parcel: Parcel) -> None:
         """Take a place in the receiver's download: who is there first is received first."""
         target = self.target
         if not self.open:
-            self._arrive(message)
+            self._arrive(parcel)
             return
         begins = max(target.engine.now, target.download_free)
-        ends = target.download_free = begins + message.meta.size / target.download
-        target.engine.schedule(ends, self.arrive, message)
+        ends = target.download_free = begins + parcel.message.meta.size / target.download
+        target.engine.schedule(ends, self.arrive, parcel)
 
     def drop(self, message: WireMessage, reason: str, *, tell: bool = True) -> None:
         """Trace a loss at the sender, and tell its machine where a real sender would know."""
@@ -132,20 +146,19 @@ class Link:
         if tell and source.up:
             source.notify(SendDropped(self.target.id, message, reason))
 
-    def _arrive(self, message: WireMessage) -> None:
+    def _arrive(self, parcel: Parcel) -> None:
         """Hand a message to the target's machine, if it can take it now."""
         target = self.target
         if not self.open:
-            self.drop(message, CLOSED if target.up else PEER_DOWN, tell=False)
+            self.drop(parcel.message, CLOSED if target.up else PEER_DOWN, tell=False)
             return
         if target.busy:
-            target.enqueue(self, message)
+            target.enqueue(self, parcel)
             return
         now = target.engine.now
-        sender = self.source.id
-        target.record((now, target.id, trace.RecvRPC(sender, message.meta)))
+        target.record((now, target.id, parcel.traced))
         effects = target.effects
-        target.machine.handle(Received(sender, message), now, effects)
+        target.machine.handle(parcel.received, now, effects)
         if effects:
             target.carry_out()
 

@@ -41,14 +41,12 @@ class Message(msgspec.Struct, gc=False):
     cached_meta: RpcMeta | None = None
 
     def alone(self) -> "Rpc":
-        """Return the RPC that carries this message and nothing else.
+        """Return the RPC that carries this message and nothing else."""
+        return Rpc((), (self,), None, self.meta)
 
-        Its trace metadata is computed once per message, however many peers forward it.
-        """
-        return Rpc((), (self,), None, self.lone_meta())
-
-    def lone_meta(self) -> RpcMeta:
-        """What the trace says of an RPC that carries this message and nothing else."""
+    @property
+    def meta(self) -> RpcMeta:
+        """What the trace says of that RPC: computed once, however many peers forward it."""
         meta = self.cached_meta
         if meta is None:
             size = field_size(self.size)
@@ -201,7 +199,7 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
     # Every RPC that arrives is traced; most carry one message, or one kind of control.
     control, publish, subscriptions = rpc.control, rpc.publish, rpc.subscriptions
     if control is None and len(publish) == 1 and not subscriptions:
-        return publish[0].lone_meta()
+        return publish[0].meta
     return RpcMeta(
         tuple([MessageMeta(each.id, each.topic) for each in publish]) if publish else (),
         tuple([SubMeta(sub.subscribe, sub.topic) for sub in subscriptions])

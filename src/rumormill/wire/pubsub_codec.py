@@ -38,6 +38,10 @@ __all__ = [
     "signing_payload",
 ]
 
+MAX_ID_BYTES = 512
+"""Our choice: ids are remembered for some time, so they must not be a way to fill memory. An author
+and eight bytes take 50, a hash in text 128."""
+
 SIGN_PREFIX = b"libp2p-pubsub:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind
 (pub/sub specification, message signing)."""
@@ -270,6 +274,8 @@ def _read_ids(
         begin = position
         tag, start, position = next_field(data, begin, end)
         if tag == id_tag:
+            if position - start > MAX_ID_BYTES:
+                raise DecodeError("id-too-long", f"a message id of {position - start} bytes")
             # Asked once per list: asking at every id would make the walk quadratic.
             count = _alike(data, begin, position, end) if first and start == begin + 2 else 1
             first = False

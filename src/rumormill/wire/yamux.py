@@ -105,6 +105,7 @@ class YamuxSession:
         self._queued = 0
         self._unconsumed = 0
         self._header_part = b""
+        self._ended_now: dict[int, None] = {}  # streams that ended in what is being received
         self._body_stream: _Stream | None = None  # None while a body is skipped
         self._body_left = 0
         self._body_ends = False  # the frame of the current body has FIN
@@ -119,6 +120,11 @@ class YamuxSession:
     def streams(self) -> int:
         """How many streams are open."""
         return len(self._streams)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait to be sent on all streams, for room or for the peer's window."""
+        return self._queued
 
     def open_stream(self) -> int:
         """Open a stream; it may be sent on at once. LimitError when there are too many."""
@@ -285,6 +291,7 @@ class YamuxSession:
         """Take bytes from the peer; return what they mean, in order."""
         if self._failure is not None:
             raise self._failure
+        self._ended_now.clear()
         try:
             return self._receive(data)
         except PeerError as failure:
@@ -429,7 +436,8 @@ class YamuxSession:
             raise PeerError("contradicting-flags", f"a new stream with flags {flags:#x}")
         if stream_id & 1 == self._own_parity:
             raise PeerError("bad-stream", f"stream {stream_id} is not the peer's to open")
-        if stream_id in self._streams:
+        # The events of one call name streams by number, so a number means one stream in them.
+        if stream_id in self._streams or stream_id in self._ended_now:
             raise PeerError("duplicate-stream", f"stream {stream_id} is open already")
         config = self.config
         if self._gone_away:
@@ -467,6 +475,7 @@ class YamuxSession:
         """Remove a stream and everything that was counted for it."""
         stream_id = stream.stream_id
         del self._streams[stream_id]
+        self._ended_now[stream_id] = None
         self._ready.pop(stream_id, None)
         self._starved.pop(stream_id, None)
         self._queued -= len(stream.outgoing)

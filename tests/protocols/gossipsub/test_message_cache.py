@@ -58,7 +58,9 @@ def test_transmissions_are_counted_per_peer_and_message():
     cache = MessageCache(1, 1)
     cache.put(message(1))
     assert [cache.get_for_peer(b"id-1", b"A")[1] for _ in range(3)] == [1, 2, 3]
-    assert cache.get_for_peer(b"id-1", b"B") == (message(1), 1)
+    found, count = cache.get_for_peer(b"id-1", b"B")
+    assert found is not None
+    assert (found.id, count) == (b"id-1", 1)
     assert cache.get_for_peer(b"id-2", b"B") == (None, 0)
     cache.shift()
     assert cache.get_for_peer(b"id-1", b"A") == (None, 0)
@@ -125,7 +127,13 @@ def test_a_full_cache_gives_up_its_oldest_windows():
 
 
 def test_bytes_are_bounded():
-    """Few large messages fill the cache as well as many small ones."""
+    """Few large messages fill the cache as well as many small ones.
+
+    What counts is the whole message as it arrived, fields that we do not know included.
+    """
+    padded = message(4)
+    padded.encoded = bytes(200)
+    assert not MessageCache(2, 2, bytes_max=100).put(padded)
     cache = MessageCache(2, 2, bytes_max=100)
     cache.put(message(1, data=bytes(60)))
     cache.shift()
@@ -161,7 +169,7 @@ def test_the_cache_never_exceeds_its_bounds(length, limit, steps):
         else:
             cache.shift()
         assert len(cache) <= limit
-        assert sum(len(each.data) for each in cache._messages.values()) == cache._bytes <= 100
+        assert sum(each.meta.size for each in cache._messages.values()) == cache._bytes <= 100
         assert sorted(cache.gossip_ids("test")) == sorted(cache._messages)
         counted = sum(len(counts) for counts in cache._transmissions.values())
         assert counted == cache._transmissions_counted

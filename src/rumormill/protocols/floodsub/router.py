@@ -5,7 +5,7 @@ the peer that it came from. Delivery is certain wherever a path of subscribers l
 is one copy per link and direction: with n links per peer, about n - 1 copies per delivery.
 """
 
-from rumormill.core.effects import Effects, Send
+from rumormill.core.effects import Effects, SendAll
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pubsub.router import PubSubRouter
 from rumormill.wire.pubsub import Message
@@ -17,11 +17,12 @@ class FloodSub(PubSubRouter):
     """A FloodSub peer."""
 
     def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
-        rpc = message.alone()
         author = message.author
-        reached = 0
-        for peer in self.topics.get(message.topic, ()):
-            if peer != received_from and peer != author:
-                effects.append(Send(peer, rpc))
-                reached += 1
-        return reached
+        peers = tuple(
+            peer
+            for peer in self.topics.get(message.topic, ())
+            if peer != received_from and peer != author
+        )
+        if peers:
+            effects.append(SendAll(peers, message.alone()))
+        return len(peers)

@@ -2,6 +2,7 @@
 
 from rumormill.core.config import Config, require
 from rumormill.core.ids import PeerId
+from rumormill.protocols.gossipsub.gater import GaterParams
 from rumormill.protocols.gossipsub.score_params import (
     HARDENING_SCORE,
     HARDENING_THRESHOLDS,
@@ -135,6 +136,10 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     """Whether peers are scored at all. Our choice: on, with parameters that cannot hurt an
     honest peer; go leaves it off."""
 
+    gater: GaterParams | None = None
+    """When set, messages are turned away by their sender's record while validation is
+    overloaded. go: off unless asked for."""
+
     score: PeerScoreParams = PeerScoreParams()
     """How peers are scored. See `score_params`."""
 
@@ -162,6 +167,8 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
             require(0 <= getattr(self, key) < ENDLESS, key, rule)
         for key in _AT_LEAST_ONE:
             require(getattr(self, key) >= 1, key, "must be at least 1")
+        if self.gater is not None:
+            self.gater.validate()
         if self.scoring:
             self.score.validate()
             self.thresholds.validate()

@@ -76,7 +76,7 @@ class MessageCache:
         message_id = message.id
         if message_id in messages or not self._windows:
             return False
-        size = len(message.data)
+        size = message.meta.size
         if len(messages) >= self._messages_max or self._bytes + size > self._bytes_max:
             self._make_room(size)
             if len(messages) >= self._messages_max or self._bytes + size > self._bytes_max:
@@ -145,7 +145,7 @@ class MessageCache:
     def _forget(self, window: dict[Topic, list[MessageId]]) -> None:
         for ids in window.values():
             for message_id in ids:
-                self._bytes -= len(self._messages.pop(message_id).data)
+                self._bytes -= self._messages.pop(message_id).meta.size
                 counts = self._transmissions.pop(message_id, None)
                 if counts is not None:
                     self._transmissions_counted -= len(counts)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Connect, Effects, Send, SetTimer
+from rumormill.core.effects import Connect, Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
@@ -126,8 +126,9 @@ class GossipSub(PubSubRouter):
         if event.publish_only or topic in self.mesh.links:
             return
         self.mesh.join(topic, self.fanout.take(topic), now, effects)
-        graft = Rpc(control=Control(graft=(topic,)))
-        effects.extend(Send(peer, graft) for peer in self.mesh.links[topic])
+        links = tuple(self.mesh.links[topic])
+        if links:
+            effects.append(SendAll(links, Rpc(control=Control(graft=(topic,)))))
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
@@ -265,10 +266,13 @@ class GossipSub(PubSubRouter):
 
     def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:
         """IDONTWANT (1.2): spare us the copies that mesh peers have not sent yet."""
-        rpc = Rpc(control=Control(idontwant=(message.id,)))
-        for peer in self.mesh.links.get(message.topic, ()):
-            if peer != received_from and self._membership.heeds_idontwant(peer):
-                effects.append(Send(peer, rpc))
+        heeding = tuple(
+            peer
+            for peer in self.mesh.links.get(message.topic, ())
+            if peer != received_from and self._membership.heeds_idontwant(peer)
+        )
+        if heeding:
+            effects.append(SendAll(heeding, Rpc(control=Control(idontwant=(message.id,)))))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         if self._score is not None:
@@ -293,22 +297,22 @@ class GossipSub(PubSubRouter):
         message_id, author = message.id, message.author
         unwanted = self.gossip.unwanted
         pending = self._outbox.pending
-        rpc = message.alone()
-        reached = 0
+        peers: list[PeerId] = []
+        piggybacking: list[PeerId] = []
         for peer in self._recipients(message.topic, own, now):
             if peer == received_from or peer == author:
                 continue
             if unwanted and message_id in unwanted.get(peer, ()):
                 continue
-            if pending and peer in pending:
-                control = self._outbox.take(peer)
-                # A GRAFT must not overtake the announcement of its topic.
-                subs = self._take_unannounced(peer)
-                self._send_split(peer, Rpc(subs, (message,), control), effects)
-            else:
-                effects.append(Send(peer, rpc))
-            reached += 1
-        return reached
+            (piggybacking if pending and peer in pending else peers).append(peer)
+        if peers:
+            effects.append(SendAll(tuple(peers), message.alone()))
+        for peer in piggybacking:
+            control = self._outbox.take(peer)
+            # A GRAFT must not overtake the announcement of its topic.
+            subs = self._take_unannounced(peer)
+            self._send_split(peer, Rpc(subs, (message,), control), effects)
+        return len(peers) + len(piggybacking)
 
     def _recipients(self, topic: Topic, own: bool, now: float) -> dict[PeerId, None]:
         links = self.mesh.links.get(topic)

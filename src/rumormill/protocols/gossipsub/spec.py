@@ -4,6 +4,7 @@ from rumormill.core.identity import Identity
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
+from rumormill.protocols.gossipsub.gated import GatedGossipSub
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.junk import junk_rpc
@@ -15,7 +16,8 @@ from rumormill.wire.pubsub_codec import encode_rpc
 def _build(
     identity: Identity, randomness: Randomness, config: GossipSubConfig, hooks: Hooks
 ) -> Machine:
-    return GossipSub(
+    router = GossipSub if config.gater is None else GatedGossipSub
+    return router(
         identity,
         randomness,
         config,

@@ -9,7 +9,7 @@ other while we are still sending.
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from rumormill.core.effects import Effects, Published, Send
+from rumormill.core.effects import Effects, Published, Send, SendAll
 from rumormill.wire.pubsub import Rpc
 
 Item = TypeVar("Item")
@@ -41,6 +41,8 @@ def interleaved(batch: Iterable[Effects]) -> Effects:
         for effect in effects:
             if isinstance(effect, Published):
                 receipts.append(effect)
+            elif isinstance(effect, SendAll) and _carries_data(effect):
+                sent.extend(Send(peer, effect.message) for peer in effect.peers)
             elif isinstance(effect, Send) and _carries_data(effect):
                 sent.append(effect)
             else:
@@ -49,6 +51,6 @@ def interleaved(batch: Iterable[Effects]) -> Effects:
     return first + round_robin(copies) + receipts
 
 
-def _carries_data(send: Send) -> bool:
+def _carries_data(send: Send | SendAll) -> bool:
     rpc = send.message
     return isinstance(rpc, Rpc) and bool(rpc.publish)

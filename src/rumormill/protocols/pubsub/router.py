@@ -24,6 +24,7 @@ from rumormill.core.effects import (
     Keep,
     Published,
     Send,
+    SendAll,
     SetTimer,
     Validate,
 )
@@ -246,9 +247,8 @@ class PubSubRouter:
         self._announce(SubOpts(False, topic), effects)
 
     def _announce(self, sub: SubOpts, effects: Effects) -> None:
-        announcement = Rpc(subscriptions=(sub,))
-        for peer in self.peers:
-            effects.append(Send(peer, announcement))
+        if self.peers:
+            effects.append(SendAll(tuple(self.peers), Rpc(subscriptions=(sub,))))
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         self._publish(self._compose(event), now, effects)

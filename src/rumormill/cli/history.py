@@ -1,0 +1,130 @@
+"""`rumormill history`, `topics` and `peers`: what a home has, with or without a running node."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+
+from rumormill.cli.grammar import FAILURE, CommandError
+from rumormill.cli.logs import set_up_logs
+from rumormill.cli.numbers import moment, whole
+from rumormill.cli.printing import Printer, choose_printer, write_events
+from rumormill.cli.session import open_session, run_async
+from rumormill.cli.settings import Resolved, resolve
+from rumormill.node.control import socket_path
+from rumormill.node.control_client import ControlClient, NoDaemonError
+from rumormill.node.control_messages import BATCH_EVENTS, Events, TopicList
+from rumormill.node.control_service import list_topics, read_history
+from rumormill.store.log import EventLog
+
+Read = Callable[[int, float | None, int], Awaitable[Events]]
+
+
+def run_history(options: argparse.Namespace) -> int:
+    """Print stored events and stop."""
+    resolved = resolve(options)
+    set_up_logs(resolved)
+    resolved.check_topic(options.topic)
+    offset = whole("--offset", options.offset, least=-(2**53))
+    since = moment("--since", options.since, time.time())
+    count = whole("--count", options.count)
+    return run_async(
+        _history(options.topic, resolved, offset or 0, since, count, choose_printer(options))
+    )
+
+
+async def _history(
+    topic: str,
+    resolved: Resolved,
+    offset: int,
+    since: float | None,
+    count: int | None,
+    printer: Printer,
+) -> int:
+    async with _reader(resolved, topic) as read:
+        while count is None or count > 0:
+            limit = BATCH_EVENTS if count is None else min(count, BATCH_EVENTS)
+            events = (await read(offset, since, limit)).events
+            if not events:
+                break
+            await asyncio.to_thread(write_events, events, printer)
+            offset, since = events[-1].offset + 1, None
+            count = None if count is None else count - len(events)
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _reader(resolved: Resolved, topic: str) -> AsyncIterator[Read]:
+    """Read through the daemon where there is one, otherwise from the files beside it."""
+    try:
+        client = await ControlClient.connect(socket_path(resolved.home))
+    except NoDaemonError:
+        with EventLog(resolved.home, read_only=True) as log:
+
+            async def read(offset: int, since: float | None, limit: int) -> Events:
+                return await asyncio.to_thread(read_history, log, topic, offset, since, limit)
+
+            yield read
+        return
+    try:
+        yield lambda offset, since, limit: client.history(
+            topic, offset=offset, since=since, limit=limit
+        )
+    finally:
+        await client.close()
+
+
+def run_topics(options: argparse.Namespace) -> int:
+    """List topics."""
+    resolved = resolve(options)
+    set_up_logs(resolved)
+    return run_async(_topics(resolved, as_json=options.json))
+
+
+async def _topics(resolved: Resolved, *, as_json: bool) -> int:
+    found: TopicList
+    try:
+        client = await ControlClient.connect(socket_path(resolved.home))
+    except NoDaemonError:
+        with EventLog(resolved.home, read_only=True) as log:
+            found = list_topics(log.topics(), {}, {})
+    else:
+        try:
+            found = await client.topics()
+        finally:
+            await client.close()
+    for line in found.topics:
+        if as_json:
+            print(msgspec.json.encode(line).decode())
+        else:
+            events = line.next_offset - line.first_offset
+            print(f"{line.name}\t{events} events\t{line.size} bytes\t{line.peers} peers")
+    if found.left_out:
+        raise CommandError(f"{found.left_out} more topics are not shown", FAILURE)
+    return 0
+
+
+def run_peers(options: argparse.Namespace) -> int:
+    """List peers."""
+    resolved = resolve(options)
+    set_up_logs(resolved)
+    return run_async(_peers(resolved, as_json=options.json))
+
+
+async def _peers(resolved: Resolved, *, as_json: bool) -> int:
+    async with open_session(resolved) as session:
+        if session.ephemeral and not session.joined:
+            raise CommandError(
+                f"no node runs in {resolved.home}; start `rumormill node`, or give --join TICKET"
+            )
+        for peer in await session.service.peers():
+            if as_json:
+                print(json.dumps(msgspec.to_builtins(peer)))
+            else:
+                side = "dialled" if peer.outbound else "accepted"
+                print(f"{peer.id}\t{peer.address}\t{side}\t{peer.protocol}")
+    return 0

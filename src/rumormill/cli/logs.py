@@ -1,0 +1,89 @@
+"""Structured logs on stderr: a line of text, or a JSON object a line."""
+
+import json
+import logging
+import sys
+import time
+
+from rumormill.cli.settings import Resolved
+from rumormill.core import trace
+from rumormill.trace.entries import Batch
+from rumormill.wire.keys import PeerId
+
+_log = logging.getLogger("rumormill.node")
+
+
+class _JsonLines(logging.Formatter):
+    """Time, level, logger, message, and what the call gave as `extra={"fields": ...}`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _iso(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class _TextLines(logging.Formatter):
+    """The same for people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", {})
+        tail = "".join(f" {key}={value}" for key, value in fields.items())
+        line = f"{_iso(record.created)} {record.levelname.lower()}: {record.getMessage()}{tail}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _iso(seconds: float) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds % 1 * 1000):03d}Z"
+
+
+def set_up_logs(resolved: Resolved, default_level: str = "warning") -> None:
+    """Log to stderr as the settings say."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if resolved.text("log_format") == "json" else _TextLines())
+    logging.basicConfig(
+        level=(resolved.text("log_level") or default_level).upper(), handlers=[handler], force=True
+    )
+
+
+class LogObserver:
+    """Logs what the trace says of peers and topics; every single refusal only at level debug."""
+
+    def observe(self, batch: Batch) -> None:
+        """Log the next entries of the trace."""
+        debug = _log.isEnabledFor(logging.DEBUG)
+        for _, _, entry in batch:
+            match entry:
+                case trace.AddPeer(peer, protocol):
+                    _say(logging.INFO, "peer connected", peer=_name(peer), protocol=protocol)
+                case trace.RemovePeer(peer):
+                    _say(logging.INFO, "peer gone", peer=_name(peer))
+                case trace.Join(topic):
+                    _say(logging.INFO, "joined topic", topic=topic)
+                case trace.Leave(topic):
+                    _say(logging.INFO, "left topic", topic=topic)
+                case trace.Refuse(peer, reason) | trace.Penalise(peer, reason) if debug:
+                    kind = type(entry).__name__.lower()
+                    _say(logging.DEBUG, kind, peer=_name(peer), reason=reason)
+                case trace.DropRPC() if debug:
+                    _say(logging.DEBUG, "drop", peer=_name(entry.send_to), reason=entry.reason)
+                case trace.RejectMessage() if debug:
+                    _say(logging.DEBUG, "reject", topic=entry.topic, reason=entry.reason)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+def _say(level: int, message: str, **fields: str) -> None:
+    _log.log(level, message, extra={"fields": fields})
+
+
+def _name(peer: bytes) -> str:
+    return str(PeerId(peer))

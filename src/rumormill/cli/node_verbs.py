@@ -1,0 +1,337 @@
+"""The verbs of real nodes: what can be typed after them.
+
+Values that a configuration file or the environment can give as well have no default here: `None`
+means that nothing was typed, and `cli.settings` decides.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Final
+
+from rumormill.cli.grammar import PROTOCOLS, Option, Parser, Verbs, add_verb
+
+PLACE: Final = (
+    Option("--home", "home", "DIR", "identity, log and control socket (default ~/.rumormill)"),
+    Option("--config", "config", "FILE", "settings in TOML (default: config.toml in the home)"),
+    Option(
+        "--log-level",
+        "log_level",
+        "LEVEL",
+        "debug, info, warning, error (default warning; of a node info)",
+        ("debug", "info", "warning", "error"),
+    ),
+    Option("--log-format", "log_format", "FORMAT", "text or json, on stderr", ("text", "json")),
+)
+PEER: Final = (
+    Option("--protocol", "protocol", "NAME", ", ".join(PROTOCOLS), PROTOCOLS),
+    Option(
+        "--preset",
+        "preset",
+        "NAME",
+        "a protocol's named settings, such as ethereum",
+        ("default", "ethereum", "hardening"),
+    ),
+)
+DURABILITY: Final = Option(
+    "--durability",
+    "durability",
+    "MODE",
+    "when an event counts as kept: fsync (default), os, memory",
+    ("fsync", "os", "memory"),
+)
+NODE_OPTIONS: Final = (*PLACE, *PEER, DURABILITY)
+
+_FORMAT_HELP: Final = (
+    "how to print an event: %%t topic, %%o offset, %%a author, %%s payload, %%S its size,"
+    " %%T time received, %%i id, %%%% and \\n \\t \\0 (default '%%s\\n')"
+)
+
+
+def _late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """A verb whose module is imported when it runs."""
+
+    def run(options: argparse.Namespace) -> int:
+        import importlib
+
+        found: Callable[[argparse.Namespace], int] = getattr(
+            importlib.import_module(module), function
+        )
+        return found(options)
+
+    return run
+
+
+def add_node_verbs(verbs: Verbs) -> None:
+    """Add every verb that has to do with real nodes."""
+    _add_node(verbs)
+    _add_pub(verbs)
+    _add_sub(verbs)
+    _add_history(verbs)
+    _add_lists(verbs)
+    _add_doctor(verbs)
+    _add_config(verbs)
+    _add_bench(verbs)
+
+
+def _add_options(verb: Parser, title: str, options: tuple[Option, ...]) -> None:
+    group = verb.add_argument_group(title)
+    for option in options:
+        group.add_argument(option.flag, dest=option.key, metavar=option.metavar, help=option.text)
+
+
+def _add_peer(verb: Parser) -> None:
+    """What a node of one's own needs."""
+    _add_options(verb, "place", PLACE)
+    _add_options(verb, "node", PEER)
+    verb.add_argument(
+        "--join", action="append", metavar="TICKET", help="connect to this node; may be repeated"
+    )
+    verb.add_argument(
+        "--listen",
+        action="append",
+        metavar="ADDRESS",
+        help="where to accept peers (default /ip4/127.0.0.1/tcp/0); may be repeated",
+    )
+    verb.add_argument(
+        "--set",
+        action="append",
+        metavar="KEY=VALUE",
+        help="a parameter of the protocol (D=8), the node (node.max_connections=50) or the log"
+        " (store.max_database_bytes=1000000); may be repeated",
+    )
+
+
+def _add_node(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "node",
+        brief="run a node until it is told to stop, and print its join tickets",
+        text=(
+            "Run a node until SIGINT or SIGTERM. Its join tickets are printed to stdout, one a\n"
+            "line; pub, sub, topics, peers and history of the same home use it while it runs."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill node\n"
+            "  rumormill node --listen /ip4/0.0.0.0/tcp/4001 --topic news\n"
+            "  rumormill node --home b --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
+            "  rumormill node --metrics 127.0.0.1:9464 --log-format json\n"
+        ),
+        run=_late("rumormill.cli.daemon", "run_node"),
+    )
+    _add_peer(verb)
+    verb.add_argument(
+        DURABILITY.flag, dest="durability", metavar=DURABILITY.metavar, help=DURABILITY.text
+    )
+    verb.add_argument(
+        "--topic",
+        dest="topics",
+        action="append",
+        metavar="TOPIC",
+        help="follow this topic from the start, so that the log has all of it; may be repeated",
+    )
+    verb.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve Prometheus metrics at http://HOST:PORT/metrics",
+    )
+    verb.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _add_pub(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "pub",
+        brief="publish messages: an argument, or the lines of stdin",
+        text=(
+            "Publish messages. Through the node that runs in the home, if one does; otherwise\n"
+            "with a node for this command only, which joins --join or a `sub` of the same home."
+        ),
+        epilog=(
+            "examples:\n"
+            '  rumormill pub news "hello, world"\n'
+            "  seq 1000 | rumormill pub numbers --rate 100\n"
+            "  rumormill pub news < story.txt --send-on eof\n"
+            "  rumormill pub news ping --count 10 --sleep 1 --json\n"
+        ),
+        run=_late("rumormill.cli.publishing", "run_pub"),
+    )
+    verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
+    verb.add_argument("data", nargs="?", metavar="DATA", help="the message; without it, stdin")
+    verb.late_argument = "data"
+    _add_peer(verb)
+    verb.add_argument("--count", metavar="N", help="publish DATA so often")
+    verb.add_argument("--rate", metavar="N", help="at most so many messages a second")
+    verb.add_argument("--sleep", metavar="SECONDS", help="pause between messages")
+    verb.add_argument(
+        "--send-on",
+        choices=("newline", "eof"),
+        default="newline",
+        help="stdin is one message a line (default), or one message",
+    )
+    verb.add_argument("--wait", metavar="SECONDS", help="wait so long for a subscriber (default 5)")
+    verb.add_argument("--json", action="store_true", help="print each receipt as a JSON line")
+    verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+
+
+def _add_sub(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "sub",
+        brief="print the messages of a topic as they come",
+        text=(
+            "Print messages as they come. Through the node that runs in the home, if one does;\n"
+            "otherwise with a node for this command only, which prints its ticket to stderr."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill sub news\n"
+            "  rumormill sub news --count 10 --wait 60 --json\n"
+            "  rumormill sub news --since 1h --format '%T %o %a %s\\n'\n"
+            "  rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
+        ),
+        run=_late("rumormill.cli.subscribing", "run_sub"),
+    )
+    verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
+    _add_peer(verb)
+    _add_position(verb)
+    verb.add_argument("--all", action="store_true", help="begin with the oldest event of the log")
+    verb.add_argument("--count", metavar="N", help="stop after so many events")
+    verb.add_argument(
+        "--wait", metavar="SECONDS", help="stop after so long: exit code 3 if --count was not met"
+    )
+    _add_output(verb)
+    verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+
+
+def _add_position(verb: Parser) -> None:
+    verb.add_argument(
+        "--since", metavar="TIME", help="begin so long ago (90s, 15m, 1h, 2d) or at an ISO time"
+    )
+    verb.add_argument(
+        "--offset", metavar="N", help="begin at this offset of the log; -5: with the last five"
+    )
+
+
+def _add_output(verb: Parser) -> None:
+    verb.add_argument("--format", metavar="TEXT", help=_FORMAT_HELP)
+    verb.add_argument("--json", action="store_true", help="print one JSON object a line")
+    verb.add_argument("--raw", action="store_true", help="print the payloads and nothing between")
+
+
+def _add_history(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "history",
+        brief="print what the log of a home has of a topic",
+        text=(
+            "Print the events of a topic in the home's log, each one verified, and stop.\n"
+            "Works with and without a running node."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill history news\n"
+            "  rumormill history news --offset -10 --json\n"
+            "  rumormill history news --since 2026-01-31T12:00:00 --count 5\n"
+        ),
+        run=_late("rumormill.cli.history", "run_history"),
+    )
+    verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
+    _add_options(verb, "place", PLACE)
+    _add_position(verb)
+    verb.add_argument("--count", metavar="N", help="print at most so many events")
+    _add_output(verb)
+
+
+def _add_lists(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "topics",
+        brief="list the topics of the log, and of the running node",
+        text="List topics: how many events the log has, and how many peers subscribe.",
+        epilog="examples:\n  rumormill topics\n  rumormill topics --home b --json\n",
+        run=_late("rumormill.cli.history", "run_topics"),
+    )
+    _add_options(verb, "place", PLACE)
+    verb.add_argument("--json", action="store_true", help="print one JSON object a line")
+    verb = add_verb(
+        verbs,
+        "peers",
+        brief="list the peers of the running node",
+        text="List the peers to which the node of the home, or a node of --join, is connected.",
+        epilog=(
+            "examples:\n"
+            "  rumormill peers\n"
+            "  rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
+        ),
+        run=_late("rumormill.cli.history", "run_peers"),
+    )
+    _add_peer(verb)
+    verb.add_argument("--json", action="store_true", help="print one JSON object a line")
+
+
+def _add_doctor(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "doctor",
+        brief="check this machine and home, and say what to do",
+        text="Check Python, the home, key, log, disk, ports and clock, and say what to do.",
+        epilog="examples:\n  rumormill doctor\n  rumormill doctor --home b --json\n",
+        run=_late("rumormill.cli.doctor", "run_doctor"),
+    )
+    _add_peer(verb)
+    verb.add_argument("--metrics", metavar="HOST:PORT", help="check that this address is free too")
+    verb.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_config(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "config",
+        brief="show every setting and where it comes from",
+        text=(
+            "Show every setting with its origin. A flag overrides the environment, which\n"
+            "overrides the configuration file, which overrides the default."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill config\n"
+            "  RUMORMILL_PROTOCOL=floodsub rumormill config --home b --json\n"
+        ),
+        run=_late("rumormill.cli.settings", "run_config"),
+    )
+    _add_peer(verb)
+    verb.add_argument(
+        DURABILITY.flag, dest="durability", metavar=DURABILITY.metavar, help=DURABILITY.text
+    )
+    verb.add_argument("--metrics", metavar="HOST:PORT", help="where metrics are served")
+    verb.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_bench(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "bench",
+        brief="measure two nodes on this machine",
+        text=(
+            "Start two nodes in two processes on this machine, and measure how fast one\n"
+            "publishes to the other, and how long a message takes at a moderate rate."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill bench\n"
+            "  rumormill bench --messages 20000 --size 128 --durability memory --json\n"
+        ),
+        run=_late("rumormill.cli.bench", "run_bench"),
+    )
+    _add_options(verb, "node", PEER)
+    verb.add_argument("--messages", default="5000", metavar="N", help="in the burst (5000)")
+    verb.add_argument("--size", default="1024", metavar="BYTES", help="payload, at least 16 (1024)")
+    verb.add_argument("--rate", default="100", metavar="N", help="for the latency, a second (100)")
+    verb.add_argument(
+        "--samples", default="300", metavar="N", help="messages for the latency (300)"
+    )
+    verb.add_argument(
+        DURABILITY.flag, dest="durability", metavar=DURABILITY.metavar, help=DURABILITY.text
+    )
+    verb.add_argument("--json", action="store_true", help="print one JSON object")

@@ -1,0 +1,173 @@
+"""`rumormill pub`: from an argument or stdin to receipts.
+
+Batches go one at a time: the next is read while the node makes the last one safe, so stdin is read
+no faster than the node publishes.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+
+from rumormill.cli.grammar import DATA_LOSS, FAILURE, USAGE, CommandError
+from rumormill.cli.logs import set_up_logs
+from rumormill.cli.numbers import seconds, whole
+from rumormill.cli.printing import receipt_json
+from rumormill.cli.session import Session, open_session, run_async
+from rumormill.cli.settings import Resolved, resolve
+from rumormill.core.errors import LimitError
+from rumormill.node.control_messages import BATCH_BYTES, BATCH_EVENTS
+
+_CHUNK = 64 * 1024
+_MAX_LINE = 4 << 20
+_QUEUED_CHUNKS = 4
+
+
+def run_pub(options: argparse.Namespace) -> int:
+    """Publish what was typed or piped in."""
+    resolved = resolve(options)
+    set_up_logs(resolved)
+    resolved.check_topic(options.topic)
+    count = whole("--count", options.count)
+    rate = seconds("--rate", options.rate)
+    pause = seconds("--sleep", options.sleep)
+    wait = seconds("--wait", options.wait)
+    if rate is not None and pause is not None:
+        raise CommandError("choose one of --rate and --sleep", USAGE)
+    if pause is not None:
+        rate = 1 / pause
+    if count is not None and options.data is None:
+        raise CommandError("--count repeats DATA, and there is none", USAGE)
+    return run_async(_publish(options, resolved, count or 1, rate, wait))
+
+
+async def _publish(
+    options: argparse.Namespace,
+    resolved: Resolved,
+    count: int,
+    rate: float | None,
+    wait: float | None,
+) -> int:
+    async with open_session(resolved) as session:
+        if session.ephemeral and not session.joined:
+            raise CommandError(
+                f"nobody to publish to: no node runs in {resolved.home} and no `rumormill sub`"
+                " waits there; start one, or give --join TICKET",
+                FAILURE,
+            )
+        if session.ephemeral or wait is not None:
+            await session.service.wait(options.topic, 1, wait or 5.0)
+        return await _send(options, session, count, rate)
+
+
+async def _send(
+    options: argparse.Namespace, session: Session, count: int, rate: float | None
+) -> int:
+    if options.data is not None:
+        source = _repeated(options.data.encode(errors="surrogateescape"), count)
+    else:
+        source = _lines_of_stdin(whole_input=options.send_on == "eof")
+    published = unheard = 0
+    last = note = ""
+    async for batch in _batches(source, rate):
+        for receipt in await session.service.publish(options.topic, batch):
+            published += 1
+            if not receipt.peers:
+                unheard += 1
+                note = receipt.note
+            peers = "1 peer" if receipt.peers == 1 else f"{receipt.peers} peers"
+            last = f"last offset {receipt.offset}, sent to {peers}"
+            if options.json:
+                print(json.dumps(receipt_json(receipt)))
+        sys.stdout.flush()
+    if unheard and session.ephemeral:
+        raise CommandError(
+            f"{unheard} of {published} messages reached nobody ({note}), and a node for one"
+            " command keeps nothing",
+            DATA_LOSS,
+        )
+    if not options.quiet and not options.json:
+        what = "1 message" if published == 1 else f"{published} messages"
+        print(f"published {what} to {options.topic} ({last or 'stdin was empty'})", file=sys.stderr)
+        if unheard:
+            print(f"in the log only, {unheard} of {published}: {note}", file=sys.stderr)
+    return 0
+
+
+async def _repeated(data: bytes, count: int) -> AsyncIterator[list[bytes]]:
+    most = max(1, min(BATCH_EVENTS, BATCH_BYTES // max(1, len(data))))
+    while count:
+        now = min(count, most)
+        yield [data] * now
+        count -= now
+
+
+async def _batches(
+    source: AsyncIterator[list[bytes]], rate: float | None
+) -> AsyncIterator[list[bytes]]:
+    """Cut what comes into batches; with a rate, each message has its time."""
+    start = time.monotonic()
+    sent = 0
+    async for messages in source:
+        while messages:
+            take = len(messages)
+            if rate is not None:
+                delay = start + sent / rate - time.monotonic()
+                if delay > 0:
+                    await asyncio.sleep(delay)
+                take = max(1, int((time.monotonic() - start) * rate) + 1 - sent)
+            batch = _cut(messages, take)
+            yield batch
+            sent += len(batch)
+
+
+def _cut(messages: list[bytes], most: int) -> list[bytes]:
+    """Take messages from the front, as many as fit a batch."""
+    size = taken = 0
+    for message in messages[: min(most, BATCH_EVENTS)]:
+        size += len(message)
+        if taken and size > BATCH_BYTES:
+            break
+        taken += 1
+    batch = messages[:taken]
+    del messages[:taken]
+    return batch
+
+
+async def _lines_of_stdin(*, whole_input: bool) -> AsyncIterator[list[bytes]]:
+    """The lines of stdin in lists, as they come; or all of it as one message."""
+    rest = b""
+    async for chunk in _chunks_of_stdin():
+        lines = [] if whole_input else (rest + chunk).split(b"\n")
+        rest = rest + chunk if whole_input else lines.pop()
+        if len(rest) > _MAX_LINE:
+            raise LimitError(f"a message of stdin is longer than {_MAX_LINE} bytes")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+async def _chunks_of_stdin() -> AsyncIterator[bytes]:
+    """What stdin has, read by a thread that ends with the program: a terminal cannot be polled."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(_QUEUED_CHUNKS)
+
+    def read() -> None:
+        chunk = b"-"
+        while chunk:
+            chunk = sys.stdin.buffer.read1(_CHUNK)  # type: ignore[union-attr]
+            room.acquire()
+            try:
+                loop.call_soon_threadsafe(queue.put_nowait, chunk)
+            except RuntimeError:
+                return  # the loop has ended
+
+    threading.Thread(target=read, daemon=True, name="stdin").start()
+    while chunk := await queue.get():
+        room.release()
+        yield chunk

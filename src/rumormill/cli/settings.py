@@ -1,0 +1,302 @@
+"""Settings of node verbs: flag over environment over configuration file over default.
+
+`SETTINGS` is the one list of them. Each value keeps its origin, and `rumormill config` shows both.
+The file is `--config`, else `RUMORMILL_CONFIG`, else `config.toml` in the home where it exists.
+"""
+
+import argparse
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from rumormill.cli.grammar import USAGE, CommandError
+from rumormill.core.config import Config, nearest, override
+from rumormill.core.errors import ConfigError, PeerError
+from rumormill.node.config import NodeConfig
+from rumormill.protocols.registry import protocol
+from rumormill.store.model import Durability, StoreConfig
+from rumormill.wire.multiaddr import Multiaddr
+
+CONFIG_NAME: Final = "config.toml"
+DEFAULT_HOME: Final = "~/.rumormill"
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting: its key in the file, its flag, its default; lists may be repeated."""
+
+    key: str
+    flag: str
+    default: Any
+    many: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable; lists are separated by spaces in it."""
+        return f"RUMORMILL_{self.key.upper()}"
+
+
+SETTINGS: Final = (
+    Setting("home", "--home", DEFAULT_HOME),
+    Setting("listen", "--listen", ["/ip4/127.0.0.1/tcp/0"], many=True),
+    Setting("join", "--join", [], many=True),
+    Setting("topics", "--topic", [], many=True),
+    Setting("protocol", "--protocol", "gossipsub"),
+    Setting("preset", "--preset", "default"),
+    Setting("durability", "--durability", "fsync"),
+    Setting("metrics", "--metrics", ""),
+    Setting("log_level", "--log-level", ""),
+    Setting("log_format", "--log-format", "text"),
+)
+TABLES: Final = ("parameters", "node", "store")
+"""Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY and store.KEY."""
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """Every setting with its origin."""
+
+    values: dict[str, Any]
+    origins: dict[str, str]
+    changes: dict[str, str | Any]
+    """What `--set`, `RUMORMILL_SET` and the tables change, by dotted name."""
+
+    @property
+    def home(self) -> Path:
+        """The home's directory."""
+        return Path(self.values["home"]).expanduser().absolute()
+
+    def text(self, key: str) -> str:
+        """A setting that is one text."""
+        return str(self.values[key])
+
+    def texts(self, key: str) -> list[str]:
+        """A setting that is a list."""
+        return list(self.values[key])
+
+    def _of(self, table: str) -> dict[str, Any]:
+        start = f"{table}."
+        return {
+            key.removeprefix(start): value
+            for key, value in self.changes.items()
+            if key.startswith(start)
+        }
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What is changed of the protocol's parameters."""
+        return self._of("parameters")
+
+    @property
+    def node_config(self) -> NodeConfig:
+        """The runtime's limits and times."""
+        try:
+            return override(NodeConfig(), self._of("node"))
+        except ConfigError as error:
+            raise ConfigError(f"node.{error}") from None
+
+    @property
+    def store_config(self) -> StoreConfig:
+        """The log's settings."""
+        changes = self._of("store")
+        known = [field for field in StoreConfig.__struct_fields__ if field != "durability"]
+        for key in changes:
+            if key not in known:
+                raise ConfigError(f"store.{key}: there is no such setting; {nearest(key, known)}")
+        try:
+            config = msgspec.convert(changes, StoreConfig, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"store: {error}") from None
+        config.validate()
+        return config
+
+    @property
+    def protocol_config(self) -> Config:
+        """The protocol's parameters, all of them."""
+        return protocol(self.text("protocol")).configure(self.text("preset"), self.parameters)
+
+    def check_topic(self, topic: str) -> None:
+        """Refuse a name that no node would take, or that nobody could type again."""
+        most = getattr(self.protocol_config, "max_topic_length", 1024)
+        try:
+            size = len(topic.encode())
+        except UnicodeEncodeError:
+            raise CommandError("a topic name is text in UTF-8", USAGE) from None
+        if not 0 < size <= most or not topic.isprintable():
+            raise CommandError(
+                f"{topic[:40]!r} is not a topic name: it has 1 to {most} bytes and no control"
+                " characters",
+                USAGE,
+            )
+
+    def check(self) -> None:
+        """Refuse what cannot work, before anything is opened."""
+        assert self.protocol_config
+        if self.text("durability") not in tuple(Durability):
+            choices = ", ".join(Durability)
+            raise ConfigError(f"durability: {self.text('durability')!r} is not one of {choices}")
+        if self.text("log_level") not in ("", *LEVELS):
+            raise ConfigError(f"log_level: choose one of {', '.join(LEVELS)}")
+        if self.text("log_format") not in ("text", "json"):
+            raise ConfigError("log_format: choose text or json")
+        for ticket in self.texts("join"):
+            check_ticket(ticket)
+        for address in self.texts("listen"):
+            _check_listen(address)
+        metrics_endpoint(self.text("metrics"))
+        assert self.node_config
+        assert self.store_config
+
+
+def check_ticket(ticket: str) -> None:
+    """Refuse what is no ticket at all."""
+    example = "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooW..."
+    try:
+        address = Multiaddr.parse(ticket)
+    except PeerError as error:
+        raise ConfigError(
+            f"join: {ticket!r} is not a ticket such as {example} ({error.detail})"
+        ) from None
+    if address.peer_id is None or address.tcp_endpoint is None:
+        raise ConfigError(f"join: {ticket!r} is not a ticket such as {example}")
+
+
+def _check_listen(address: str) -> None:
+    example = "/ip4/127.0.0.1/tcp/4001"
+    try:
+        endpoint = Multiaddr.parse(address).tcp_endpoint
+    except PeerError as error:
+        raise ConfigError(
+            f"listen: {address!r} is not an address such as {example} ({error.detail})"
+        ) from None
+    if endpoint is None:
+        raise ConfigError(f"listen: {address!r} is not a TCP address such as {example}")
+
+
+def metrics_endpoint(text: str) -> tuple[str, int] | None:
+    """Read HOST:PORT; empty is none."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"metrics: {text!r} is not HOST:PORT, such as 127.0.0.1:9464")
+    return host.strip("[]"), int(port)
+
+
+def resolve(options: argparse.Namespace) -> Resolved:
+    """Find every setting; `CommandError` where one is wrong."""
+    try:
+        resolved = _resolve(options, os.environ)
+        resolved.check()
+    except ConfigError as error:
+        raise CommandError(str(error), USAGE) from None
+    return resolved
+
+
+def _resolve(options: argparse.Namespace, environment: Mapping[str, str]) -> Resolved:
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    changes: dict[str, Any] = {}
+
+    def put(key: str, value: Any, origin: str) -> None:
+        values[key] = value
+        origins[key] = origin
+
+    typed = {each.key: getattr(options, each.key, None) for each in SETTINGS}
+    for each in SETTINGS:
+        put(each.key, each.default, "default")
+    home = typed["home"] or environment.get("RUMORMILL_HOME") or DEFAULT_HOME
+    for key, value, origin in _file_settings(options, environment, Path(home).expanduser()):
+        if "." in key:
+            changes[key] = value
+            origins[key] = origin
+        else:
+            put(key, value, origin)
+    for each in SETTINGS:
+        text = environment.get(each.variable)
+        if text:
+            put(each.key, text.split() if each.many else text, each.variable)
+        if typed[each.key] is not None:
+            put(each.key, typed[each.key], each.flag)
+    environment_set = environment.get("RUMORMILL_SET", "").split()
+    for origin, texts in (
+        ("RUMORMILL_SET", environment_set),
+        ("--set", getattr(options, "set", None) or []),
+    ):
+        for text in texts:
+            key, separator, value = text.partition("=")
+            if not separator or not key:
+                raise ConfigError(f"{origin}: {text!r} is not KEY=VALUE, such as D=8")
+            if key.partition(".")[0] not in ("node", "store"):
+                key = f"parameters.{key}"
+            changes[key] = value
+            origins[key] = origin
+    return Resolved(values, origins, changes)
+
+
+def _file_settings(
+    options: argparse.Namespace, environment: Mapping[str, str], home: Path
+) -> list[tuple[str, Any, str]]:
+    """Key, value and origin of everything in the configuration file; tables by dotted name."""
+    named = getattr(options, "config", None) or environment.get("RUMORMILL_CONFIG")
+    path = Path(named).expanduser() if named else home / CONFIG_NAME
+    try:
+        text = path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        if named:
+            raise ConfigError(f"config: there is no file {path}") from None
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: cannot read {path}: {error}") from None
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"config: {path} is not TOML: {error}") from None
+    known = {each.key: each for each in SETTINGS}
+    found: list[tuple[str, Any, str]] = []
+    for key, value in table.items():
+        if key in TABLES and isinstance(value, dict):
+            found += [(f"{key}.{inner}", leaf, str(path)) for inner, leaf in _leaves(value)]
+            continue
+        setting = known.get(key)
+        if setting is None:
+            raise ConfigError(f"config: {path} has {key!r}; {nearest(key, [*known, *TABLES])}")
+        is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        if not (is_list if setting.many else isinstance(value, str)):
+            kind = "a list of texts" if setting.many else "a text"
+            raise ConfigError(f"config: {key} in {path} must be {kind}")
+        if key == "home" and not named:
+            raise ConfigError(f"config: {path} lies in the home and cannot name another")
+        found.append((key, value, str(path)))
+    return found
+
+
+def _leaves(table: dict[str, Any]) -> list[tuple[str, Any]]:
+    leaves: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            leaves += [(f"{key}.{inner}", leaf) for inner, leaf in _leaves(value)]
+        else:
+            leaves.append((key, value))
+    return leaves
+
+
+def run_config(options: argparse.Namespace) -> int:
+    """Show every setting and where it comes from."""
+    resolved = resolve(options)
+    rows = [
+        (key, value, resolved.origins[key])
+        for key, value in {**resolved.values, **resolved.changes}.items()
+    ]
+    if options.json:
+        print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin in rows}))
+        return 0
+    shown = [(key, json.dumps(value), origin) for key, value, origin in rows]
+    widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
+    for key, text, origin in shown:
+        print(f"{key:<{widths[0]}}  {text:<{widths[1]}}  {origin}")
+    return 0

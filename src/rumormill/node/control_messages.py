@@ -1,0 +1,210 @@
+"""What is said over a daemon's control socket, and how: length-prefixed MessagePack.
+
+A frame is four bytes of length, big-endian, and one record. The client asks, the service answers
+each request with one record, in order; a `Subscribe` is answered with `Begun` and then with
+`Events` until the client hangs up. The length is checked before anything is read, on both sides.
+"""
+
+import asyncio
+from typing import Final, TypeAlias
+
+import msgspec
+
+from rumormill.core.errors import RumormillError
+from rumormill.node.receipt import Receipt
+from rumormill.node.subscription import ReceivedEvent
+
+VERSION: Final = 1
+
+MAX_FRAME: Final = 8 << 20
+"""Twice the largest event that the log takes."""
+
+BATCH_BYTES: Final = 1 << 20
+"""Payload in one batch, both directions, unless a single event is larger."""
+
+BATCH_EVENTS: Final = 256
+"""Events in one batch: they share one commit of the log, and a client waits for one answer."""
+
+
+class ControlError(RumormillError):
+    """The daemon cannot be talked to, or refused; `code` names the kind for a program."""
+
+    def __init__(self, sentence: str, code: str = "failed") -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Hello(msgspec.Struct, tag="hello", frozen=True):
+    """The first request."""
+
+    version: int = VERSION
+
+
+class Join(msgspec.Struct, tag="join", frozen=True):
+    """Connect to another node."""
+
+    ticket: str
+
+
+class Publish(msgspec.Struct, tag="publish", frozen=True):
+    """Publish messages in this order."""
+
+    topic: str
+    data: list[bytes]
+
+
+class Wait(msgspec.Struct, tag="wait", frozen=True):
+    """Wait until so many peers subscribe to a topic."""
+
+    topic: str
+    peers: int
+    timeout: float
+
+
+class Subscribe(msgspec.Struct, tag="subscribe", frozen=True):
+    """Send the events of a topic from now on, from an offset, or from a time."""
+
+    topic: str
+    offset: int | None = None
+    since: float | None = None
+
+
+class ReadHistory(msgspec.Struct, tag="history", frozen=True):
+    """Read a batch of events from the log; `offset` below 0 counts from the end."""
+
+    topic: str
+    offset: int = 0
+    since: float | None = None
+    limit: int = BATCH_EVENTS
+
+
+class ListTopics(msgspec.Struct, tag="topics", frozen=True):
+    """List the topics of the log and of the network."""
+
+
+class ListPeers(msgspec.Struct, tag="peers", frozen=True):
+    """List the connected peers."""
+
+
+class Done(msgspec.Struct, tag="done", frozen=True):
+    """A request without a result was carried out."""
+
+
+class Welcome(msgspec.Struct, tag="welcome", frozen=True):
+    """Who answers."""
+
+    peer: str
+    tickets: list[str]
+    protocol: str
+    version: int = VERSION
+
+
+class Receipts(msgspec.Struct, tag="receipts", frozen=True):
+    """One receipt for each message."""
+
+    receipts: list[Receipt]
+
+
+class Begun(msgspec.Struct, tag="begun", frozen=True):
+    """A subscription holds; its first event will have at least this offset."""
+
+    offset: int
+
+
+class Events(msgspec.Struct, tag="events", frozen=True):
+    """Events in the order of their offsets; `lost` were dropped before them, by retention."""
+
+    events: list[ReceivedEvent]
+    lost: int = 0
+
+
+class TopicLine(msgspec.Struct, frozen=True):
+    """A topic as `rumormill topics` shows it."""
+
+    name: str
+    first_offset: int
+    next_offset: int
+    size: int
+    subscribed: bool
+    peers: int
+
+
+class PeerLine(msgspec.Struct, frozen=True):
+    """A peer as `rumormill peers` shows it."""
+
+    id: str
+    address: str
+    outbound: bool
+    protocol: str
+    queued_messages: int
+    queued_bytes: int
+
+
+class TopicList(msgspec.Struct, tag="topic-list", frozen=True):
+    """The answer to `ListTopics`; `left_out` did not fit."""
+
+    topics: list[TopicLine]
+    left_out: int = 0
+
+
+class PeerList(msgspec.Struct, tag="peer-list", frozen=True):
+    """The answer to `ListPeers`."""
+
+    peers: list[PeerLine]
+
+
+class Refused(msgspec.Struct, tag="refused", frozen=True):
+    """The request failed; the sentence is for people."""
+
+    sentence: str
+    code: str
+
+
+Request: TypeAlias = (
+    Hello | Join | Publish | Wait | Subscribe | ReadHistory | ListTopics | ListPeers
+)
+Answer: TypeAlias = Done | Welcome | Receipts | Begun | Events | TopicList | PeerList | Refused
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder = msgspec.msgpack.Decoder(Request)
+_answer_decoder = msgspec.msgpack.Decoder(Answer)
+
+
+def encode(record: Request | Answer) -> bytes:
+    """A record as a frame."""
+    body = _encoder.encode(record)
+    if len(body) > MAX_FRAME:
+        raise ControlError(
+            f"a request or answer of {len(body)} bytes is over the limit of {MAX_FRAME}",
+            "too-large",
+        )
+    return len(body).to_bytes(4) + body
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes | None:
+    try:
+        head = await reader.readexactly(4)
+        size = int.from_bytes(head)
+        if size > MAX_FRAME:
+            raise ControlError(f"a frame of {size} bytes is over {MAX_FRAME}", "too-large")
+        return await reader.readexactly(size)
+    except (asyncio.IncompleteReadError, OSError):
+        return None
+
+
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
+    """The next request; None when the client has hung up."""
+    body = await _read_frame(reader)
+    try:
+        return None if body is None else _request_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ControlError(f"not a request: {error}", "not-understood") from None
+
+
+async def read_answer(reader: asyncio.StreamReader) -> Answer | None:
+    """The next answer; None when the service has hung up."""
+    body = await _read_frame(reader)
+    try:
+        return None if body is None else _answer_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ControlError(f"the daemon's answer is not one: {error}", "not-understood") from None

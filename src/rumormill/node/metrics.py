@@ -1,0 +1,285 @@
+"""What a node counts: an observer of its trace, and a look at its state when somebody asks.
+
+Names are those of the metrics proposal for GossipSub (libp2p/specs, pull request 695); what it has
+no name for is ours and begins with `rumormill_`. Two rules: no label ever names a peer, and every
+label has a bounded number of values; what comes after that is counted under `(other)`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.ids import PeerId
+from rumormill.protocols.pubsub.reasons import (
+    INVALID_SIGNATURE,
+    MISSING_SIGNATURE,
+    SELF_ORIGIN,
+    UNEXPECTED_AUTH_INFO,
+    UNEXPECTED_SIGNATURE,
+    VALIDATION_FAILED,
+    VALIDATION_IGNORED,
+)
+from rumormill.trace.entries import Batch
+
+if TYPE_CHECKING:
+    from rumormill.node.desk import Desk
+    from rumormill.node.driver import Driver
+    from rumormill.node.swarm import Swarm
+
+Values: TypeAlias = dict[str, float]
+"""One metric: value by label; a metric without label has the label `""`."""
+
+MAX_LABELS: Final = 512
+"""Our choice: a dashboard of more topics is unreadable, and a page of 20 metrics stays small."""
+OTHER: Final = "(other)"
+
+_INVALID: Final = frozenset(
+    {
+        MISSING_SIGNATURE,
+        INVALID_SIGNATURE,
+        UNEXPECTED_SIGNATURE,
+        UNEXPECTED_AUTH_INFO,
+        SELF_ORIGIN,
+    }
+)
+
+
+class Description(msgspec.Struct, frozen=True):
+    """What a metric is: Prometheus' kind, the name of its label if it has one, and its text."""
+
+    kind: str
+    label: str
+    text: str
+
+
+METRICS: Final[Mapping[str, Description]] = {
+    name: Description(kind, label, text)
+    for name, kind, label, text in (
+        ("topic_subscription_status", "gauge", "topic", "1 while this node subscribes"),
+        ("topic_peers_count", "gauge", "topic", "connected peers that subscribe"),
+        ("mesh_peer_counts", "gauge", "topic", "peers in the mesh"),
+        ("peers_per_protocol", "gauge", "protocol", "connected peers by what they speak"),
+        ("invalid_messages", "counter", "topic", "messages with a wrong or missing signature"),
+        ("accepted_messages", "counter", "topic", "messages of peers that were delivered"),
+        ("ignored_messages", "counter", "topic", "messages that a validator ignored"),
+        ("rejected_messages", "counter", "topic", "messages that a validator rejected"),
+        ("topic_msg_published", "counter", "topic", "messages published here"),
+        ("topic_msg_sent_counts", "counter", "topic", "messages sent to peers"),
+        ("topic_msg_sent_bytes", "counter", "topic", "bytes of messages sent to peers"),
+        (
+            "topic_msg_recv_counts_unfiltered",
+            "counter",
+            "topic",
+            "messages received, duplicates included",
+        ),
+        ("topic_msg_recv_counts", "counter", "topic", "messages received, without duplicates"),
+        ("topic_msg_recv_bytes", "counter", "topic", "bytes of messages, duplicates included"),
+        ("rumormill_duplicates", "counter", "topic", "messages that were here already"),
+        ("rumormill_grafts", "counter", "topic", "peers taken into the mesh"),
+        ("rumormill_prunes", "counter", "topic", "peers taken out of the mesh"),
+        ("rumormill_rpc_sent", "counter", "", "RPCs sent"),
+        ("rumormill_rpc_sent_bytes", "counter", "", "bytes of RPCs sent, control included"),
+        ("rumormill_rpc_received", "counter", "", "RPCs received"),
+        ("rumormill_rpc_received_bytes", "counter", "", "bytes of RPCs received"),
+        ("rumormill_rpc_dropped", "counter", "reason", "RPCs that were not sent"),
+        ("rumormill_refused", "counter", "reason", "things asked by peers and not done"),
+        ("rumormill_rejected", "counter", "reason", "messages refused, by reason"),
+        ("rumormill_penalties", "counter", "reason", "penalties given to peers"),
+        ("rumormill_undelivered", "counter", "reason", "events that a subscriber's buffer lost"),
+        ("rumormill_connections_refused", "counter", "reason", "connections and streams refused"),
+        ("rumormill_events_lost", "counter", "", "events of peers that could not be stored"),
+        ("rumormill_connections", "gauge", "", "open connections"),
+        ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
+        ("rumormill_queued_messages", "gauge", "", "RPCs that wait for all peers"),
+        ("rumormill_queued_bytes", "gauge", "", "bytes that wait for all peers"),
+        ("rumormill_log_appended", "counter", "", "events written to the log"),
+        ("rumormill_log_duplicates", "counter", "", "events that the log had already"),
+        ("rumormill_log_commits", "counter", "", "group commits"),
+        ("rumormill_log_failed", "counter", "", "appends that failed"),
+    )
+}
+
+
+class Counts:
+    """Counts what the trace says; an observer of one node's trace."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Values] = {
+            name: ({} if about.label else {"": 0.0})
+            for name, about in METRICS.items()
+            if about.kind == "counter"
+        }
+        # What every message touches, without looking it up by name.
+        self._accepted = self.values["accepted_messages"]
+        self._received = _Traffic(self, "rumormill_rpc_received", "topic_msg_recv", "_unfiltered")
+        self._sent = _Traffic(self, "rumormill_rpc_sent", "topic_msg_sent", "")
+        self._handlers: dict[type, Callable[[Any, PeerId], None]] = {
+            trace.PublishMessage: self._on_publish,
+            trace.RejectMessage: self._on_reject,
+            trace.DuplicateMessage: self._on_duplicate,
+            trace.DeliverMessage: self._on_deliver,
+            trace.RecvRPC: self._received.count,
+            trace.SendRPC: self._sent.count,
+            trace.DropRPC: self._on_dropped,
+            trace.Graft: lambda entry, _: self.add("rumormill_grafts", entry.topic),
+            trace.Prune: lambda entry, _: self.add("rumormill_prunes", entry.topic),
+            trace.Refuse: self._on_refuse,
+            trace.Penalise: lambda entry, _: self.add("rumormill_penalties", entry.reason),
+            trace.UndeliverableMessage: self._on_undeliverable,
+        }
+
+    def observe(self, batch: Batch) -> None:
+        """Count the next entries of the trace."""
+        handlers = self._handlers
+        for _, peer, payload in batch:
+            handler = handlers.get(type(payload))
+            if handler is not None:
+                handler(payload, peer)
+
+    def close(self) -> None:
+        """Counts stay readable when the trace has ended."""
+
+    def add(self, name: str, label: str, amount: float = 1.0) -> None:
+        """Count something under a label, or under `(other)` when there are too many labels."""
+        values = self.values[name]
+        if label in values:
+            values[label] += amount
+        elif len(values) < MAX_LABELS:
+            values[label] = amount
+        else:
+            values[OTHER] = values.get(OTHER, 0.0) + amount
+
+    def _on_publish(self, entry: trace.PublishMessage, _: PeerId) -> None:
+        self.add("topic_msg_published", entry.topic)
+
+    def _on_reject(self, entry: trace.RejectMessage, _: PeerId) -> None:
+        self.add("rumormill_rejected", entry.reason)
+        if entry.reason in _INVALID:
+            self.add("invalid_messages", entry.topic)
+        elif entry.reason == VALIDATION_FAILED:
+            self.add("rejected_messages", entry.topic)
+        elif entry.reason == VALIDATION_IGNORED:
+            self.add("ignored_messages", entry.topic)
+
+    def _on_duplicate(self, entry: trace.DuplicateMessage, _: PeerId) -> None:
+        self.add("rumormill_duplicates", entry.topic)
+
+    def _on_deliver(self, entry: trace.DeliverMessage, node: PeerId) -> None:
+        if entry.received_from != node:
+            if entry.topic in self._accepted:
+                self._accepted[entry.topic] += 1
+            else:
+                self.add("accepted_messages", entry.topic)
+
+    def _on_dropped(self, entry: trace.DropRPC, _: PeerId) -> None:
+        self.add("rumormill_rpc_dropped", entry.reason)
+
+    def _on_refuse(self, entry: trace.Refuse, _: PeerId) -> None:
+        self.add("rumormill_refused", entry.reason, entry.count)
+
+    def _on_undeliverable(self, entry: trace.UndeliverableMessage, _: PeerId) -> None:
+        self.add("rumormill_undelivered", entry.reason)
+
+
+class _Traffic:
+    """Counts RPCs of one direction; on the path of every message, so it is written for speed."""
+
+    def __init__(self, counts: Counts, rpc: str, message: str, suffix: str) -> None:
+        self._counts = counts
+        self._rpcs = counts.values[rpc]
+        self._rpc_bytes = counts.values[f"{rpc}_bytes"]
+        self._names = (f"{message}_counts{suffix}", f"{message}_bytes")
+        self._messages, self._message_bytes = (counts.values[name] for name in self._names)
+
+    def count(self, entry: trace.RecvRPC | trace.SendRPC, _: PeerId) -> None:
+        """Count an RPC. The trace has the bytes of all its messages: each gets an equal share."""
+        meta = entry.meta
+        self._rpcs[""] += 1
+        self._rpc_bytes[""] += meta.size
+        messages = meta.messages
+        if not messages:
+            return
+        share = meta.data_size / len(messages)
+        for message in messages:
+            topic = message.topic
+            if topic in self._message_bytes:
+                self._messages[topic] += 1
+                self._message_bytes[topic] += share
+            else:
+                self._counts.add(self._names[0], topic)
+                self._counts.add(self._names[1], topic, share)
+
+
+def gather_metrics(
+    counts: Counts, driver: "Driver", swarm: "Swarm", desk: "Desk"
+) -> dict[str, Values]:
+    """Every metric of a node: what was counted, and what is so now."""
+    found: dict[str, Values] = {name: {} for name in METRICS}
+    for name, values in counts.values.items():
+        found[name].update(values)
+    _add_filtered(found)
+    _add_topics(found, driver)
+    protocols: Values = {}
+    for channel in driver.channels.values():
+        if channel.open:
+            protocols[channel.protocol] = protocols.get(channel.protocol, 0.0) + 1
+    found["peers_per_protocol"] = protocols
+    found["rumormill_connections"][""] = len(swarm.connections)
+    found["rumormill_connections_refused"] = _bounded(swarm.refusals())
+    channels = driver.channels.values()
+    found["rumormill_queued_messages"][""] = sum(each.queued_messages for each in channels)
+    found["rumormill_queued_bytes"][""] = sum(each.queued_bytes for each in channels)
+    found["rumormill_events_lost"][""] = desk.lost
+    counters = desk.log.counters
+    for name in ("appended", "duplicates", "commits", "failed"):
+        found[f"rumormill_log_{name}"][""] = getattr(counters, name)
+    return found
+
+
+def _bounded(counts: Mapping[str, int]) -> Values:
+    return dict(list(counts.items())[:MAX_LABELS])
+
+
+def _add_filtered(found: dict[str, Values]) -> None:
+    """Messages received without duplicates: the difference of two counts."""
+    duplicates = found["rumormill_duplicates"]
+    found["topic_msg_recv_counts"] = {
+        topic: max(0.0, count - duplicates.get(topic, 0.0))
+        for topic, count in found["topic_msg_recv_counts_unfiltered"].items()
+    }
+
+
+def _add_topics(found: dict[str, Values], driver: "Driver") -> None:
+    """What the protocol knows of topics; a protocol without a mesh has no mesh metrics."""
+    machine: Any = driver.machine
+    subscribed = getattr(machine, "subscriptions", {})
+    interested = getattr(machine, "topics", {})
+    links = getattr(getattr(machine, "mesh", None), "links", None)
+    for topic in list(dict.fromkeys([*subscribed, *interested]))[:MAX_LABELS]:
+        found["topic_subscription_status"][topic] = float(topic in subscribed)
+        found["topic_peers_count"][topic] = float(len(interested.get(topic, ())))
+    if links is not None:
+        for topic in list(links)[:MAX_LABELS]:
+            found["mesh_peer_counts"][topic] = float(len(links[topic]))
+        found["rumormill_topics_without_mesh"][""] = float(
+            sum(1 for topic in links if not links[topic])
+        )
+
+
+def render_metrics(found: Mapping[str, Values]) -> str:
+    """Prometheus' text format, version 0.0.4."""
+    lines = []
+    for name, values in found.items():
+        about = METRICS[name]
+        lines.append(f"# HELP {name} {about.text}")
+        lines.append(f"# TYPE {name} {about.kind}")
+        for label, value in values.items():
+            labels = f'{{{about.label}="{_escaped(label)}"}}' if about.label else ""
+            lines.append(f"{name}{labels} {value:.15g}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

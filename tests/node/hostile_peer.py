@@ -1,0 +1,185 @@
+"""A peer that keeps exactly the rules that a test wants it to keep.
+
+It is put together from the same pure machines as a node, and everything is within reach: the bytes
+before the handshake, the handshake, single yamux frames, streams, RPCs. It reads only when told to.
+"""
+
+import asyncio
+import secrets
+import struct
+from typing import Self
+
+from rumormill.core.errors import PeerError
+from rumormill.node.node import Node
+from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.wire.frames import frame
+from rumormill.wire.keys import PrivateKey
+from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multistream import Initiator, Listener, Outcome
+from rumormill.wire.noise import NOISE, NoiseHandshake, NoiseSession
+from rumormill.wire.pubsub import Message, Rpc, SubOpts
+from rumormill.wire.pubsub_codec import encode_rpc, signing_payload
+from rumormill.wire.yamux import YAMUX, YamuxSession
+from rumormill.wire.yamux_types import DataReceived, StreamOpened
+
+DATA, WINDOW, PING_FRAME, GO_AWAY = 0, 1, 2, 3
+SYN, ACK, FIN, RST = 1, 2, 4, 8
+MESHSUB = PROTOCOLS[0]
+
+
+def yamux_frame(kind: int, flags: int, stream: int, length: int, body: bytes = b"") -> bytes:
+    """A frame as it goes on the wire, whether or not it makes sense."""
+    return struct.pack(">BBHII", 0, kind, flags, stream, length) + body
+
+
+class HostilePeer:
+    """The attacker's end of one connection, or of several, one after the other."""
+
+    def __init__(self, key: PrivateKey | None = None) -> None:
+        self.key = key or PrivateKey(secrets.token_bytes(32))
+        self.session = YamuxSession(client=True)
+        self.gives_window = True
+        self.accepts = True
+        """Whether it takes the streams that the node opens."""
+        self.damage: int | None = None
+        """Which byte of its last handshake message is changed on the way."""
+        self.received = 0
+        self.closed = False
+        self._noise: NoiseSession | None = None
+        self._negotiations: dict[int, Listener | Initiator] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.hang_up()
+
+    async def call(self, node: Node) -> Self:
+        """Open a TCP connection and say nothing."""
+        endpoint = Multiaddr.parse(node.tickets[0]).tcp_endpoint
+        assert endpoint is not None
+        self._reader, self._writer = await asyncio.open_connection(*endpoint)
+        return self
+
+    def handshake(self) -> NoiseHandshake:
+        """Begin a handshake as the one who dials."""
+        return NoiseHandshake(
+            self.key,
+            initiator=True,
+            static_secret=secrets.token_bytes(32),
+            ephemeral_secret=secrets.token_bytes(32),
+            muxers=(YAMUX,),
+        )
+
+    async def connect(self, node: Node, *, reads: bool = True) -> Self:
+        """Come as far as yamux, by the rules."""
+        await self.call(node)
+        negotiation = Initiator((NOISE,))
+        handshake = self.handshake()
+        self.raw(negotiation.data_to_send() + handshake.data_to_send())
+        while handshake.session is None:
+            data = await self._reader.read(65536)
+            assert data, "the node hung up during the handshake"
+            if negotiation.outcome is Outcome.PENDING:
+                data = negotiation.receive(data)
+            if data:
+                rest = handshake.receive(data)
+                answer = bytearray(handshake.data_to_send())
+                if answer and self.damage is not None:
+                    answer[self.damage % len(answer)] ^= 1
+                self.raw(bytes(answer))
+        self._noise = handshake.session
+        if reads:
+            self._reading = asyncio.ensure_future(self._read(rest))
+        return self
+
+    async def hang_up(self) -> None:
+        """Close without a word."""
+        if self._reading is not None:
+            self._reading.cancel()
+        self._writer.transport.abort()
+        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
+
+    # Saying things.
+
+    def raw(self, data: bytes) -> None:
+        """Put bytes on the socket."""
+        self._writer.write(data)
+
+    def frames(self, data: bytes) -> None:
+        """Send yamux bytes, encrypted as they should be."""
+        assert self._noise is not None
+        self.raw(self._noise.encrypt(data))
+
+    async def drain(self) -> None:
+        """Wait until the kernel has taken what was said; the node may hang up instead."""
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            self.closed = True
+
+    def flush(self) -> None:
+        """Send what the session has queued, by the rules of flow control."""
+        while data := self.session.data_to_send():
+            self.frames(data)
+
+    def open(self, protocol: str, data: bytes = b"") -> int:
+        """Open a stream and speak at once, without waiting for an answer."""
+        stream_id = self.session.open_stream()
+        negotiation = self._negotiations[stream_id] = Initiator((protocol,))
+        self.session.send(stream_id, negotiation.data_to_send() + data)
+        self.flush()
+        return stream_id
+
+    def say(self, stream_id: int, data: bytes) -> None:
+        """Send on a stream."""
+        self.session.send(stream_id, data)
+        self.flush()
+
+    def hello(self, *topics: str) -> int:
+        """Open an RPC stream and subscribe; return the stream."""
+        subscriptions = tuple(SubOpts(True, topic) for topic in topics)
+        return self.open(MESHSUB, frame(encode_rpc(Rpc(subscriptions=subscriptions))))
+
+    def message(self, topic: str, data: bytes, number: int) -> Message:
+        """A message that is signed as it should be."""
+        message = Message(topic, data, bytes(self.key.peer_id), number.to_bytes(8))
+        message.signature = self.key.sign(signing_payload(message))
+        return message
+
+    # Listening.
+
+    async def _read(self, rest: bytes) -> None:
+        """Read for ever, and answer what a peer must answer to be taken for one."""
+        assert self._noise is not None
+        try:
+            self._take(self._noise.decrypt(rest))
+            while data := await self._reader.read(65536):
+                self.received += len(data)
+                self._take(self._noise.decrypt(data))
+        except (ConnectionError, PeerError):
+            pass
+        self.closed = True
+
+    def _take(self, data: bytes) -> None:
+        for event in self.session.receive(data):
+            if isinstance(event, StreamOpened):
+                negotiation = self._negotiations[event.stream_id] = Listener(PROTOCOLS)
+                if self.accepts:
+                    self.session.accept(event.stream_id)
+                    self.session.send(event.stream_id, negotiation.data_to_send())
+            elif isinstance(event, DataReceived):
+                self._on_data(event.stream_id, event.data)
+        self.flush()
+
+    def _on_data(self, stream_id: int, data: bytes) -> None:
+        negotiation = self._negotiations[stream_id]
+        if negotiation.outcome is Outcome.PENDING and self.accepts:
+            negotiation.receive(data)
+            if answer := negotiation.data_to_send():
+                self.session.send(stream_id, answer)
+        if self.gives_window:
+            self.session.consumed(stream_id, len(data))

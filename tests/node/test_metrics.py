@@ -1,0 +1,220 @@
+"""Metrics: the proposal's names, true numbers, no peers in labels; and a small HTTP server."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from live_nodes import run, take, until
+
+from rumormill.core import trace
+from rumormill.core.inputs import Verdict
+from rumormill.node.metrics import MAX_LABELS, METRICS, OTHER, Counts, Values, render_metrics
+from rumormill.node.metrics_http import MAX_CLIENTS, MAX_REQUEST, MetricsServer
+from rumormill.node.node import Node
+from rumormill.protocols.pubsub.reasons import (
+    INVALID_SIGNATURE,
+    VALIDATION_FAILED,
+    VALIDATION_IGNORED,
+    VALIDATION_THROTTLED,
+)
+from rumormill.wire.keys import PeerId
+
+PROPOSED = (
+    "topic_subscription_status", "topic_peers_count", "mesh_peer_counts", "peers_per_protocol",
+    "invalid_messages", "accepted_messages", "ignored_messages", "rejected_messages",
+    "topic_msg_published", "topic_msg_sent_counts", "topic_msg_sent_bytes",
+    "topic_msg_recv_counts_unfiltered", "topic_msg_recv_counts", "topic_msg_recv_bytes",
+)  # fmt: skip
+
+LINE = re.compile(r'([a-z_]+)(\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"\})? (-?[0-9.e+]+)')
+
+
+def test_the_names_are_those_of_the_proposal_and_ours_say_so() -> None:
+    """What the proposal has no name for begins with `rumormill_`."""
+    assert [name for name in METRICS if not name.startswith("rumormill_")] == list(PROPOSED)
+
+
+def test_two_nodes_count_what_they_exchange() -> None:
+    """Ten messages from one to the other appear at both, in every metric that they concern."""
+
+    async def story() -> None:
+        async with Node(None) as alice, Node(None) as bob:
+            await bob.connect(alice.tickets[0])
+            events = await alice.subscribe("news")
+            await bob.wait_until_ready("news")
+            for number in range(10):
+                await bob.publish("news", b"%d" % number)
+            assert len(await take(events, 10)) == 10
+            sent, got = bob.metrics(), alice.metrics()
+            assert sent.keys() == got.keys() == METRICS.keys()
+            assert sent["topic_msg_published"] == {"news": 10}
+            assert sent["topic_msg_sent_counts"] == {"news": 10}
+            assert sent["topic_peers_count"] == {"news": 1}
+            assert sent["topic_subscription_status"] == {"news": 0}
+            assert sent["accepted_messages"] == {}
+            assert got["topic_msg_recv_counts"] == {"news": 10}
+            assert got["topic_msg_recv_counts_unfiltered"] == {"news": 10}
+            assert got["accepted_messages"] == {"news": 10}
+            assert got["topic_msg_recv_bytes"] == sent["topic_msg_sent_bytes"]
+            assert got["topic_subscription_status"] == {"news": 1}
+            assert list(got["peers_per_protocol"].values()) == [1]
+            assert got["rumormill_log_appended"] == {"": 10}
+            assert got["rumormill_connections"] == {"": 1}
+            page = render_metrics(got) + render_metrics(sent)
+            for node in (alice, bob):
+                assert str(PeerId(node.id)) not in page
+
+    run(story)
+
+
+def test_a_rejected_message_is_counted_with_its_reason() -> None:
+    async def story() -> None:
+        async with Node(None) as alice, Node(None) as bob:
+            alice.set_validator("news", lambda event, peer: Verdict.REJECT)
+            await bob.connect(alice.tickets[0])
+            await alice.subscribe("news")
+            await bob.wait_until_ready("news")
+            await bob.publish("news", b"spam")
+            await until(lambda: alice.metrics()["rejected_messages"], "the message was rejected")
+            found = alice.metrics()
+            assert found["rejected_messages"] == {"news": 1}
+            assert found["rumormill_rejected"] == {VALIDATION_FAILED: 1}
+            assert found["accepted_messages"] == {}
+
+    run(story)
+
+
+def counted(*payloads: trace.TracePayload) -> dict[str, Values]:
+    """What is counted of a trace, without what is zero."""
+    counts = Counts()
+    counts.observe([(1.0, b"me", payload) for payload in payloads])
+    return {
+        name: {label: value for label, value in values.items() if value}
+        for name, values in counts.values.items()
+        if any(values.values())
+    }
+
+
+def test_every_drop_refusal_and_penalty_is_counted_by_reason() -> None:
+    """What the trace gives a reason for can be seen on a dashboard by that reason."""
+    meta = trace.RpcMeta(size=10)
+    assert counted(
+        trace.DropRPC(b"p", meta, "queue full"),
+        trace.DropRPC(b"q", meta, "queue full"),
+        trace.Refuse(b"p", "graft: flood", "t", 3),
+        trace.Penalise(b"p", "broken promise", 2.5),
+        trace.UndeliverableMessage(b"i", "t", "full"),
+        trace.RejectMessage(b"i", b"p", INVALID_SIGNATURE, "t"),
+        trace.RejectMessage(b"i", b"p", VALIDATION_IGNORED, "t"),
+        trace.RejectMessage(b"i", b"p", VALIDATION_THROTTLED, "t"),
+        trace.Graft(b"p", "t"),
+        trace.Prune(b"p", "t"),
+        trace.DuplicateMessage(b"i", b"p", "t"),
+        trace.DeliverMessage(b"i", "t", b"me"),
+    ) == {
+        "rumormill_rpc_dropped": {"queue full": 2},
+        "rumormill_refused": {"graft: flood": 3},
+        "rumormill_penalties": {"broken promise": 1},
+        "rumormill_undelivered": {"full": 1},
+        "rumormill_rejected": {
+            INVALID_SIGNATURE: 1, VALIDATION_IGNORED: 1, VALIDATION_THROTTLED: 1,
+        },
+        "invalid_messages": {"t": 1},
+        "ignored_messages": {"t": 1},
+        "rumormill_grafts": {"t": 1},
+        "rumormill_prunes": {"t": 1},
+        "rumormill_duplicates": {"t": 1},
+    }  # fmt: skip
+
+
+def test_the_bytes_of_an_rpc_are_shared_among_its_messages() -> None:
+    messages = (trace.MessageMeta(b"1", "a"), trace.MessageMeta(b"2", "b"))
+    found = counted(trace.RecvRPC(b"p", trace.RpcMeta(messages, size=120, data_size=100)))
+    assert found["topic_msg_recv_bytes"] == {"a": 50, "b": 50}
+    assert found["rumormill_rpc_received_bytes"] == {"": 120}
+
+
+def test_labels_are_bounded() -> None:
+    """A peer that invents topics makes no endless page."""
+    found = counted(*(trace.PublishMessage(b"i", f"t{n}") for n in range(MAX_LABELS + 50)))
+    values = found["topic_msg_published"]
+    assert len(values) == MAX_LABELS + 1
+    assert values[OTHER] == 50
+
+
+def test_any_topic_name_makes_a_valid_page() -> None:
+    page = render_metrics({"topic_msg_published": {'a"b\\c\nd': 2.0, "ü": 1e20}})
+    lines = [line for line in page.splitlines() if not line.startswith("#")]
+    assert lines[0] == 'topic_msg_published{topic="a\\"b\\\\c\\nd"} 2'
+    assert all(LINE.fullmatch(line) for line in lines)
+
+
+@contextlib.asynccontextmanager
+async def served(page: str = "up 1\n", **options: float) -> AsyncIterator[MetricsServer]:
+    """A server of a page."""
+    server = MetricsServer(lambda: page, **options)
+    await server.start("127.0.0.1", 0)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def exchange(server: MetricsServer, request: bytes) -> bytes:
+    """Send bytes, and return everything that comes back."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+        writer.write(request)
+        await writer.drain()
+        return await reader.read()
+    return b""
+
+
+REQUESTS = {
+    "the page": (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+    "with a query": (b"GET /metrics?x=1 HTTP/1.0\r\n\r\n", 200),
+    "another page": (b"GET / HTTP/1.1\r\n\r\n", 404),
+    "another method": (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
+    "no request": (b"hello\r\n\r\n", 400),
+    "another protocol": (b"GET /metrics SPDY/9\r\n\r\n", 400),
+    "too long": (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_REQUEST, 431),
+}
+
+
+@pytest.mark.parametrize(("request_", "status"), REQUESTS.values(), ids=REQUESTS.keys())
+def test_get_of_one_page_and_nothing_else(request_: bytes, status: int) -> None:
+    async def story() -> None:
+        async with served() as server:
+            answer = await exchange(server, request_)
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+            body = answer.partition(b"\r\n\r\n")[2]
+            assert f"Content-Length: {len(body)}\r\n".encode() in answer
+            assert (body == b"up 1\n") == (status == 200)
+
+    run(story)
+
+
+def test_whoever_says_nothing_is_cut_off() -> None:
+    """A silent client holds its place for a bounded time."""
+
+    async def story() -> None:
+        async with served(timeout=0.05) as server:
+            assert await exchange(server, b"GET /metrics") == b""
+            assert server.refused == 1
+
+    run(story)
+
+
+def test_too_many_clients_are_turned_away() -> None:
+    async def story() -> None:
+        async with served() as server, contextlib.AsyncExitStack() as stack:
+            for _ in range(MAX_CLIENTS):
+                _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                stack.callback(writer.close)
+            await until(lambda: len(server._clients) == MAX_CLIENTS, "all are waited for")
+            answer = await exchange(server, b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert (answer, server.refused) == (b"", 1)
+
+    run(story)

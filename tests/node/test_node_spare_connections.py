@@ -1,0 +1,108 @@
+"""Two peers that dial each other at once have two connections: one is used, one is a spare."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from rumormill.node.config import NodeConfig
+from rumormill.node.connection import Connection
+from rumormill.node.node import Node
+from rumormill.wire.multiaddr import Multiaddr
+
+TOPIC = "twice"
+QUICK = NodeConfig(redial_delay_first=0.01, keep_alive_interval=0.5, idle_timeout=0.1)
+PATIENCE = 10.0
+
+
+async def until(node: Node, holds: Callable[[], bool]) -> None:
+    """Wait for a condition, looking whenever something changes."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await node._change()
+
+
+@asynccontextmanager
+async def two_connections() -> AsyncIterator[tuple[Node, Node]]:
+    """Yield two subscribed nodes; the first dialled the second, then the second dialled too."""
+    async with Node(None, config=QUICK) as one, Node(None, config=QUICK) as other:
+        await one.subscribe(TOPIC)
+        await other.subscribe(TOPIC)
+        await one.connect(other.tickets[0])
+        await other.wait_until_ready(TOPIC, timeout=PATIENCE)
+        await one.wait_until_ready(TOPIC, timeout=PATIENCE)
+        endpoint = Multiaddr.parse(one.tickets[0]).tcp_endpoint
+        assert endpoint is not None
+        other._swarm.book.give(one.id, endpoint)
+        await other._swarm._dial(one.id)
+        await until(one, lambda: bool(one._swarm.spares))
+        yield one, other
+
+
+async def exchanged(one: Node, other: Node) -> list[int]:
+    """Publish on both sides; return how many events each has, when both have all."""
+    await one.publish(TOPIC, b"one")
+    await other.publish(TOPIC, b"other")
+    sizes = [0, 0]
+    async with asyncio.timeout(PATIENCE):
+        while min(sizes) < 2:
+            await one._change()
+            sizes = [len(await node.history(TOPIC)) for node in (one, other)]
+    return sizes
+
+
+def test_a_second_connection_disturbs_nobody() -> None:
+    """The peer stays one peer with its subscriptions, and messages arrive once."""
+
+    async def scenario() -> None:
+        async with two_connections() as (one, other):
+            assert [len(one.peers), len(other.peers)] == [1, 1]
+            assert one.subscribers(TOPIC) == other.subscribers(TOPIC) == 1
+            assert await exchanged(one, other) == [2, 2]
+
+    asyncio.run(scenario())
+
+
+def test_a_spare_that_nobody_uses_is_closed_alone() -> None:
+    """An idle spare goes; the connection that is used stays."""
+
+    async def scenario() -> None:
+        async with two_connections() as (one, other):
+            used = dict(one._swarm.connections)
+            await until(one, lambda: not one._swarm.spares and not other._swarm.spares)
+            assert one._swarm.connections == used
+            assert await exchanged(one, other) == [2, 2]
+
+    asyncio.run(scenario())
+
+
+def test_both_connections_go_when_one_is_lost_in_use_and_a_new_one_is_made() -> None:
+    """Peers that keep a stream on the lost one would be mute; so all begin again."""
+
+    async def scenario() -> None:
+        async with two_connections() as (one, other):
+            first: Connection = one._swarm.connections[other.id]
+            spare = one._swarm.spares[other.id]
+            first.close("cut")
+            assert spare.closed_because is not None
+            await until(one, lambda: bool(one.peers) and one.subscribers(TOPIC) == 1)
+            await other.wait_until_ready(TOPIC, timeout=PATIENCE)
+            assert one._swarm.connections[other.id] not in {first, spare}
+            assert await exchanged(one, other) == [2, 2]
+
+    asyncio.run(scenario())
+
+
+def test_nodes_that_dial_each_other_at_once_exchange_everything() -> None:
+    """Whichever connection is first at either end, nothing is lost or repeated."""
+
+    async def scenario() -> None:
+        async with Node(None) as one, Node(None) as other:
+            await one.subscribe(TOPIC)
+            await other.subscribe(TOPIC)
+            await asyncio.gather(one.connect(other.tickets[0]), other.connect(one.tickets[0]))
+            await one.wait_until_ready(TOPIC, timeout=PATIENCE)
+            await other.wait_until_ready(TOPIC, timeout=PATIENCE)
+            assert await exchanged(one, other) == [2, 2]
+
+    for _ in range(5):
+        asyncio.run(scenario())
