@@ -12,12 +12,18 @@ from collections.abc import Callable
 from typing import Final
 
 from rumormill.core.event import Event
-from rumormill.core.ids import Topic
+from rumormill.core.ids import MessageId, Topic
 from rumormill.node.subscription import Subscription
-from rumormill.store.errors import EventRefusedError, QueueFullError, StoreError
+from rumormill.store.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.store.log import EventLog
 from rumormill.store.model import Appended, StoredEvent
 from rumormill.store.writer import Ticket
+
+LOG_BUSY: Final = "the log is busy"
+LOG_FAILED: Final = "the log has failed"
+DISK_FULL: Final = "the disk is full"
+EVENT_REFUSED: Final = "the log refuses the event"
+"""Why an event that a peer brought was not kept, and so not handed out."""
 
 _RETRY: Final = 0.01
 _ROOM_EVENTS: Final = 8192
@@ -47,6 +53,7 @@ class Desk:
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
         self._drained: asyncio.Future[None] | None = None
+        self.on_lost: Callable[[MessageId, Topic, str], None] = lambda *_: None
         self.lost = 0
         """Events of peers that could not be stored because the log stayed busy or failed."""
 
@@ -76,7 +83,7 @@ class Desk:
     def take(self, event: Event) -> None:
         """Store an event that a peer brought, then hand it out."""
         if self.failure is not None or len(self._waiting) >= _MAX_WAITING:
-            self.lost += 1
+            self._lose(event.id, event.topic, LOG_BUSY if self.failure is None else LOG_FAILED)
             return
         self._waiting.append((self._stored(event), None))
         self._schedule()
@@ -157,9 +164,9 @@ class Desk:
             self._append(batch[middle:])
             return
         self._note_progress()
-        ((_, publisher),) = batch
+        ((event, publisher),) = batch
         if publisher is None:
-            self.lost += 1
+            self._lose(event.id, event.topic, EVENT_REFUSED)
         elif not publisher.done():
             publisher.set_exception(error)
 
@@ -185,15 +192,23 @@ class Desk:
         batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]],
         error: StoreError,
     ) -> None:
-        self.failure = error
+        """Tell everybody concerned. A full disk may have room again; every other failure stays."""
+        lasting = not isinstance(error, DiskFullError)
+        if lasting:
+            self.failure = error
         self._note_progress()
-        for _, publisher in batch:
+        for event, publisher in batch:
             if publisher is None:
-                self.lost += 1
+                self._lose(event.id, event.topic, LOG_FAILED if lasting else DISK_FULL)
             elif not publisher.done():
                 publisher.set_exception(error)
-        for subscription in self.all_subscriptions():
-            subscription.fail(error)
+        if lasting:
+            for subscription in self.all_subscriptions():
+                subscription.fail(error)
+
+    def _lose(self, message_id: MessageId, topic: Topic, reason: str) -> None:
+        self.lost += 1
+        self.on_lost(message_id, topic, reason)
 
     def _note_progress(self) -> None:
         """Let `drain` look again."""

@@ -133,6 +133,7 @@ class Node:
             self._driver.on_deliver = self._desk.take
             self._driver.store_full = self._desk.is_full
             self._desk.on_room = self._driver.release_held
+            self._desk.on_lost = self._on_lost
             self._driver.on_validate = self._validators.begin
             self._driver.on_change = self._on_change
             for address in self._listen:
@@ -342,7 +343,7 @@ class Node:
             buffer=buffer,
             overflow=_overflow(overflow),
             on_close=self._desk.remove,
-            on_drop=self._on_undelivered,
+            on_drop=self._on_dropped,
         )
         if since_offset is not None:
             subscription.replay(since_offset)
@@ -350,8 +351,11 @@ class Node:
         self._desk.add(subscription)
         return subscription
 
-    def _on_undelivered(self, event: ReceivedEvent) -> None:
-        entry = trace.UndeliverableMessage(event.id, event.topic, "subscriber's buffer full")
+    def _on_dropped(self, event: ReceivedEvent) -> None:
+        self._on_lost(event.id, event.topic, "subscriber's buffer full")
+
+    def _on_lost(self, message_id: MessageId, topic: Topic, reason: str) -> None:
+        entry = trace.UndeliverableMessage(message_id, topic, reason)
         self._recorder.record((self._driver.now(), self.id, entry))
 
     async def unsubscribe(self, topic: Topic) -> None:

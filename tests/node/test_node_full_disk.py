@@ -1,0 +1,82 @@
+"""A node whose disk is full: what fails, what is counted, and that it recovers."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rumormill.core.trace import UndeliverableMessage
+from rumormill.node.desk import DISK_FULL
+from rumormill.node.node import Node
+from rumormill.store.errors import DiskFullError
+from rumormill.store.model import StoreConfig
+from rumormill.trace.entries import Batch
+
+TOPIC = "news"
+SMALL = StoreConfig(max_database_bytes=512 * 1024)
+"""A database of this size is full after a few hundred kilobytes."""
+
+
+class Losses:
+    """Keeps what the trace says of events that were not handed out."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def observe(self, batch: Batch) -> None:
+        self.reasons += [
+            payload.reason for _, _, payload in batch if isinstance(payload, UndeliverableMessage)
+        ]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+async def fill(node: Node) -> None:
+    """Publish until the disk is full."""
+    for _ in range(200):
+        await node.publish(TOPIC, bytes(20_000))
+    raise AssertionError("the disk never became full")
+
+
+def test_a_publication_that_finds_the_disk_full_fails_and_smaller_ones_go_on(
+    tmp_path: Path,
+) -> None:
+    """The publisher is told, nothing acknowledged is lost, and the node still works."""
+
+    async def story() -> None:
+        async with Node(tmp_path, store=SMALL) as node:
+            with pytest.raises(DiskFullError):
+                await fill(node)
+            before = len(await node.history(TOPIC))
+            receipt = await node.publish(TOPIC, b"small enough")
+            events = await node.history(TOPIC)
+            assert [event.offset for event in events] == list(range(before + 1))
+            assert (receipt.offset, events[-1].data) == (before, b"small enough")
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path: Path) -> None:
+    """They are not handed out, because they are not kept; the subscription goes on."""
+
+    async def story() -> None:
+        losses = Losses()
+        async with (
+            Node(None) as author,
+            Node(tmp_path, store=SMALL, observers=[losses]) as reader,
+        ):
+            events = await reader.subscribe(TOPIC)
+            await reader.connect(author.tickets[0])
+            await author.wait_until_ready(TOPIC, timeout=20)
+            for _ in range(60):
+                await author.publish(TOPIC, bytes(20_000))
+            await author.publish(TOPIC, b"last")
+            async for event in events:
+                if event.data == b"last":
+                    break
+            lost = 61 - len(await reader.history(TOPIC))
+            assert lost > 0
+        assert losses.reasons == [DISK_FULL] * lost
+
+    asyncio.run(asyncio.wait_for(story(), 60))
