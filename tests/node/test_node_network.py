@@ -108,15 +108,22 @@ def the_same_connection(alice: Node, bob: Node) -> bool:
     )
 
 
-def test_two_nodes_that_dial_each_other_at_once_end_with_one_connection() -> None:
-    """Both ends choose the same one, both dials succeed, and both can talk."""
+def is_settled(node: Node) -> bool:
+    """Whether a node holds the connection that it uses to its one peer, a spare at most, no more."""
+    swarm = node._swarm
+    known = [*swarm.connections.values(), *swarm.spares.values()]
+    return len(swarm.connections) == 1 and sorted(map(id, swarm._all)) == sorted(map(id, known))
+
+
+def test_two_nodes_that_dial_each_other_at_once_both_get_through() -> None:
+    """Both dials succeed, there is one connection or one and a spare, and both can talk."""
 
     async def story() -> None:
         for _ in range(8):
             async with two_nodes() as (alice, bob):
                 at_alice, at_bob = await alice.subscribe("to alice"), await bob.subscribe("to bob")
                 await asyncio.gather(alice.connect(bob.tickets[0]), bob.connect(alice.tickets[0]))
-                await until(lambda: the_same_connection(alice, bob), "one connection is left")
+                await until(lambda: is_settled(alice) and is_settled(bob), "nothing else is left")
                 await alice.wait_until_ready("to bob")
                 await bob.wait_until_ready("to alice")
                 await alice.publish("to bob", b"hello")
