@@ -109,7 +109,7 @@ def the_same_connection(alice: Node, bob: Node) -> bool:
 
 
 def is_settled(node: Node) -> bool:
-    """Whether a node holds the connection that it uses to its one peer, a spare at most, no more."""
+    """Whether a node holds the connection to its one peer, a spare at most, and no more."""
     swarm = node._swarm
     known = [*swarm.connections.values(), *swarm.spares.values()]
     return len(swarm.connections) == 1 and sorted(map(id, swarm._all)) == sorted(map(id, known))
