@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from rumormill.core.errors import LocalError, RumormillError
     from rumormill.core.inputs import Verdict
     from rumormill.node.config import NodeConfig
-    from rumormill.node.node import Node, PeerView
+    from rumormill.node.node import Node
+    from rumormill.node.peer_view import PeerView
     from rumormill.node.receipt import Receipt
     from rumormill.node.subscription import Overflow, Subscription
     from rumormill.node.subscription import ReceivedEvent as Event
@@ -42,7 +43,7 @@ _HOMES = {
     "Node": "rumormill.node.node",
     "NodeConfig": "rumormill.node.config",
     "Overflow": "rumormill.node.subscription",
-    "PeerView": "rumormill.node.node",
+    "PeerView": "rumormill.node.peer_view",
     "Receipt": "rumormill.node.receipt",
     "RumormillError": "rumormill.core.errors",
     "StoreConfig": "rumormill.store.model",

@@ -31,6 +31,7 @@ from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
 from rumormill.node.metrics import Counts, Values, gather_metrics
+from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import (
     Overflow,
@@ -53,17 +54,6 @@ from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
 _HISTORY_CHUNK = 500
-
-
-class PeerView(msgspec.Struct, frozen=True):
-    """A connected peer, as `Node.peers` shows it."""
-
-    id: str
-    address: str
-    outbound: bool
-    protocol: str
-    queued_messages: int
-    queued_bytes: int
 
 
 class Node:

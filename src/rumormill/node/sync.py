@@ -23,7 +23,8 @@ from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
 from rumormill.node.config import NodeConfig
-from rumormill.node.node import Node, PeerView
+from rumormill.node.node import Node
+from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
 from rumormill.node.validation import TopicValidator
