@@ -108,6 +108,13 @@ def the_same_connection(alice: Node, bob: Node) -> bool:
     )
 
 
+def is_settled(node: Node) -> bool:
+    """Whether a node holds the connection to its one peer, a spare at most, and no more."""
+    swarm = node._swarm
+    known = [*swarm.connections.values(), *swarm.spares.values()]
+    return len(swarm.connections) == 1 and sorted(map(id, swarm._all)) == sorted(map(id, known))
+
+
 def test_two_nodes_that_dial_each_other_at_once_are_one_peer_to_each_other() -> None:
     """Both dials succeed, a second connection is no second peer, and every message comes once."""
 
@@ -116,6 +123,7 @@ def test_two_nodes_that_dial_each_other_at_once_are_one_peer_to_each_other() -> 
             async with two_nodes() as (alice, bob):
                 at_alice, at_bob = await alice.subscribe("to alice"), await bob.subscribe("to bob")
                 await asyncio.gather(alice.connect(bob.tickets[0]), bob.connect(alice.tickets[0]))
+                await until(lambda: is_settled(alice) and is_settled(bob), "nothing else is left")
                 await alice.wait_until_ready("to bob")
                 await bob.wait_until_ready("to alice")
                 for number in range(3):
