@@ -161,6 +161,11 @@ def _add_sim(verbs: Verbs) -> None:
         "--trace", metavar="PATH", help="write the trace; the suffix chooses the format"
     )
     group.add_argument(
+        "--harness-logs",
+        metavar="FOLDER",
+        help="write the logs that libp2p's gossipsub-interop analysis reads",
+    )
+    group.add_argument(
         "--check-codec", action="store_true", help="encode and decode every simulated message"
     )
     group.add_argument("--debug", action="store_true", help="show where a failed run failed")

@@ -10,8 +10,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,13 @@ from rumormill.sim.scenario import Churn, Scenario
 from rumormill.trace.files import SUFFIXES
 
 
+class Outputs(msgspec.Struct, frozen=True):
+    """Where a run writes besides the screen."""
+
+    trace: Path | None
+    harness_logs: Path | None
+
+
 class Contender(msgspec.Struct, frozen=True):
     """One run of a comparison, or the only run."""
 
@@ -42,7 +48,7 @@ def run_sim(options: argparse.Namespace) -> int:
         if options.list_parameters:
             return _list(scenario, parameters, as_json=options.json)
         contenders = line_up(scenario, parameters, options.compare)
-        trace = _checked_trace(options)
+        outputs = Outputs(_checked_trace(options), _checked_harness_logs(options))
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
     replay = replay_command(options.typed, scenario.seed)
@@ -50,7 +56,7 @@ def run_sim(options: argparse.Namespace) -> int:
     with progress_bar(len(contenders)) as advance:
         for contender in contenders:
             runs[contender.label] = _run(
-                contender, trace, advance(contender.label), options, replay
+                contender, outputs, advance(contender.label), options, replay
             )
     if options.json:
         figures = next(iter(runs.values()))
@@ -142,7 +148,7 @@ def replay_command(typed: list[str], seed: int) -> str:
 
 def _run(
     contender: Contender,
-    trace: Path | None,
+    outputs: Outputs,
     progress: Callable[[float], None],
     options: argparse.Namespace,
     replay: str,
@@ -150,8 +156,12 @@ def _run(
     from rumormill.sim.run import run_scenario
 
     try:
-        with nothing_unfinished(trace):
-            return run_scenario(contender.scenario, trace=trace, progress=progress)
+        return run_scenario(
+            contender.scenario,
+            trace=outputs.trace,
+            harness_logs=outputs.harness_logs,
+            progress=progress,
+        )
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
     except Exception as error:
@@ -166,20 +176,6 @@ def _run(
             f"seed: {contender.scenario.seed}\nreplay: {replay}",
             FAILURE,
         ) from error
-
-
-@contextmanager
-def nothing_unfinished(trace: Path | None) -> Iterator[None]:
-    """Remove the unfinished trace of a run that does not end well, Ctrl-C included.
-
-    Until a trace is complete its file is called NAME.part (`trace.files`).
-    """
-    try:
-        yield
-    except BaseException:
-        if trace is not None:
-            trace.with_name(f"{trace.name}.part").unlink(missing_ok=True)
-        raise
 
 
 def _checked_trace(options: argparse.Namespace) -> Path | None:
@@ -197,6 +193,14 @@ def _checked_trace(options: argparse.Namespace) -> Path | None:
     if not os.access(path.parent, os.W_OK):
         raise ConfigError(f"--trace: cannot write to {path.parent}")
     return path
+
+
+def _checked_harness_logs(options: argparse.Namespace) -> Path | None:
+    if options.harness_logs is None:
+        return None
+    if options.compare is not None:
+        raise ConfigError("--harness-logs: goes with one protocol; leave --compare out")
+    return Path(options.harness_logs)
 
 
 def _list(scenario: Scenario, parameters: Mapping[str, str], *, as_json: bool) -> int:

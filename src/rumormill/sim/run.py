@@ -13,6 +13,7 @@ from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Observer
 from rumormill.trace.files import open_writer
+from rumormill.trace.harness import HarnessLogs
 from rumormill.trace.hashing import LineEncoder, TraceHash
 from rumormill.trace.metrics import Metrics
 
@@ -21,12 +22,14 @@ def run_scenario(
     scenario: Scenario,
     *,
     trace: Path | None = None,
+    harness_logs: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and return its figures, ready for JSON.
 
-    `trace` names a file to write the trace to; its suffix chooses the format. `progress` is
-    called with the part that is done.
+    `trace` names a file to write the trace to; its suffix chooses the format. `harness_logs` names
+    a new folder for the logs that libp2p's gossipsub-interop analysis reads. `progress` is called
+    with the part that is done.
     """
     lines = LineEncoder()
     metrics, trace_hash = Metrics(), TraceHash(lines)
@@ -34,6 +37,8 @@ def run_scenario(
         observers: list[Observer] = [metrics, trace_hash]
         if trace is not None:
             observers.append(files.enter_context(open_writer(trace, lines)))
+        if harness_logs is not None:
+            observers.append(HarnessLogs(harness_logs))
         simulation = Simulation(scenario, observers)
         simulation.run(progress)
     return {
