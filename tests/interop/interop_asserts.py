@@ -88,8 +88,9 @@ async def exchange(
     assert sorted(event.data for event in await ours.history(TOPIC)) == everything
     assert not subscription.waiting
     assert sorted(await foreign.received(TOPIC, count)) == sorted(from_us)
-    refused = {reason for reason in ours._swarm.counts if reason != "duplicate-connection"}
-    assert not refused, "nothing that the peer did was refused"
+    # A second connection is no fault, nor is a stream on it that takes the place of the first.
+    expected = {"duplicate-connection", "replaced-stream"} if we_dial is None else set()
+    assert ours._swarm.counts.keys() <= expected, "nothing that the peer did was refused"
 
 
 class _Pinging:
@@ -128,7 +129,7 @@ async def keep_alive(ours: Node, foreign: ForeignPeer) -> None:
     """Let yamux ping a foreign peer as it does on an idle connection; a pong must come."""
     connection = connection_to(ours, foreign)
     for _ in range(3):
-        connection.keep_alive()
+        connection.keep_alive(asyncio.get_running_loop().time())
         async with asyncio.timeout(PATIENCE):
             while connection._awaited_ping is not None:
                 await ours._change()
