@@ -190,7 +190,7 @@ class TestGeneratedModules:
         """libp2p's numbers stay free for libp2p inside its messages."""
         event = trace_pb2.TraceEvent.DESCRIPTOR
         ours = {
-            "": ["nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage"],
+            "": ["nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish"],
             "DropRPC": ["reason"],
             "RPCMeta": ["size", "dataSize", "operations"],
         }

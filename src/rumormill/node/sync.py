@@ -286,6 +286,8 @@ class _LoopThread:
         try:
             await self._node.start()
         except BaseException as error:  # noqa: BLE001 (it belongs to who started us)
+            with self._lock:
+                self._loop = None  # it closes now; nobody may call into it
             self._started.set_exception(error)
             return
         self._started.set_result(None)
