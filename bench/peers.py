@@ -327,7 +327,10 @@ def main() -> None:
             for setting in options.settings:
                 for system in systems:
                     if setting in system.settings:
-                        measure(system, setting, Path(scratch), options)
+                        try:
+                            measure(system, setting, Path(scratch), options)
+                        except RuntimeError as error:  # a foreign peer that died is no figure
+                            print(f"{system.name}, {setting}: {error}", file=sys.stderr)
     report(systems, options)
 
 

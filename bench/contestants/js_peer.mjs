@@ -39,6 +39,8 @@ async function createNode (number) {
     connectionEncrypters: [noise()],
     streamMuxers: [yamux()],
     connectionMonitor: { enabled: false },
+    // By default a host may dial five times a second; here all nodes share one.
+    connectionManager: { inboundConnectionThreshold: 1000, maxIncomingPendingConnections: 1000 },
     services: {
       identify: identify(),
       pubsub: gossipsub({
