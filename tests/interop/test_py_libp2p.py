@@ -12,6 +12,7 @@ from interop_asserts import (
     ids_in,
     join,
     keep_alive,
+    mesh_of,
     messages,
     own_name,
     ping,
@@ -127,6 +128,19 @@ async def test_we_get_what_we_missed_by_ihave_and_iwant(python: Program) -> None
         ids = {event.id for event in await ours.history(TOPIC)}
     assert ids_in(tape.received, "ihave") == ids
     assert ids_in(tape.sent, "iwant") == ids
+
+
+@WE_DIAL
+async def test_peers_that_subscribe_later_graft_each_other(python: Program, we_dial: bool) -> None:
+    """On an open connection py-libp2p may graft before it announces: both ends mesh the link."""
+    async with ForeignPeer(python, protocols=[GOSSIPSUB_1_2]) as py, Node(None) as ours:
+        await join(ours, py, we_dial=we_dial)
+        await ours.subscribe(TOPIC)
+        await py.ask("waitForSubscribers", topic=TOPIC, count=1)
+        await py.ask("subscribe", topic=TOPIC)
+        await mesh_of(ours, 1)
+        await py.ask("waitForMesh", topic=TOPIC, count=1)
+        assert not ours._swarm.counts
 
 
 async def test_identify_and_ping_are_answered_both_ways(python: Program) -> None:
