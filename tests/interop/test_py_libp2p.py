@@ -55,6 +55,14 @@ async def test_200_signed_messages_each_way_arrive_once(
         assert await py.ask("protocolOf", peer=own_name(ours)) == protocols[0]
 
 
+@pytest.mark.parametrize("_round", range(4))
+async def test_peers_that_dial_each_other_at_once_talk(python: Program, _round: int) -> None:
+    """Two connections between two peers lose and repeat nothing, whosever id is the smaller."""
+    async with ForeignPeer(python, protocols=[GOSSIPSUB_1_2]) as py, Node(None) as ours:
+        await exchange(ours, py, 20, we_dial=None, rate=RATE)
+        assert len(ours.peers) == 1
+
+
 @WE_DIAL
 @pytest.mark.parametrize("protocol", ["gossipsub", "floodsub"])
 async def test_a_floodsub_peer_is_served(python: Program, we_dial: bool, protocol: str) -> None:
