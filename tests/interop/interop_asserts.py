@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from interop_peer import PATIENCE, ForeignPeer
 
@@ -59,17 +60,19 @@ async def exchange(
     we_dial: bool | None,
     longest: int = 2000,
     rate: float | None = None,
+    meshes: bool = True,
 ) -> None:
     """Publish both ways between two peers; each message must arrive exactly once.
 
     A `rate` in messages per second is for peers that lose messages when they come faster, and
-    that publish to their mesh only, so that there must be one first.
+    that publish to their mesh only, so that there must be one first; unless nothing `meshes`,
+    because the two speak FloodSub.
     """
     subscription = await ours.subscribe(TOPIC)
     await foreign.ask("subscribe", topic=TOPIC)
     await join(ours, foreign, we_dial=we_dial)
     await see_each_other(ours, foreign)
-    if rate is not None:
+    if rate is not None and meshes:
         await foreign.ask("waitForMesh", topic=TOPIC, count=1)
     from_us = messages("rumormill", count, longest)
     from_them = messages("foreign", count, longest)
@@ -91,6 +94,65 @@ async def exchange(
     # A second connection is no fault, nor is a stream on it that takes the place of the first.
     expected = {"duplicate-connection", "replaced-stream"} if we_dial is None else set()
     assert ours._swarm.counts.keys() <= expected, "nothing that the peer did was refused"
+
+
+async def exchange_in_a_mixed_mesh(
+    ours: list[Node], foreign: list[ForeignPeer], *, rate: float | None = None
+) -> None:
+    """5 rumormill and 3 foreign peers, 4 links each, 20 messages from everybody: all arrive once.
+
+    A `rate` in messages per second of each peer is for peers that lose what comes faster.
+    """
+    subscriptions = [await node.subscribe(TOPIC) for node in ours]
+    for peer in foreign:
+        await peer.ask("subscribe", topic=TOPIC)
+    # A ring with foreign peers and rumormill in turn, and chords: o f o f o f o o.
+    ring = [ours[0], foreign[0], ours[1], foreign[1], ours[2], foreign[2], ours[3], ours[4]]
+    for i, one in enumerate(ring):
+        for step in (1, 3):
+            await _connect(one, ring[(i + step) % len(ring)])
+    # Relays pass messages on along the mesh, which takes a heartbeat or two to form.
+    for node in ours:
+        await mesh_of(node, 4)
+    for peer in foreign:
+        await peer.ask("waitForMesh", topic=TOPIC, count=4)
+    sent = {i: messages(f"peer {i}", 20, 1500) for i in range(len(ring))}
+    await asyncio.gather(*(_publish(one, sent[i], rate) for i, one in enumerate(ring)))
+    everything = sorted(message for batch in sent.values() for message in batch)
+    for subscription in subscriptions:
+        assert sorted(await take(subscription, len(everything))) == everything
+    for peer in foreign:
+        own = sent[ring.index(peer)]
+        others = [message for message in everything if message not in own]
+        assert sorted(await peer.received(TOPIC, len(others))) == others
+    for node in ours:
+        assert len(await node.history(TOPIC)) == len(everything)
+
+
+async def mesh_of(node: Node, count: int) -> None:
+    """Wait until a node has so many links in its mesh."""
+    machine: Any = node._driver.machine
+    async with asyncio.timeout(PATIENCE):
+        while len(machine.mesh.links[TOPIC]) < count:
+            await node._change()
+
+
+async def _connect(one: Node | ForeignPeer, other: Node | ForeignPeer) -> None:
+    ticket = other.tickets[0] if isinstance(other, Node) else other.ticket
+    if isinstance(one, Node):
+        await one.connect(ticket)
+    else:
+        await one.ask("dial", ticket=ticket)
+
+
+async def _publish(peer: Node | ForeignPeer, batch: list[bytes], rate: float | None) -> None:
+    if isinstance(peer, ForeignPeer):
+        await peer.publish(TOPIC, batch, **({} if rate is None else {"rate": rate}))
+        return
+    for message in batch:
+        await peer.publish(TOPIC, message)
+        if rate is not None:
+            await asyncio.sleep(1 / rate)
 
 
 class _Pinging:

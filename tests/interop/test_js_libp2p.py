@@ -1,8 +1,6 @@
 """rumormill and js-libp2p talk to each other: noise, yamux, identify, ping, GossipSub, FloodSub."""
 
-import asyncio
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 from interop_asserts import (
@@ -10,9 +8,11 @@ from interop_asserts import (
     Tape,
     connection_to,
     exchange,
+    exchange_in_a_mixed_mesh,
     ids_in,
     join,
     keep_alive,
+    mesh_of,
     messages,
     own_name,
     ping,
@@ -190,53 +190,4 @@ async def test_a_mixed_mesh_delivers_everything_to_everybody(javascript: Program
     async with AsyncExitStack() as stack:
         js = [await stack.enter_async_context(js_peer(javascript)) for _ in range(3)]
         ours = [await stack.enter_async_context(Node(None)) for _ in range(5)]
-        subscriptions = [await node.subscribe(TOPIC) for node in ours]
-        for peer in js:
-            await peer.ask("subscribe", topic=TOPIC)
-        # A ring with js and rumormill in turn, and chords: o j o j o j o o.
-        ring = [ours[0], js[0], ours[1], js[1], ours[2], js[2], ours[3], ours[4]]
-        for i, peer in enumerate(ring):
-            for step in (1, 3):
-                await connect(peer, ring[(i + step) % len(ring)])
-        # Relays pass messages on along the mesh, which takes a heartbeat or two to form.
-        for node in ours:
-            await mesh_of(node, 4)
-        for peer in js:
-            await peer.ask("waitForMesh", topic=TOPIC, count=4)
-        sent = {i: messages(f"peer {i}", 20, 1500) for i in range(len(ring))}
-        await asyncio.gather(*(publish(peer, sent[i]) for i, peer in enumerate(ring)))
-        everything = sorted(message for batch in sent.values() for message in batch)
-        for subscription in subscriptions:
-            assert sorted(await take(subscription, len(everything))) == everything
-        for peer in js:
-            own = sent[ring.index(peer)]
-            others = [message for message in everything if message not in own]
-            assert sorted(await peer.received(TOPIC, len(others))) == others
-        for node in ours:
-            assert len(await node.history(TOPIC)) == len(everything)
-
-
-async def mesh_of(node: Node, count: int) -> None:
-    """Wait until a node has so many links in its mesh."""
-    machine: Any = node._driver.machine
-    async with asyncio.timeout(PATIENCE):
-        while len(machine.mesh.links[TOPIC]) < count:
-            await node._change()
-
-
-async def connect(one: Node | ForeignPeer, other: Node | ForeignPeer) -> None:
-    """Let one peer dial another."""
-    ticket = other.tickets[0] if isinstance(other, Node) else other.ticket
-    if isinstance(one, Node):
-        await one.connect(ticket)
-    else:
-        await one.ask("dial", ticket=ticket)
-
-
-async def publish(peer: Node | ForeignPeer, batch: list[bytes]) -> None:
-    """Publish messages one after the other."""
-    if isinstance(peer, ForeignPeer):
-        await peer.publish(TOPIC, batch)
-        return
-    for message in batch:
-        await peer.publish(TOPIC, message)
+        await exchange_in_a_mixed_mesh(ours, js)

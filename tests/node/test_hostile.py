@@ -451,8 +451,8 @@ def test_a_length_bomb_resets_the_stream_before_anything_is_allocated(
     run(story)
 
 
-def test_a_newer_rpc_stream_replaces_the_older_one() -> None:
-    """However many streams a peer opens, one unfinished frame of it is kept."""
+def test_a_newer_rpc_stream_replaces_the_oldest_one() -> None:
+    """However many streams a peer opens, two unfinished frames of it are kept."""
 
     async def story() -> None:
         async with honest_pair() as pair, HostilePeer() as mallory:
@@ -463,8 +463,31 @@ def test_a_newer_rpc_stream_replaces_the_older_one() -> None:
                 mallory.open(MESHSUB, varint(2**20) + bytes(100_000))
                 await mallory.drain()
                 await pair.more(1)
-                assert connections[peer].streams_of(MESHSUB) <= 2
-            await refused(pair, "replaced-stream", 29)
+                assert connections[peer].streams_of(MESHSUB) <= 3, "ours too"
+            await refused(pair, "replaced-stream", 28)
+
+    run(story)
+
+
+def test_two_rpc_streams_of_a_peer_are_both_read() -> None:
+    """Who dials at the same moment as we do may open two and use either; none is reset."""
+
+    async def story() -> None:
+        async with honest_pair() as pair, HostilePeer() as mallory:
+            await mallory.connect(pair.alice)
+            topics = ["first", "second", "first again"]
+            hellos = [frame(encode_rpc(Rpc(subscriptions=(SubOpts(True, t),)))) for t in topics]
+            first = mallory.open(MESHSUB, hellos[0])
+            mallory.open(MESHSUB, hellos[1])
+            mallory.say(first, hellos[2])
+            await mallory.drain()
+            machine: Any = pair.alice._driver.machine
+            peer = bytes(mallory.key.peer_id)
+            await until(
+                lambda: all(peer in machine.topics.get(topic, ()) for topic in topics),
+                "what came on both streams is known",
+            )
+            assert "replaced-stream" not in pair.alice.refusals
 
     run(story)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rumormill.node.driver import Driver
 
 QUEUE_FULL = "queue full"
+_INCOMING_STREAMS = 2
+"""Streams of one peer that are read; our choice, because of py-libp2p (see `Channel`)."""
 _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
 
@@ -28,8 +30,10 @@ class Channel:
     """The RPC streams to and from one peer, for as long as their connection lives.
 
     Our stream is opened again, with growing pauses, when it is lost and the connection is not; a
-    peer that refuses it is asked again when it opens a stream of its own. There is one incoming
-    stream: a newer one replaces it, as in go, so that a peer has one unfinished frame and no more.
+    peer that refuses it is asked again when it opens a stream of its own. Of incoming streams there
+    are two at most, of which a newer one replaces the older, so that a peer has two unfinished
+    frames and no more. One would do, as in go, but when both sides dial at once py-libp2p opens
+    two, uses the one that it happens to register last, and takes the end of the other for ours.
     """
 
     def __init__(self, driver: "Driver", connection: Connection) -> None:
@@ -46,8 +50,8 @@ class Channel:
         self._urgent: deque[bytes] = deque()
         self._bulk: deque[bytes] = deque()
         self._rest: bytes | memoryview = b""
-        self._incoming: Stream | None = None
-        self._early: list[WireMessage] = []
+        self._incoming: dict[Stream, None] = {}
+        self._early: list[tuple[Stream, WireMessage]] = []
         self._delay = driver.config.stream_retry_first
         self._retry: TimerHandle | None = None
 
@@ -87,10 +91,11 @@ class Channel:
         self.protocol = stream.protocol
         self.driver.on_channel_open(self)
         early, self._early = self._early, []
-        for message in early:
+        for _, message in early:
             self.driver.receive(self.peer, message)
-        if self._incoming is not None and self.protocol:
-            self._incoming.release()
+        if self.protocol:
+            for incoming in self._incoming:
+                incoming.release()
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Nothing is expected on our own stream; libp2p peers send nothing there."""
@@ -116,8 +121,9 @@ class Channel:
             self.stop()
         elif reason != REFUSED:
             self._start_later()
-        elif self._incoming is not None:
-            self._incoming.reset()
+        else:
+            for incoming in list(self._incoming):
+                incoming.reset()
         self.driver.on_channel_lost(self, was_open=was_open)
 
     def is_slow(self, now: float) -> bool:
@@ -175,12 +181,13 @@ class Channel:
     # The peer's stream: receiving.
 
     def accept(self, stream: Stream) -> "Incoming":
-        """Take a stream that the peer opened, in place of the one before."""
-        older, self._incoming = self._incoming, stream
-        if older is not None:
+        """Take a stream that the peer opened, in place of the oldest when there are too many."""
+        self._incoming[stream] = None
+        if len(self._incoming) > _INCOMING_STREAMS:
+            oldest = next(iter(self._incoming))
+            del self._incoming[oldest]
             self.driver.refuse(self.peer, "replaced-stream")
-            older.reset()
-        self._early.clear()
+            oldest.reset()
         if self._stream is None and self._retry is None:
             self._start_later()
         return Incoming(self, stream)
@@ -191,10 +198,10 @@ class Channel:
             receive, peer = self.driver.receive, self.peer
             for message in messages:
                 receive(peer, message)
-            if self.driver.store_full() and self._incoming is stream:
+            if self.driver.store_full() and stream in self._incoming:
                 self.driver.hold(stream)
             return
-        self._early.extend(messages)
+        self._early.extend((stream, message) for message in messages)
         if len(self._early) > _HELD_MESSAGES:
             raise DecodeError("too-early", "a flood before the streams were open")
         stream.hold()
@@ -206,8 +213,9 @@ class Channel:
         the other say it again. go does the same.
         """
         self.driver.forget_held(stream)
-        if self._incoming is stream:
-            self._incoming = None
+        self._early = [early for early in self._early if early[0] is not stream]
+        if stream in self._incoming:
+            del self._incoming[stream]
             if self._stream is not None:
                 self._stream.reset()
 

@@ -2,6 +2,8 @@
 line on stdout. The options of the peer are the first argument, as JSON:
 
     protocols  the pubsub protocol ids to speak, best first
+    router     gossipsub or floodsub
+    gossipsub  settings of the GossipSub router that differ from those below
 
 It runs in an environment of its own; nothing of rumormill is imported here.
 """
@@ -10,6 +12,7 @@ import base64
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import trio
 from libp2p import new_host
@@ -20,6 +23,7 @@ from libp2p.identity.identify.identify import ID as IDENTIFY
 from libp2p.identity.identify.identify import parse_identify_response
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.pubsub.floodsub import FloodSub
 from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
@@ -28,25 +32,35 @@ from multiaddr import Multiaddr
 
 LOOK_EVERY = 0.02
 
+SETTINGS = {
+    "degree": 6,
+    "degree_low": 4,
+    "degree_high": 12,
+    "heartbeat_interval": 1,
+    # These drop or hold back messages of honest peers in bursts.
+    "adaptive_gossip_enabled": False,
+    "spam_protection_enabled": False,
+    "eclipse_protection_enabled": False,
+}
+
 
 class Peer:
-    """One host with GossipSub, and what it has received."""
+    """One host with a pubsub router, and what it has received."""
 
-    def __init__(self, protocols: list[str]) -> None:
+    def __init__(
+        self,
+        protocols: list[str],
+        router: str = "gossipsub",
+        gossipsub: dict[str, object] | None = None,
+    ) -> None:
         self.host = new_host(key_pair=create_new_key_pair(), muxer_preference="YAMUX")
-        router = GossipSub(
-            protocols=[TProtocol(protocol) for protocol in protocols],
-            degree=6,
-            degree_low=4,
-            degree_high=12,
-            heartbeat_interval=1,
-            # These drop or hold back messages of honest peers in bursts.
-            adaptive_gossip_enabled=False,
-            spam_protection_enabled=False,
-            eclipse_protection_enabled=False,
-        )
-        self.router = router
-        self.pubsub = Pubsub(self.host, router)
+        spoken = [TProtocol(protocol) for protocol in protocols]
+        self.router: FloodSub | GossipSub
+        if router == "floodsub":
+            self.router = FloodSub(protocols=spoken)
+        else:
+            self.router = GossipSub(protocols=spoken, **{**SETTINGS, **(gossipsub or {})})
+        self.pubsub = Pubsub(self.host, self.router)
         self.received: dict[str, list[dict[str, str]]] = {}
 
     async def run(self) -> None:
@@ -55,9 +69,11 @@ class Peer:
         async with (
             self.host.run(listen_addrs=[listen]),
             background_trio_service(self.pubsub),
-            background_trio_service(self.router),
             trio.open_nursery() as nursery,
+            AsyncExitStack() as services,
         ):
+            if isinstance(self.router, GossipSub):  # FloodSub has nothing to run
+                await services.enter_async_context(background_trio_service(self.router))
             await self.pubsub.wait_until_ready()
             self.nursery = nursery
             async for line in trio.wrap_file(sys.stdin):
@@ -169,5 +185,4 @@ REQUESTS = {
 }
 
 if __name__ == "__main__":
-    options = json.loads(sys.argv[1])
-    trio.run(Peer(options["protocols"]).run)
+    trio.run(Peer(**json.loads(sys.argv[1])).run)

@@ -4,7 +4,9 @@ from protocols.conformance import MESH_ONLY, controls, publish_and_check, subscr
 from protocols.pubsub_rig import Rig
 from rumormill.core.effects import Send
 from rumormill.core.inputs import SendDropped
-from rumormill.core.trace import DropRPC, Penalise
+from rumormill.core.trace import DropRPC, Penalise, Refuse
+from rumormill.protocols.floodsub.router import FLOODSUB
+from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0
 from rumormill.protocols.gossipsub.outbox import Outbox
@@ -13,6 +15,7 @@ from rumormill.protocols.gossipsub.score_params import (
     ScoreThresholds,
     TopicScoreParams,
 )
+from rumormill.protocols.pubsub import reasons as pubsub_reasons
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
 from rumormill.wire.pubsub import Control, Prune, Rpc, SubOpts
 
@@ -245,7 +248,7 @@ class TestControlMessages:
         assert outbox.take(peer) is None
 
     def test_a_graft_that_overtakes_its_announcement_costs_nobody(self) -> None:
-        """Both sides wait 10 s, then link; no honest peer is charged for a lost announcement."""
+        """Who grafts one of our topics subscribes to it; its own announcement changes nothing."""
         rig = Rig()
         (peer,) = rig.add()
         puppet = rig.add_puppet()
@@ -253,14 +256,59 @@ class TestControlMessages:
         rig.subscribe([peer])
         rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
         rig.run(0.01)
-        assert controls(rig.rpcs(puppet)) == [Control(prune=(Prune("news", backoff=10),))]
-        rig.send(puppet, peer, subscribe_and())
-        rig.run(9)
-        assert rig.mesh(peer) == []
-        rig.run(3)
         assert rig.mesh(peer) == [puppet]
-        assert controls(rig.rpcs(puppet))[1:] == [Control(graft=("news",))]
+        assert list(rig.router(peer).topics["news"]) == [rig.id(puppet)]
+        rig.send(puppet, peer, subscribe_and())
+        rig.run(2)
+        assert rig.mesh(peer) == [puppet]
+        assert controls(rig.rpcs(puppet)) == []
         assert rig.trace(Penalise) == []
+        assert rig.trace(Refuse) == []
+
+    def test_a_peer_that_only_grafted_leaves_by_unsubscribing(self) -> None:
+        """A subscription that a GRAFT announced ends like any other, and the link with it."""
+        rig = Rig()
+        (peer,) = rig.add()
+        puppet = rig.add_puppet()
+        rig.connect(puppet, peer)
+        rig.subscribe([peer])
+        rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
+        rig.run(0.01)
+        assert rig.mesh(peer) == [puppet]
+        rig.send(puppet, peer, Rpc(subscriptions=(SubOpts(False, "news"),)))
+        rig.run(2)
+        assert rig.mesh(peer) == []
+        assert "news" not in rig.router(peer).topics
+
+    def test_a_graft_announces_no_more_topics_than_a_peer_may_have(self) -> None:
+        """Beyond the limit it is refused like an announcement, and answered with a PRUNE."""
+        rig = Rig()
+        (peer,) = rig.add(max_subscriptions_per_peer=1)
+        puppet = rig.add_puppet()
+        rig.connect(puppet, peer)
+        rig.subscribe([peer])
+        rig.send(puppet, peer, subscribe_and("another topic"))
+        rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
+        rig.run(0.01)
+        assert rig.mesh(peer) == []
+        assert list(rig.router(peer).topics) == ["another topic"]
+        assert controls(rig.rpcs(puppet)) == [Control(prune=(Prune("news", backoff=10),))]
+        assert [refusal.reason for refusal in rig.trace(Refuse)] == [
+            pubsub_reasons.TOO_MANY_SUBSCRIPTIONS,
+            reasons.GRAFT_NOT_SUBSCRIBED,
+        ]
+
+    def test_a_graft_of_a_floodsub_peer_announces_nothing(self) -> None:
+        """FloodSub knows no GRAFT; it is refused, and the sender is no subscriber by it."""
+        rig = Rig()
+        (peer,) = rig.add()
+        puppet = rig.add_puppet(protocols=(FLOODSUB,))
+        rig.connect(puppet, peer)
+        rig.subscribe([peer])
+        rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
+        rig.run(0.01)
+        assert rig.mesh(peer) == []
+        assert "news" not in rig.router(peer).topics
 
     def test_a_lost_graft_leaves_with_the_next_message(self) -> None:
         """A message takes a lost GRAFT along, and the lost announcement of its topic."""

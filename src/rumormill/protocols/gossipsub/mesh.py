@@ -75,7 +75,7 @@ class Mesh:
     # What peers ask.
 
     def on_graft(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> str | None:
-        """Take a peer into a mesh; return why not, when it must not be.
+        """Take a subscriber into a mesh; return why not, when it must not be.
 
         `GRAFT_UNKNOWN_TOPIC` deserves no answer, so that nobody can probe or flood us with
         topics; every other refusal is answered with a PRUNE.
@@ -113,8 +113,8 @@ class Mesh:
     def backoff_after(self, refusal: str) -> float:
         """Seconds that both sides wait after we refused a GRAFT.
 
-        A peer of which we do not know that it subscribes is treated as one that just left: its
-        announcement may be on its way.
+        A peer whose subscription we do not take is treated as one that just left: it may drop
+        other topics and then be within the limit.
         """
         if refusal == reasons.GRAFT_NOT_SUBSCRIBED:
             return self._config.unsubscribe_backoff

@@ -46,7 +46,7 @@ from rumormill.protocols.gossipsub.standing import Standing
 from rumormill.protocols.pubsub.authorship import MessageIdFunction
 from rumormill.protocols.pubsub.router import PeerFilter, PubSubRouter, Validator
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Control, Message, Prune, Rpc
+from rumormill.wire.pubsub import Control, Message, Prune, Rpc, SubOpts
 
 
 class _Heartbeat(msgspec.Struct, frozen=True):
@@ -226,6 +226,7 @@ class GossipSub(PubSubRouter):
         refused: dict[Topic, float] = {}
         px = self._config.do_px
         for topic in topics:
+            self._take_as_announcement(peer, topic, now, effects)
             refusal = self.mesh.on_graft(peer, topic, now, effects)
             if refusal is None:
                 continue
@@ -236,6 +237,20 @@ class GossipSub(PubSubRouter):
         return tuple(
             self._prune_for(peer, topic, backoff, now, px=px) for topic, backoff in refused.items()
         )
+
+    def _take_as_announcement(
+        self, peer: PeerId, topic: Topic, now: float, effects: Effects
+    ) -> None:
+        """Who grafts one of our topics subscribes to it: py-libp2p grafts before it says so.
+
+        Filters and limits are those of any announcement; whom they keep out is no subscriber, and
+        then the mesh refuses the link.
+        """
+        state = self.peers[peer]
+        if topic in state.topics or topic not in self.mesh.links:
+            return
+        if self._membership.meshes(peer):
+            self._on_subscriptions(peer, state, (SubOpts(True, topic),), now, effects)
 
     def _on_prunes(
         self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
