@@ -41,8 +41,15 @@ lint: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# What takes a quarter of an hour and more is run by hand: `bench/peers.py` without --quick compares
+# with js-libp2p and py-libp2p, `bench/published_numbers.py` makes every row of its page.
 bench: $(READY)
-	@set -e; for script in bench/*.py; do echo "== $$script"; $(VENV)/bin/python $$script; done
+	$(VENV)/bin/python bench/codec.py
+	$(VENV)/bin/python bench/wire.py
+	$(VENV)/bin/python bench/store.py
+	$(VENV)/bin/python bench/sim.py
+	$(VENV)/bin/python bench/published_numbers.py --rows v1.0 v1.1 --peers 100 --seeds 3
+	$(VENV)/bin/python bench/peers.py --quick
 
 requirements:
 	$(UV) pip compile pyproject.toml --extra arrow --extra uvloop --group dev \
