@@ -7,7 +7,8 @@ import pytest
 from command import environment, rumormill
 
 from rumormill import __version__
-from rumormill.cli.parser import PROTOCOLS, SIM_OPTIONS
+from rumormill.cli.grammar import PROTOCOLS
+from rumormill.cli.parser import SIM_OPTIONS
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
 from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 

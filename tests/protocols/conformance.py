@@ -7,7 +7,8 @@ from protocols.pubsub_rig import Puppet, Rig
 from rumormill.core.effects import Effects, Send
 from rumormill.core.inputs import Input, Received
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
-from rumormill.wire.pubsub import Control, Rpc, SubOpts
+from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
+from rumormill.wire.pubsub_codec import MAX_ID_BYTES
 
 Reaction = Callable[[Rpc], Rpc | None]
 
@@ -94,3 +95,8 @@ def ihaves(rpcs: list[Rpc]) -> list[bytes]:
 def datas(rpcs: list[Rpc]) -> list[bytes]:
     """The data of all messages in RPCs."""
     return [message.data for rpc in rpcs for message in rpc.publish]
+
+
+def by_data(message: Message) -> bytes:
+    """Name a message by what it says, or by as much of it as an id may hold."""
+    return message.data[:MAX_ID_BYTES]

@@ -102,3 +102,16 @@ def add_verb(
     )
     verb.set_defaults(run=run)
     return verb
+
+
+PROTOCOL_OPTIONS: Final = (
+    Option("--protocol", "protocol", "NAME", ", ".join(PROTOCOLS), PROTOCOLS),
+    Option(
+        "--preset",
+        "preset",
+        "NAME",
+        "a protocol's named settings, such as ethereum",
+        ("default", "ethereum", "hardening"),
+    ),
+)
+"""Which protocol, and which of its presets: asked for by every verb that runs one."""

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from rumormill.cli.grammar import PROTOCOLS, Option, Parser, Verbs, add_verb
+from rumormill.cli.grammar import PROTOCOL_OPTIONS, Option, Parser, Verbs, add_verb
 
 PLACE: Final = (
     Option("--home", "home", "DIR", "identity, log and control socket (default ~/.rumormill)"),
@@ -22,16 +22,6 @@ PLACE: Final = (
     ),
     Option("--log-format", "log_format", "FORMAT", "text or json, on stderr", ("text", "json")),
 )
-PEER: Final = (
-    Option("--protocol", "protocol", "NAME", ", ".join(PROTOCOLS), PROTOCOLS),
-    Option(
-        "--preset",
-        "preset",
-        "NAME",
-        "a protocol's named settings, such as ethereum",
-        ("default", "ethereum", "hardening"),
-    ),
-)
 DURABILITY: Final = Option(
     "--durability",
     "durability",
@@ -39,7 +29,7 @@ DURABILITY: Final = Option(
     "when an event counts as kept: fsync (default), os, memory",
     ("fsync", "os", "memory"),
 )
-NODE_OPTIONS: Final = (*PLACE, *PEER, DURABILITY)
+NODE_OPTIONS: Final = (*PLACE, *PROTOCOL_OPTIONS, DURABILITY)
 
 _FORMAT_HELP: Final = (
     "how to print an event: %%t topic, %%o offset, %%a author, %%s payload, %%S its size,"
@@ -82,7 +72,7 @@ def _add_options(verb: Parser, title: str, options: tuple[Option, ...]) -> None:
 def _add_peer(verb: Parser) -> None:
     """What a node of one's own needs."""
     _add_options(verb, "place", PLACE)
-    _add_options(verb, "node", PEER)
+    _add_options(verb, "node", PROTOCOL_OPTIONS)
     verb.add_argument(
         "--join", action="append", metavar="TICKET", help="connect to this node; may be repeated"
     )
@@ -324,7 +314,7 @@ def _add_bench(verbs: Verbs) -> None:
         ),
         run=_late("rumormill.cli.bench", "run_bench"),
     )
-    _add_options(verb, "node", PEER)
+    _add_options(verb, "node", PROTOCOL_OPTIONS)
     verb.add_argument("--messages", default="5000", metavar="N", help="in the burst (5000)")
     verb.add_argument("--size", default="1024", metavar="BYTES", help="payload, at least 16 (1024)")
     verb.add_argument("--rate", default="100", metavar="N", help="for the latency, a second (100)")

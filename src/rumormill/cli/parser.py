@@ -8,19 +8,19 @@ refused with the same sentence. Only the standard library is imported here, for 
 import argparse
 from typing import Final
 
-from rumormill.cli.grammar import PROTOCOLS, Formatter, Option, Parser, Verbs, add_verb
+from rumormill.cli.grammar import (
+    PROTOCOL_OPTIONS,
+    Formatter,
+    Option,
+    Parser,
+    Verbs,
+    add_verb,
+)
 from rumormill.cli.node_verbs import add_node_verbs
 from rumormill.version import __version__
 
 WHAT_RUNS: Final = (
-    Option("--protocol", "protocol", "NAME", ", ".join(PROTOCOLS), PROTOCOLS),
-    Option(
-        "--preset",
-        "preset",
-        "NAME",
-        "a protocol's named settings, such as ethereum",
-        ("default", "ethereum", "hardening"),
-    ),
+    *PROTOCOL_OPTIONS,
     Option("--peers", "peers", "N", "how many peers"),
     Option("--seed", "seed", "N", "decides every random draw; same seed, same trace"),
     Option(

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 
 from rumormill.core.ids import Topic
 from rumormill.node import control_messages as said
+from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
 
 _AnswerT = TypeVar("_AnswerT")
@@ -109,7 +110,7 @@ class ControlClient:
         """Topics of the log and of the network."""
         return await self._ask(said.ListTopics(), said.TopicList)
 
-    async def peers(self) -> list[said.PeerLine]:
+    async def peers(self) -> list[PeerView]:
         """Connected peers."""
         return (await self._ask(said.ListPeers(), said.PeerList)).peers
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rumormill.core.errors import RumormillError
+from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import ReceivedEvent
 
@@ -129,17 +130,6 @@ class TopicLine(msgspec.Struct, frozen=True):
     peers: int
 
 
-class PeerLine(msgspec.Struct, frozen=True):
-    """A peer as `rumormill peers` shows it."""
-
-    id: str
-    address: str
-    outbound: bool
-    protocol: str
-    queued_messages: int
-    queued_bytes: int
-
-
 class TopicList(msgspec.Struct, tag="topic-list", frozen=True):
     """The answer to `ListTopics`; `left_out` did not fit."""
 
@@ -150,7 +140,7 @@ class TopicList(msgspec.Struct, tag="topic-list", frozen=True):
 class PeerList(msgspec.Struct, tag="peer-list", frozen=True):
     """The answer to `ListPeers`."""
 
-    peers: list[PeerLine]
+    peers: list[PeerView]
 
 
 class Refused(msgspec.Struct, tag="refused", frozen=True):

@@ -9,8 +9,6 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import Topic
 from rumormill.node import control_messages as said
@@ -22,6 +20,7 @@ from rumormill.wire.keys import PeerId
 if TYPE_CHECKING:
     # Commands that use a daemon need this module, but not all of a node.
     from rumormill.node.node import Node
+from rumormill.node.peer_view import PeerView
 
 MAX_TOPICS = 10_000
 """Topics in one answer."""
@@ -62,7 +61,7 @@ class Service(Protocol):
         """Topics of the log and of the network."""
         ...
 
-    async def peers(self) -> list[said.PeerLine]:
+    async def peers(self) -> list[PeerView]:
         """Connected peers."""
         ...
 
@@ -155,9 +154,9 @@ class NodeService:
             infos, metrics["topic_subscription_status"], metrics["topic_peers_count"]
         )
 
-    async def peers(self) -> list[said.PeerLine]:
+    async def peers(self) -> list[PeerView]:
         """Connected peers."""
-        return msgspec.convert(self._node.peers, list[said.PeerLine], from_attributes=True)
+        return self._node.peers
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:

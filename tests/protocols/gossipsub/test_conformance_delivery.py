@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.conformance import MESH_ONLY, publish_and_check
+from protocols.conformance import MESH_ONLY, by_data, publish_and_check
 from protocols.pubsub_rig import Rig
 from rumormill.core.config import override
 from rumormill.core.errors import ConfigError, LimitError
@@ -15,13 +15,8 @@ from rumormill.core.trace import SendRPC
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.pubsub.batch import round_robin
 from rumormill.protocols.pubsub.router import ALREADY_PUBLISHED
-from rumormill.wire.pubsub import Message
 
 TREE = [(0, 1), (1, 2), (1, 4), (2, 3), (0, 5), (5, 6), (5, 8), (6, 7), (8, 9)]
-
-
-def by_data(message: Message) -> bytes:
-    return message.data
 
 
 class TestParameters:

@@ -4,21 +4,16 @@ Most tests have three peers in a row: a publisher, a real peer in the middle, an
 part the test plays.
 """
 
-from protocols.conformance import controls, datas, idontwants, ihaves, subscribe_and
+from protocols.conformance import by_data, controls, datas, idontwants, ihaves, subscribe_and
 from protocols.pubsub_rig import Rig
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
 from rumormill.core.trace import RecvRPC
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_1, PROTOCOLS
-from rumormill.wire.pubsub import Control, Message, Prune, Rpc
+from rumormill.wire.pubsub import Control, Prune, Rpc
 from rumormill.wire.pubsub_codec import MAX_ID_BYTES
 
 PUBLISHER, MIDDLE, NEIGHBOUR = 0, 1, 2
-
-
-def by_data(message: Message) -> bytes:
-    """Name a message by what it says, or by as much of it as an id may hold."""
-    return message.data[:MAX_ID_BYTES]
 
 
 def a_row(
