@@ -192,7 +192,10 @@ class Desk:
         batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]],
         error: StoreError,
     ) -> None:
-        """Tell everybody concerned. A full disk may have room again; every other failure stays."""
+        """Tell everybody concerned: a batch is kept or lost as a whole.
+
+        A full disk may have room again; every other failure stays.
+        """
         lasting = not isinstance(error, DiskFullError)
         if lasting:
             self.failure = error
