@@ -34,6 +34,54 @@ class SendAll(msgspec.Struct, frozen=True, gc=False):
     message: WireMessage
 
 
+class Mail(msgspec.Struct, frozen=True, gc=False):
+    """Send a message to a peer whether or not it is connected.
+
+    The runtime dials the peer where need be and keeps the letter meanwhile; letters to one peer
+    arrive in the order of sending. When it cannot be sent, `SendDropped` says why.
+    """
+
+    peer: PeerId
+    message: WireMessage
+
+
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """Put a question of the protocol's query format to a peer, connected or not.
+
+    `Answered` or `AskFailed` follows with the same `number`, which the machine chooses and does
+    not use again while the question is open. With `one_way` no answer is expected, and
+    `Answered` never comes; `AskFailed` may.
+    """
+
+    peer: PeerId
+    number: int
+    message: WireMessage
+    timeout: float
+    one_way: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """Answer the question of an `Asked` with the same number."""
+
+    number: int
+    message: WireMessage
+
+
+class Learn(msgspec.Struct, frozen=True):
+    """Remember where a peer may be reached: binary multiaddrs, as some other peer names them."""
+
+    peer: PeerId
+    addresses: tuple[bytes, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a `Command`: a protocol's own result, or the reason why there is none."""
+
+    number: int
+    result: object = None
+    error: str = ""
+
+
 class Deliver(msgspec.Struct, frozen=True, gc=False):
     """Hand an event to the application's subscribers."""
 
@@ -79,7 +127,10 @@ class CancelTimer(msgspec.Struct, frozen=True):
 
 
 class Connect(msgspec.Struct, frozen=True):
-    """Try to connect to a peer; `record` is its signed peer record where one is known."""
+    """Try to connect to a peer; `record` is its signed peer record where one is known.
+
+    `PeerConnected` or `ConnectFailed` follows; nothing does when the peer is connected already.
+    """
 
     peer: PeerId
     record: bytes = b""
@@ -101,6 +152,11 @@ class LookUp(msgspec.Struct, frozen=True):
 Effect: TypeAlias = (
     Send
     | SendAll
+    | Mail
+    | Ask
+    | Answer
+    | Learn
+    | Outcome
     | Deliver
     | Published
     | Keep

@@ -61,6 +61,16 @@ class PublishBatch(msgspec.Struct, frozen=True):
     messages: tuple[Publish, ...]
 
 
+class Command(msgspec.Struct, frozen=True):
+    """The application asks for something that only some protocols offer.
+
+    `body` is a request type of the protocol; `Outcome` with the same `number` answers, once.
+    """
+
+    number: int
+    body: object
+
+
 class PeerConnected(msgspec.Struct, frozen=True):
     """A peer can be talked to, over the named protocol.
 
@@ -80,15 +90,49 @@ class PeerDisconnected(msgspec.Struct, frozen=True):
     peer: PeerId
 
 
+class ConnectFailed(msgspec.Struct, frozen=True):
+    """A peer that an earlier `Connect` named could not be reached."""
+
+    peer: PeerId
+    reason: str
+
+
 class Received(msgspec.Struct, frozen=True, gc=False):
-    """A message of the machine's own format arrived from a connected peer."""
+    """A message of the machine's own format arrived.
+
+    Its sender is connected, or it came as a letter (`Mail`) before the machine heard of that.
+    """
 
     peer: PeerId
     message: WireMessage
 
 
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A peer puts a question; `number` is the runtime's, for the `Answer`."""
+
+    peer: PeerId
+    number: int
+    message: WireMessage
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """The answer to an `Ask` of ours."""
+
+    peer: PeerId
+    number: int
+    message: WireMessage
+
+
+class AskFailed(msgspec.Struct, frozen=True):
+    """An `Ask` of ours has no answer: out of reach, out of time, or not understood."""
+
+    peer: PeerId
+    number: int
+    reason: str
+
+
 class SendDropped(msgspec.Struct, frozen=True):
-    """The runtime could not send a message that an earlier `Send` asked for."""
+    """The runtime could not send a message that an earlier `Send` or `Mail` asked for."""
 
     peer: PeerId
     message: WireMessage
@@ -127,9 +171,14 @@ Input: TypeAlias = (
     | Unsubscribe
     | Publish
     | PublishBatch
+    | Command
     | PeerConnected
     | PeerDisconnected
+    | ConnectFailed
     | Received
+    | Asked
+    | Answered
+    | AskFailed
     | SendDropped
     | TimerFired
     | Validated

@@ -5,11 +5,12 @@ Modules are imported when a protocol is asked for, not before.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from rumormill.core.archive import Archive, EmptyArchive
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
@@ -32,9 +33,25 @@ class Hooks(msgspec.Struct, frozen=True):
     """Whether a signed peer record is valid and belongs to the peer."""
     peer_records: Mapping[PeerId, bytes] = {}
     """The signed records of connected peers, for peer exchange."""
+    addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: ()
+    """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
+    archive: Archive = EmptyArchive()
+    """What this peer has kept of earlier events."""
 
 
 NO_HOOKS = Hooks()
+
+
+class QuerySpec(msgspec.Struct, frozen=True):
+    """The format of the questions and answers (`Ask`, `Answer`) that a protocol exchanges."""
+
+    protocol_ids: tuple[str, ...]
+    """What is offered to other peers, best first."""
+    encode: Callable[[Any], bytes]
+    decoder: Callable[[Any], Callable[[bytes], WireMessage]]
+    """Make the function that reads messages under a configuration."""
+    max_message: Callable[[Any], int]
+    """How long an encoded message can be under a configuration."""
 
 
 class ProtocolSpec(msgspec.Struct, frozen=True):
@@ -53,6 +70,10 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """How long an encoded message can be under a configuration."""
     junk: Callable[[Randomness, list[bytes], list[str]], WireMessage]
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
+    queries: QuerySpec | None = None
+    """The questions that the protocol asks, each over a short stream of its own."""
+    reads_archive: bool = False
+    """Whether it answers for old events, so that a runtime must let it read what was kept."""
 
     def configure(
         self, preset: str = "default", changes: Mapping[str, Any] | None = None

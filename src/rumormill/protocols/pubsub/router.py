@@ -33,6 +33,7 @@ from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
+    ConnectFailed,
     Input,
     PeerConnected,
     PeerDisconnected,
@@ -80,6 +81,7 @@ _HANDLERS = {
     PublishBatch: "_on_publish_batch",
     PeerConnected: "_on_peer_connected",
     PeerDisconnected: "_on_peer_disconnected",
+    ConnectFailed: "_on_connect_failed",
     SendDropped: "_on_send_dropped",
     TimerFired: "_on_timer",
     Validated: "_on_validated",
@@ -211,6 +213,9 @@ class PubSubRouter:
 
     def _on_start(self, event: Start, now: float, effects: Effects) -> None:
         self._authorship.start(now)
+
+    def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
+        """Peers are offered in exchange in numbers; one that cannot be reached is no loss."""
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
