@@ -41,14 +41,14 @@ LAYERS = {
     "core": 0,
     "version": 0,
     "wire": 1,
-    "protocols": 2,
     "overlay": 2,
-    "trace": 2,
-    "store": 2,
-    "sim": 3,
-    "node": 3,
-    "spark": 4,
-    "cli": 5,
+    "protocols": 3,
+    "trace": 3,
+    "store": 3,
+    "sim": 4,
+    "node": 4,
+    "spark": 5,
+    "cli": 6,
 }
 """The storeys: a module imports from its own package and from lower storeys, never from beside or
 above. `protocols` stands beside `trace` and neither knows the other: payloads are `core.trace`."""
