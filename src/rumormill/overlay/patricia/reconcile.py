@@ -8,6 +8,8 @@ one level down, so d differing keys cost O(d log n) nodes, whatever n is (Feldma
 Scheideler, Strothmann: Self-Stabilizing Supervised Publish-Subscribe Systems, section 4.2).
 """
 
+from typing import Any
+
 import msgspec
 
 from rumormill.overlay.patricia.prefix import Prefix
@@ -34,7 +36,7 @@ class Comparison(msgspec.Struct, frozen=True, gc=False):
 EQUAL = Comparison()
 
 
-def compare(trie: PatriciaTrie[object], theirs: Summary) -> Comparison:
+def compare(trie: PatriciaTrie[Any], theirs: Summary) -> Comparison:
     """Compare a node that another trie has with ours.
 
     The three cases of the paper: equal hashes, different hashes, and no such node here. A trie
@@ -59,7 +61,7 @@ def compare(trie: PatriciaTrie[object], theirs: Summary) -> Comparison:
 
 
 def differences(
-    first: PatriciaTrie[object], second: PatriciaTrie[object]
+    first: PatriciaTrie[Any], second: PatriciaTrie[Any]
 ) -> tuple[list[bytes], list[bytes]]:
     """Return the keys that only `first` has and those that only `second` has, each in order.
 
@@ -82,7 +84,7 @@ def differences(
 
 
 def _parted(
-    first: PatriciaTrie[object], mine: Node, second: PatriciaTrie[object], other: Node
+    first: PatriciaTrie[Any], mine: Node, second: PatriciaTrie[Any], other: Node
 ) -> list[tuple[Node | None, Node | None]]:
     """Split two unlike nodes into smaller pairs, in the order of keys."""
     label, others = first.label(mine), second.label(other)

@@ -34,7 +34,7 @@ NUMBER_MAX: Final = 2**64 - 1
 # Field numbers of `Publication` in skipring.proto; the topic is signed but not repeated there.
 AUTHOR, DATA, SEQNO, TOPIC, SIGNATURE, KEY, CREATED = range(1, 8)
 
-_PROOF = {
+_PROOF: schema.Schema = {
     SEQNO: schema.Number(),
     SIGNATURE: schema.Octets(MAX_SIGNATURE_BYTES),
     KEY: schema.Octets(MAX_KEY_BYTES),
@@ -138,23 +138,26 @@ def from_event(event: Event) -> Publication:
 def check(publication: Publication, identity: Identity) -> bool:
     """Whether the author that a publication names has signed it."""
     payload = SIGN_PREFIX + unsigned_fields(publication)
-    return identity.verify(
-        publication.author, publication.key, payload, publication.signature
-    )
+    return identity.verify(publication.author, publication.key, payload, publication.signature)
 
 
-def check_event(event: Event, identity: Identity) -> bool:
+def check_event(event: Event, identity: Identity, bits: int = 256) -> bool:
     """Whether an event of this protocol is its author's and has the right name.
 
     This is all that a third party needs: the event as it was kept, and no help from a peer.
     """
+    if not is_publication(event, bits):
+        return False
+    return check(from_event(event), identity)
+
+
+def is_publication(event: Event, bits: int = 256) -> bool:
+    """Whether an event has the name that a publication of this protocol would have."""
     try:
         publication = from_event(event)
     except DecodeError:
         return False
-    if name_of(unsigned_fields(publication), 8 * len(event.id)) != event.id:
-        return False
-    return check(publication, identity)
+    return name_of(unsigned_fields(publication), bits) == event.id
 
 
 class Author:

@@ -87,8 +87,7 @@ class PublicationConfig(Config, frozen=True, kw_only=True):
             "must have room for the largest publication (max_data) and its envelope",
         )
         require(
-            self.max_message
-            >= 8192 + self.answer_bytes + self.nodes_per_message * _NODE_BYTES,
+            self.max_message >= 8192 + self.answer_bytes + self.nodes_per_message * _NODE_BYTES,
             "max_message",
             "must have room for an answer (answer_bytes)",
         )

@@ -16,7 +16,7 @@ chain without end is cut off and counted. The data itself lies in the archive; t
 alone and is rebuilt from the archive at the start.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -96,9 +96,8 @@ class Publications:
         Events of the topic that another protocol kept have no keys of ours and are passed over.
         """
         bits = self._config.key_bits
-        size = (bits + 7) // 8
         for event in self._archive.scan(self.topic):
-            if len(event.id) == size and _is_publication(event, bits):
+            if envelope.is_publication(event, bits):
                 self.trie.insert(event.id, None)
         return len(self.trie)
 
@@ -237,9 +236,7 @@ class Publications:
         effects.append(trace.Refuse(peer, NO_LONGER_KEPT, self.topic))
         return None
 
-    def _on_bundle(
-        self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects
-    ) -> None:
+    def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
         """PUBLISH, and the request for what did not fit, as long as anything new came."""
         fresh = 0
         for publication in bundle.publications:
@@ -320,19 +317,3 @@ class Publications:
             if len(refused) >= self._config.max_refused:
                 del refused[next(iter(refused))]
             refused[key] = None
-
-
-def _is_publication(event: Event, bits: int) -> bool:
-    """Whether an event of the archive has the name that a publication of this protocol would."""
-    try:
-        publication = envelope.from_event(event)
-    except DecodeError:
-        return False
-    return envelope.name_of(envelope.unsigned_fields(publication), bits) == event.id
-
-
-def potential(edges: Iterable[tuple[Publications, Publications]]) -> int:
-    """Φ of section 5: publications that the first of an edge has and the second lacks, summed."""
-    return sum(
-        sum(1 for key in first.trie.keys() if key not in second.trie) for first, second in edges
-    )
