@@ -26,6 +26,7 @@ from rumormill.protocols.skipring.labels import Label, chain, length_of
 from rumormill.protocols.skipring.messages import (
     Acknowledge,
     Check,
+    Flag,
     GetConfiguration,
     Introduce,
     IntroduceShortcut,
@@ -169,11 +170,11 @@ class Subscriber(RingNode):
         """
         left, right = self._sides(own)
         before, behind = self._wanted(own.label, left), self._wanted(own.label, right)
-        wanted = [*before[1:], *behind[1:]]
+        wanted = dict.fromkeys([*before[1:], *behind[1:]])
+        wanted.pop(own.label, None)
         shortcuts = self.shortcuts
-        if len(shortcuts) != len(wanted) or any(label not in shortcuts for label in wanted):
-            kept = {label: shortcuts.get(label) for label in wanted if label != own.label}
-            self.shortcuts = shortcuts = kept
+        if shortcuts.keys() != wanted.keys():
+            self.shortcuts = {label: shortcuts.get(label) for label in wanted}
         return self._at(before, left), self._at(behind, right)
 
     def _at(self, links: list[Label], neighbour: Reference | None) -> Reference | None:
@@ -189,12 +190,15 @@ class Subscriber(RingNode):
         one, other = self._update_shortcuts(own)
         if one is None or other is None or one.label == other.label or one.peer == other.peer:
             return
-        to_one = IntroduceShortcut(self.topic, self._addressed(other))
-        to_other = IntroduceShortcut(self.topic, self._addressed(one))
-        if one.peer != self.id:
-            effects.append(Mail(one.peer, to_one))
-        if other.peer != self.id:
-            effects.append(Mail(other.peer, to_other))
+        self._send_shortcut(one, other, effects)
+        self._send_shortcut(other, one, effects)
+
+    def _send_shortcut(self, receiver: Reference, subject: Reference, effects: Effects) -> None:
+        if receiver.peer != self.id:
+            subject = self._addressed(subject)
+            effects.append(
+                Mail(receiver.peer, IntroduceShortcut(self.topic, subject, receiver.label))
+            )
 
     # What others say.
 
@@ -205,13 +209,18 @@ class Subscriber(RingNode):
                 effects.append(Refuse(sender, reasons.FOREIGN_SENDER, self.topic))
                 return
             known = _learned(message.sender, effects)
+            self._correct_shortcuts(known)
             self._check(known, message.label, message.flag, effects)
         elif isinstance(message, IntroduceShortcut):
-            self._introduce_shortcut(sender, _learned(message.subject, effects), effects)
+            subject = _learned(message.subject, effects)
+            self._introduce_shortcut(sender, subject, message.label, effects)
         elif isinstance(message, Linearize):
             self._linearize(_learned(message.subject, effects), effects)
         elif isinstance(message, Introduce):
-            self._introduce(_learned(message.subject, effects), message.flag, effects)
+            subject = _learned(message.subject, effects)
+            if subject.peer == sender:
+                self._correct_shortcuts(subject)
+            self._introduce(subject, message.flag, effects)
         elif isinstance(message, SetData):
             if sender != self.supervisor:
                 effects.append(Refuse(sender, reasons.NOT_SUPERVISOR, self.topic))
@@ -222,11 +231,27 @@ class Subscriber(RingNode):
         else:
             effects.append(Refuse(sender, reasons.NOT_RESPONSIBLE, self.topic))
 
-    def _introduce_shortcut(self, sender: PeerId, subject: Reference, effects: Effects) -> None:
-        """INTRODUCESHORTCUT: the newest word on who stands at a label holds."""
+    def _correct_shortcuts(self, owner: Reference) -> None:
+        """A subscriber told us its label: it stands at no other one."""
+        peer, label = owner.peer, owner.label
+        for at, stored in self.shortcuts.items():
+            if stored == peer and at != label:
+                self.shortcuts[at] = None
+
+    def _introduce_shortcut(
+        self, sender: PeerId, subject: Reference, believed: Label, effects: Effects
+    ) -> None:
+        """INTRODUCESHORTCUT: the newest word on who stands at a label holds.
+
+        A sender that is mistaken about our label is told so, as in CHECK. Without that, two false
+        shortcuts could keep each other alive, and the ring in disorder, for ever.
+        """
         own = self.own
         if own is None:
             self._send_removal(sender, effects)
+            return
+        if own.label != believed:
+            self._send_introduction(sender, own, Flag.LIN, effects)
             return
         if subject.peer == self.id:
             return
