@@ -11,9 +11,9 @@ fast and may fail: the tries repair whatever it missed.
 
 The rules beyond the paper: a publication counts only when its author has signed it; an answer has
 a bounded size and names what did not fit, which the receiver asks for as long as that brings it
-something new; and what one peer can have done for it between two timeouts is limited, so that a
-chain without end is cut off and counted. The data itself lies in the archive; the trie holds keys
-alone and is rebuilt from the archive at the start.
+something new; a check is answered by one message at most; and what one peer can have done for it
+between two timeouts is limited, so that a chain without end is cut off and counted. The data lies
+in the archive; the trie holds keys alone and is rebuilt from the archive at the start.
 """
 
 from collections.abc import Callable, Sequence
@@ -167,7 +167,14 @@ class Publications:
         wants: tuple[Want, ...],
         effects: Effects,
     ) -> None:
-        """CHECKTRIE, and CHECKANDPUBLISH when there are wants."""
+        """CHECKTRIE, and CHECKANDPUBLISH when there are wants.
+
+        An answer holds what fits one message, the first in the order of keys. So a chain stays as
+        narrow as a message and always gets to its end, where publications are sent; a wide one
+        would spend all that a peer may ask for in an interval on the upper levels, every time
+        anew. Both children of the first node that differs are always named, so that the first
+        difference is always followed; what had to be left out is found once others are gone.
+        """
         use.nodes += len(nodes) + len(wants)
         if use.nodes > self._config.nodes_per_interval:
             effects.append(trace.Refuse(peer, TOO_MANY_CHECKS, self.topic))
@@ -180,22 +187,15 @@ class Publications:
             answer += comparison.nodes
             if comparison.missing is not None:
                 missing.append(comparison.missing)
-        if answer or missing:
-            self._check_back(peer, answer, [Want(prefix) for prefix in missing], effects)
+        most = self._config.nodes_per_message
+        if missing:
+            wants_back = tuple([Want(prefix) for prefix in missing[:most]])
+            reply = CheckAndPublish(self.topic, tuple(answer[:most]), wants_back)
+            effects.append(Mail(peer, reply))
+        elif answer:
+            effects.append(Mail(peer, CheckTrie(self.topic, tuple(answer[:most]))))
         if wants:
             self._serve(peer, use, wants, effects)
-
-    def _check_back(
-        self, peer: PeerId, nodes: list[Summary], wants: list[Want], effects: Effects
-    ) -> None:
-        """Answer with our nodes and wants, in as many messages as their number needs: two."""
-        most = self._config.nodes_per_message
-        for start in range(0, max(len(nodes), len(wants)), most):
-            some, lacking = tuple(nodes[start : start + most]), tuple(wants[start : start + most])
-            if lacking:
-                effects.append(Mail(peer, CheckAndPublish(self.topic, some, lacking)))
-            else:
-                effects.append(Mail(peer, CheckTrie(self.topic, some)))
 
     def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> None:
         """Send the publications that a peer lacks, as far as they fit one answer."""
@@ -237,12 +237,17 @@ class Publications:
         return None
 
     def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
-        """PUBLISH, and the request for what did not fit, as long as anything new came."""
+        """PUBLISH, and the request for what did not fit, as long as anything new came.
+
+        Where much was missing, more may be: then we check again without waiting for the timeout.
+        """
         fresh = 0
         for publication in bundle.publications:
             fresh += self._take(peer, use, publication, effects, flood=False)
         if fresh and bundle.rest:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))
+        elif fresh >= self._config.check_again:
+            effects.append(Mail(peer, CheckTrie(self.topic, (self.trie.root_summary(),))))
 
     # Judging a publication.
 
