@@ -250,7 +250,8 @@ class Swarm:
         if connection is None:
             task = self._dialling.get(peer)
             if task is None:
-                task = self._dialling[peer] = asyncio.ensure_future(self._dial(peer, transient))
+                dialling = self._dial(peer, transient=transient)
+                task = self._dialling[peer] = asyncio.ensure_future(dialling)
                 task.add_done_callback(lambda done: self._on_dialled(peer, done))
             connection = await asyncio.shield(task)
         connection.transient &= transient
@@ -261,7 +262,7 @@ class Swarm:
         if not task.cancelled():
             task.exception()  # whoever waited for it may be gone
 
-    async def _dial(self, peer: PeerId, transient: bool) -> Connection:
+    async def _dial(self, peer: PeerId, *, transient: bool = False) -> Connection:
         endpoints = self.book.endpoints(peer)
         if not endpoints:
             raise LocalError(f"no address is known of {keys.PeerId(peer)}")
@@ -385,13 +386,20 @@ class Swarm:
             await asyncio.sleep(interval)
             now = asyncio.get_running_loop().time()
             for connection in [*self.connections.values(), *self.spares.values()]:
-                active, connection.active = connection.active, False
-                if active if connection.transient else connection.in_use:
+                if self._is_used(connection):
                     connection.last_used = now
                 elif now - connection.last_used > self.config.idle_timeout:
                     connection.close("idle")
                     continue
                 connection.keep_alive(now)
+
+    def _is_used(self, connection: Connection) -> bool:
+        """Whether anybody has a use for a connection: streams, or traffic on a transient one."""
+        active, connection.active = connection.active, False
+        if not connection.transient:
+            return connection.in_use
+        spare = self.spares.get(connection.remote_peer)
+        return active or (spare is not None and spare.active)
 
     async def close(self) -> None:
         """Send what waits, as far as peers read it in time; then close everything."""
