@@ -29,9 +29,7 @@ def write(seconds: float) -> str:
     year, month, day = _date(days)
     hours, rest = divmod(rest, 3600)
     minutes, seconds_left = divmod(rest, 60)
-    return (
-        f"{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds_left:02}.{fraction:03}Z"
-    )
+    return f"{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds_left:02}.{fraction:03}Z"
 
 
 def _date(days: int) -> tuple[int, int, int]:
