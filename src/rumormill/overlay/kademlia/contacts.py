@@ -58,6 +58,11 @@ class Contacts:
         """A peer is no longer connected, which says nothing about whether it can be reached."""
         self.connected.pop(peer, None)
 
+    def forget_connections(self) -> None:
+        """Nobody is connected, and no answer is under way."""
+        self.connected.clear()
+        self._checking.clear()
+
     def consider(self, peer: PeerId, now: float, effects: Effects) -> None:
         """Ask a peer that might be a server, if the table has a place for it."""
         if (

@@ -123,7 +123,20 @@ class Kademlia:
         elif isinstance(event, ConnectFailed):
             self.contacts.failed(event.peer, now)
         elif isinstance(event, Start):
-            self._upkeep.start(now, effects)
+            self._start(now, effects)
+
+    def _start(self, now: float, effects: Effects) -> None:
+        """Set the timers; after a restart, do again what was under way, for no answer will come."""
+        self._questions.forget()
+        self.contacts.forget_connections()
+        self._upkeep.start(now, effects)
+        interrupted, self._operations = list(self._operations.values()), {}
+        for operation in interrupted:
+            if not operation.internal:
+                operation.storing = 0
+                self._begin(operation, now, effects)
+        for number in self._finished:
+            effects.append(SetTimer(KadTimer(LOCAL, number), now))
 
     def owns(self, timer: object) -> bool:
         """Whether a timer is Kademlia's."""

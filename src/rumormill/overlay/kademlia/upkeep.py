@@ -43,10 +43,15 @@ class Upkeep:
         return seconds * (1.0 - 0.1 * self._randomness.random())
 
     def start(self, now: float, effects: Effects) -> None:
-        """Set the timers."""
+        """Set the timers; a table that is left from before is refreshed at once."""
         config = self._overlay.config
+        self._targets.clear()
+        self._refreshing = 0
+        self._republishing.clear()
+        self._joined = bool(self._overlay.contacts.table)
+        after = config.bootstrap_delay if self._joined else config.refresh_interval
         effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
-        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(config.refresh_interval)))
+        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
 
     def on_timer(self, what: str, now: float, effects: Effects) -> None:
         """A timer of ours fired."""
