@@ -55,7 +55,7 @@ from rumormill.overlay.kademlia.space import position
 from rumormill.overlay.kademlia.upkeep import Upkeep
 from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
 from rumormill.wire import rfc3339
-from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
+from rumormill.wire.kad import KadMessage, KadType, Record
 
 WRONG_ANSWER = "kad-wrong-answer"
 
@@ -87,16 +87,13 @@ class Kademlia:
         self.peer = peer
         self.config = config
         self._on_result = on_result
-        self._addresses = addresses
         self._validators = Validators(validators)
         self._questions = Questions(config.ask_timeout)
         self.contacts = Contacts(peer, config, self._questions, addresses)
         own = self.contacts.table.own
         self.records = RecordStore(own, config)
         self.providers = ProviderStore(own, config)
-        self._server = Server(
-            config, self.contacts, self.records, self.providers, self._validators, addresses
-        )
+        self._server = Server(config, self.contacts, self.records, self.providers, self._validators)
         self._upkeep = Upkeep(self, randomness)
         self._operations: dict[int, Operation] = {}
         self._waiting = Waiting(config.waiting_lookups)
@@ -201,6 +198,10 @@ class Kademlia:
         """The known peers closest to a peer id or key, the closest first, from local state only."""
         return self.contacts.table.closest(position(target), count)
 
+    def meet(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """Ask a peer that may be a server, known from elsewhere, to be a contact."""
+        self.contacts.consider(peer, now, effects)
+
     def get_value(self, key: bytes, now: float, effects: Effects) -> int:
         """Look for the value of a key."""
         operation = self._new(LookupKind.GET_VALUE, key)
@@ -303,6 +304,7 @@ class Kademlia:
             return
         operation.lookup = Lookup(
             target,
+            self.peer,
             seeds,
             k=config.k,
             alpha=config.alpha,
@@ -375,13 +377,8 @@ class Kademlia:
         lookup = operation.lookup
         if lookup is None:  # an answer that came after its walk was over
             return
-        contacts, own = self.contacts, self.peer
-        closer = [
-            (other.peer, other.addresses)
-            for other in message.closer[: self.config.k]
-            if other.peer != own and not contacts.is_banned(other.peer, now)
-        ]
-        lookup.answered(peer, closer)
+        closer = message.closer[: self.config.k]
+        lookup.answered(peer, self.contacts.without_banned(closer, now))
         if self._is_satisfied(operation):
             self._conclude(operation, "", now, effects)
         else:
@@ -413,7 +410,7 @@ class Kademlia:
             self._store(operation, lookup.holders(self.config.k), now, effects)
             return
         if kind is LookupKind.PROVIDE:
-            self._announce(operation, lookup.holders(self.config.k), effects)
+            self._announce(operation, lookup.holders(self.config.k), now, effects)
         elif kind is LookupKind.FIND_CLOSEST:
             operation.found = dict.fromkeys(lookup.closest(self.config.k))
         elif kind is LookupKind.GET_VALUE:
@@ -455,8 +452,10 @@ class Kademlia:
         if not operation.storing:
             self._finish(operation, "" if operation.stored else NOT_STORED, now, effects)
 
-    def _announce(self, operation: Operation, holders: list[PeerId], effects: Effects) -> None:
-        own = KadPeer(self.peer, tuple(self._addresses(self.peer))[: self.config.limits.addresses])
+    def _announce(
+        self, operation: Operation, holders: list[PeerId], now: float, effects: Effects
+    ) -> None:
+        own = self.contacts.describe(self.peer, now)
         message = KadMessage(KadType.ADD_PROVIDER, operation.key, providers=(own,))
         operation.asked += len(holders)
         for holder in holders:
