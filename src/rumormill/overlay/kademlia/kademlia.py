@@ -14,7 +14,7 @@ returns its number at once; its result comes later through `on_result`, never du
 from collections.abc import Callable, Mapping, Sequence
 
 from rumormill.core import trace
-from rumormill.core.effects import CancelTimer, Effects, Learn, SetTimer
+from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import (
@@ -31,6 +31,7 @@ from rumormill.core.inputs import (
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
+from rumormill.overlay.kademlia.findings import WRONG_ANSWER, Findings
 from rumormill.overlay.kademlia.lookup import Lookup
 from rumormill.overlay.kademlia.operations import (
     BUSY,
@@ -56,8 +57,6 @@ from rumormill.overlay.kademlia.upkeep import Upkeep
 from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
 from rumormill.wire import rfc3339
 from rumormill.wire.kad import KadMessage, KadType, Record
-
-WRONG_ANSWER = "kad-wrong-answer"
 
 _QUESTIONS = {
     LookupKind.GET_VALUE: KadType.GET_VALUE,
@@ -94,6 +93,7 @@ class Kademlia:
         self.records = RecordStore(own, config)
         self.providers = ProviderStore(own, config)
         self._server = Server(config, self.contacts, self.records, self.providers, self._validators)
+        self._findings = Findings(peer, config, self.contacts, self._validators)
         self._upkeep = Upkeep(self, randomness)
         self._operations: dict[int, Operation] = {}
         self._waiting = Waiting(config.waiting_lookups)
@@ -169,7 +169,7 @@ class Kademlia:
             return
         if question.type is KadType.PUT_VALUE:
             self._on_stored(operation, event.peer, message, now, effects)
-        elif self._believe(operation, event.peer, message, now, effects):
+        elif self._findings.take(operation, event.peer, message, now, effects):
             self._on_step(operation, event.peer, message, now, effects)
         else:
             self._on_failed_step(operation, event.peer, now, effects)
@@ -329,48 +329,6 @@ class Kademlia:
         elif not lookup.in_flight:
             self._conclude(operation, "", now, effects)
 
-    def _believe(
-        self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
-    ) -> bool:
-        """Take what an answer says besides closer peers; false where it gave a false value."""
-        if operation.kind is LookupKind.GET_VALUE and message.record is not None:
-            return self._take_value(operation, peer, message.record, now, effects)
-        if operation.kind is LookupKind.FIND_PROVIDERS:
-            for provider in message.providers:
-                if len(operation.found) >= self.config.providers_wanted:
-                    break
-                if provider.peer not in operation.found:
-                    operation.found[provider.peer] = None
-                    if provider.addresses and provider.peer != self.peer:
-                        effects.append(Learn(provider.peer, provider.addresses))
-        elif operation.kind is LookupKind.FIND_PEER:
-            for other in message.closer:
-                if other.peer == operation.key:
-                    operation.found[other.peer] = None
-                    if other.addresses:
-                        effects.append(Learn(other.peer, other.addresses))
-        return True
-
-    def _take_value(
-        self, operation: Operation, peer: PeerId, record: Record, now: float, effects: Effects
-    ) -> bool:
-        key, value = operation.key, record.value
-        refused = self._validators.refusal(key, value)
-        if refused or record.key != key:
-            self.contacts.punish(peer, refused or WRONG_ANSWER, now, effects)
-            return False
-        operation.values += 1
-        if operation.value is None or operation.value == value:
-            operation.value = value
-            operation.found[peer] = None
-        elif self._validators.better(key, value, operation.value):
-            operation.outdated.update(operation.found)
-            operation.found = {peer: None}
-            operation.value = value
-        else:
-            operation.outdated[peer] = None
-        return True
-
     def _on_step(
         self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
     ) -> None:
@@ -379,17 +337,10 @@ class Kademlia:
             return
         closer = message.closer[: self.config.k]
         lookup.answered(peer, self.contacts.without_banned(closer, now))
-        if self._is_satisfied(operation):
+        if self._findings.suffice(operation):
             self._conclude(operation, "", now, effects)
         else:
             self._advance(operation, now, effects)
-
-    def _is_satisfied(self, operation: Operation) -> bool:
-        if operation.kind is LookupKind.GET_VALUE:
-            return operation.values >= self.config.quorum
-        if operation.kind is LookupKind.FIND_PROVIDERS:
-            return len(operation.found) >= self.config.providers_wanted
-        return operation.kind is LookupKind.FIND_PEER and bool(operation.found)
 
     def _on_failed_step(
         self, operation: Operation, peer: PeerId, now: float, effects: Effects
