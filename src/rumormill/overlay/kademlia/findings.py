@@ -3,12 +3,13 @@
 Whoever gives a value that its key contradicts is punished, and what else it said is not heeded.
 """
 
+from rumormill.core import trace
 from rumormill.core.effects import Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.operations import LookupKind, Operation
-from rumormill.overlay.kademlia.validators import Validators
+from rumormill.overlay.kademlia.validators import BAD_KEY, Validators
 from rumormill.wire.kad import KadMessage, KadPeer, Record
 
 WRONG_ANSWER = "kad-wrong-answer"
@@ -54,6 +55,9 @@ class Findings:
     ) -> bool:
         key, value = operation.key, record.value
         refused = self._validators.refusal(key, value)
+        if refused == BAD_KEY:  # our fault: no value can stand under such a key
+            effects.append(trace.Refuse(peer, refused))
+            return True
         if refused or record.key != key:
             self._contacts.punish(peer, refused or WRONG_ANSWER, now, effects)
             return False

@@ -204,6 +204,8 @@ class Kademlia:
 
     def get_value(self, key: bytes, now: float, effects: Effects) -> int:
         """Look for the value of a key."""
+        if self._validators.of(key) is None:
+            raise LocalError("no validator knows the key, so nothing that is found could be used")
         operation = self._new(LookupKind.GET_VALUE, key)
         held = self.records.get(key, now)
         if held is not None:
