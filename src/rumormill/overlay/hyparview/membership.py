@@ -130,6 +130,11 @@ class HyParView:
         """The active view, in the order in which its peers entered it."""
         return tuple(self.active)
 
+    @property
+    def size(self) -> float:
+        """How many peers there are, as far as is known."""
+        return self.estimate.size
+
     # What happens to the machine that owns this object.
 
     def start(self, now: float, effects: Effects) -> None:
