@@ -61,6 +61,10 @@ Change: TypeAlias = Callable[[PeerId, float, Effects], None]
 NO_LONGER_USED: Final = "not a neighbour for some time"
 SILENT: Final = "neighbour is silent"
 
+_LONGEST_REST: Final = 15
+"""Beats that a peer waits at most before it asks again for neighbours that it lacks, having been
+refused. Our choice: where everybody else has enough, asking more often changes nothing."""
+
 _OFFERED: Final = 8
 """Peers offered to somebody who is turned away. Our choice: as many as a shuffle names."""
 
@@ -111,6 +115,7 @@ class HyParView:
         self._contacts: dict[PeerId, None] = {}
         self._requests: dict[PeerId, _Request] = {}
         self._tried: dict[PeerId, None] = {}
+        self._rest = self._rested = 0
         self._uninformed: dict[PeerId, None] = {}
         self._shuffles = OpenShuffles(randomness)
         self._allowances: dict[PeerId, Allowance] = {}
@@ -318,6 +323,7 @@ class HyParView:
             self._learn(info, effects)
             self._add_passive(info.peer)
         self._tried[peer] = None
+        self._rest = min(2 * self._rest + 1, _LONGEST_REST)
         self._repair(now, effects)
 
     def _on_disconnect(
@@ -338,6 +344,7 @@ class HyParView:
     def _remove(self, peer: PeerId, now: float, effects: Effects) -> None:
         del self.active[peer]
         self._uninformed.pop(peer, None)
+        self._rest = self._rested = 0
         self._on_down(peer, now, effects)
 
     def _evict(self, now: float, effects: Effects) -> None:
@@ -422,8 +429,11 @@ class HyParView:
             del self._requests[peer]
             self.passive.discard(peer)
         self._close_unused(now, effects)
-        self._tried.clear()
-        self._repair(now, effects)
+        self._rested += 1
+        if self._rested > self._rest or not self.active:
+            self._rested = 0
+            self._tried.clear()
+            self._repair(now, effects)
         if not self.active and not self._requests:
             self._join_again(now, effects)
         if self.estimate.advance(now):
