@@ -83,6 +83,14 @@ examples:
   rumormill sim --list-parameters --protocol gossipsub
 """
 
+INSPECT_EXAMPLES: Final = """\
+examples:
+  rumormill inspect topic topic.json --json
+  rumormill inspect event a665746f706963d82a...
+  rumormill inspect rpc - < rpc.bin
+  rumormill inspect cid zdpuAyQ8Hxva27SaGcPaiaqmwjykQrZMebTN3HCTDvp7umTus
+"""
+
 MAIN_EXAMPLES: Final = """\
 examples:
   rumormill sub news
@@ -106,8 +114,31 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     add_node_verbs(verbs)
     _add_sim(verbs)
+    _add_inspect(verbs)
     _add_completion(verbs)
     return parser
+
+
+def _add_inspect(verbs: Verbs) -> None:
+    def run(options: argparse.Namespace) -> int:
+        from rumormill.cli.inspecting import run_inspect
+
+        return run_inspect(options)
+
+    verb = add_verb(
+        verbs,
+        "inspect",
+        brief="show a Pulsarcast descriptor, RPC or CID in all its forms",
+        text=(
+            "Turn a Pulsarcast descriptor or RPC between readable JSON, dag-cbor, protobuf and\n"
+            "CID. What is given is recognised: JSON, hexadecimal or raw bytes."
+        ),
+        epilog=INSPECT_EXAMPLES,
+        run=run,
+    )
+    verb.add_argument("kind", choices=("topic", "event", "rpc", "cid"), help="what it is")
+    verb.add_argument("input", metavar="FILE|HEX|-", help="a file, the thing itself, or stdin")
+    verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_sim(verbs: Verbs) -> None:
