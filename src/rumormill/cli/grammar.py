@@ -111,7 +111,7 @@ PROTOCOL_OPTIONS: Final = (
         "preset",
         "NAME",
         "a protocol's named settings, such as ethereum",
-        ("default", "ethereum", "hardening"),
+        ("default", "ethereum", "few", "hardening"),
     ),
 )
 """Which protocol, and which of its presets: asked for by every verb that runs one."""
