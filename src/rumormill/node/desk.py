@@ -104,15 +104,15 @@ class Desk:
     def _stored(self, event: Event) -> StoredEvent:
         self._waiting_bytes += len(event.data)
         return StoredEvent(
-            topic=event.topic,
-            id=event.id,
-            author=event.author,
-            data=event.data,
-            received=self._now(),
-            created=event.created,
-            parents=event.parents,
-            protocol=self._protocol,
-            proof=event.proof,
+            event.topic,
+            event.id,
+            event.author,
+            event.data,
+            self._now(),
+            event.created,
+            event.parents,
+            self._protocol,
+            event.proof,
         )
 
     def _schedule(self) -> None:

@@ -86,6 +86,8 @@ class Driver:
         self._record = recorder.record
         self._id = swarm.id
         self._effects: Effects = []
+        self._moment = 0.0
+        """When the input came whose effects are being carried out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._published: Published | None = None
         self._loop = asyncio.get_running_loop()
@@ -132,6 +134,7 @@ class Driver:
     def _feed(self, event: Input, now: float) -> None:
         if self._stopped:
             return
+        self._moment = now
         effects, self._effects = self._effects, []
         self.machine.handle(event, now, effects)
         if effects:
@@ -231,10 +234,10 @@ class Driver:
 
     def _do_send(self, effect: Send) -> None:
         message = effect.message
-        self._send(effect.peer, message, frame(self._encode(message)), self.now())
+        self._send(effect.peer, message, frame(self._encode(message)), self._moment)
 
     def _do_send_all(self, effect: SendAll) -> None:
-        now, message = self.now(), effect.message
+        now, message = self._moment, effect.message
         framed = frame(self._encode(message))
         for peer in effect.peers:
             self._send(peer, message, framed, now)

@@ -402,13 +402,14 @@ class Node:
 
     def _congested(self) -> bool:
         """Whether a peer that still reads has half a queue of work before it."""
-        now = self._driver.now()
-        bytes_limit = self._config.queue_bytes // 2
-        messages_limit = self._config.queue_messages // 2
+        config = self._config
         for channel in self._driver.channels.values():
-            if channel.waits_since is None or channel.is_slow(now):
+            if channel.waits_since is None or channel.is_slow(self._driver.now()):
                 continue
-            if channel.queued_bytes > bytes_limit or channel.queued_messages > messages_limit:
+            if (
+                channel.queued_bytes > config.queue_bytes // 2
+                or channel.queued_messages > config.queue_messages // 2
+            ):
                 return True
         return False
 
