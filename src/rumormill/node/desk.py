@@ -107,14 +107,10 @@ class Desk:
         self._waiting.append((self._stored(event), publisher))
         self._schedule()
 
-    def take_own(self, event: Event) -> "asyncio.Future[Appended]":
-        """Store an event of our own, then hand it out; the result comes when it is safe."""
-        if self.failure is not None:
-            raise self.failure
-        done: asyncio.Future[Appended] = self._loop.create_future()
+    def take_own(self, event: Event, done: "asyncio.Future[Appended]") -> None:
+        """Store an event of our own, then hand it out; `done` gets the result when it is safe."""
         self._waiting.append((self._stored(event), done))
         self._schedule()
-        return done
 
     def is_full(self) -> bool:
         """Whether so much waits for the log that peers should not send more."""

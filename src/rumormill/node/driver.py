@@ -104,7 +104,7 @@ class Driver:
         self._moment = 0.0
         """When the input came whose effects are being carried out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._published: Published | None = None
+        self._published: list[Published] = []
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
@@ -180,12 +180,11 @@ class Driver:
         self._effects = effects
         self._recorder.maybe_flush()
 
-    def publish(self, request: Input) -> Published:
-        """Give the machine a publication and return what became of it."""
-        self._published = None
+    def publish(self, request: Input) -> list[Published]:
+        """Give the machine a publication, or a batch, and return what became of each message."""
+        published = self._published = []
         self.feed(request)
-        published: Published | None = self._published
-        if published is None:
+        if not published:
             raise LocalError(CLOSED)
         return published
 
@@ -358,7 +357,7 @@ class Driver:
             self.on_deliver(effect.event)
 
     def _do_published(self, effect: Published) -> None:
-        self._published = effect
+        self._published.append(effect)
 
     def _do_keep(self, effect: Keep) -> None:
         self.on_keep(effect.event)
