@@ -72,6 +72,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
     queries: QuerySpec | None = None
     """The questions that the protocol asks, each over a short stream of its own."""
+    takes_batches: bool = False
+    """Whether it understands `PublishBatch`."""
     reads_archive: bool = False
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
 
