@@ -11,7 +11,11 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
-SCHEMAS = ("rumormill/wire/proto/rpc.proto", "rumormill/wire/proto/trace.proto")
+SCHEMAS = (
+    "rumormill/wire/proto/rpc.proto",
+    "rumormill/wire/proto/skipring.proto",
+    "rumormill/wire/proto/trace.proto",
+)
 
 
 def generate(target: Path) -> list[Path]:

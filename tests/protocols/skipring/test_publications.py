@@ -134,9 +134,9 @@ class TestTheorem17:
             assert set(member.shelf.events) == set(keys)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("seed", range(200))
+    @pytest.mark.parametrize("seed", range(100))
     def test_from_many_starts(self, seed: int) -> None:
-        """The same from two hundred random starts, with answers cut into the smallest chunks."""
+        """The same from a hundred random starts, with answers cut into the smallest chunks."""
         chance = random.Random(seed)
         config = PublicationConfig(
             flooding=False,
@@ -144,10 +144,10 @@ class TestTheorem17:
             publications_per_message=chance.choice([1, 3, 256]),
             answer_bytes=chance.choice([1, 200, 1 << 18]),
         )
-        ring = Ring(chance.randrange(2, 17), seed, config)
-        keys = sorted(scattered(ring, chance.randrange(1, 80)))
-        for _ in range(1_000_000):
-            if ring.converged:
+        ring = Ring(chance.randrange(2, 13), seed, config)
+        keys = sorted(scattered(ring, chance.randrange(1, 60)))
+        for step in range(1_000_000):
+            if step % 64 == 0 and ring.converged:
                 break
             ring.step()
         assert all(member.keys == keys for member in ring.members)
@@ -274,7 +274,7 @@ class TestHistory:
         del one.shelf.events[gone.id]
         (bundle,) = one.receive(b"peer", CheckAndPublish(TOPIC, (), (Want(EVERYTHING),)))
         assert {each.id for each in bundle.publications} == {each.id for each in rest}
-        assert one.refusals == {"publication no longer kept": 1}
+        assert one.refusals == {"no-longer-kept": 1}
 
     def test_a_kept_event_convinces_a_third_party(self) -> None:
         """Event and proof together show that the author said it, in this topic."""

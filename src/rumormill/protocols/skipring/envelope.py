@@ -16,6 +16,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.protocols.skipring.limits import MAX_KEY, MAX_SIGNATURE
 from rumormill.wire import schema
 from rumormill.wire.protobuf import bytes_field, field_size, string_field, varint_field, varint_size
 
@@ -23,24 +24,16 @@ SIGN_PREFIX: Final = b"rumormill-skipring:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind.
 The pub/sub specification does the same with its own prefix."""
 
-MAX_AUTHOR_BYTES: Final = 64
-"""A libp2p peer id has 34 to 42 bytes; the simulator's have 4."""
-MAX_SIGNATURE_BYTES: Final = 512
-"""RSA with 4096 bits, the longest that libp2p knows."""
-MAX_KEY_BYTES: Final = 1024
-"""An RSA public key of 4096 bits with its framing."""
-NUMBER_MAX: Final = 2**64 - 1
-
 # Field numbers of `Publication` in skipring.proto; the topic is signed but not repeated there.
 AUTHOR, DATA, SEQNO, TOPIC, SIGNATURE, KEY, CREATED = range(1, 8)
 
 _PROOF: schema.Schema = {
     SEQNO: schema.Number(),
-    SIGNATURE: schema.Octets(MAX_SIGNATURE_BYTES),
-    KEY: schema.Octets(MAX_KEY_BYTES),
+    SIGNATURE: schema.Octets(MAX_SIGNATURE),
+    KEY: schema.Octets(MAX_KEY),
     CREATED: schema.Number(),
 }
-_MAX_PROOF_BYTES = 2 * (MAX_SIGNATURE_BYTES + MAX_KEY_BYTES)
+_MAX_PROOF_BYTES = 2 * (MAX_SIGNATURE + MAX_KEY)
 _MICROSECONDS = 1_000_000
 
 

@@ -1,13 +1,7 @@
 """Settings of the publication protocol (Algorithm 5): sizes of answers, and limits per interval."""
 
-from typing import Final
-
 from rumormill.core.config import Config, require
-from rumormill.overlay.patricia import HASH_BYTES
-from rumormill.overlay.patricia.trie import MAX_BITS
-
-_NODE_BYTES: Final = HASH_BYTES + MAX_BITS // 8 + 16
-"""An encoded node or want at most, with its framing."""
+from rumormill.protocols.skipring.limits import MAX_DATA, MAX_MESSAGE, MAX_NODES, MAX_PUBLICATIONS
 
 
 class PublicationConfig(Config, frozen=True, kw_only=True):
@@ -21,11 +15,8 @@ class PublicationConfig(Config, frozen=True, kw_only=True):
     """Whether new publications are sent along all edges at once (section 4.3). "We do not rely on
     flooding to show convergence": without it they arrive all the same, neighbour by neighbour."""
 
-    max_data: int = 1 << 19
-    """Bytes of data in one publication at most: half of what a message may have."""
-
-    max_message: int = 1 << 20
-    """Bytes of one message at most, as for the other protocols (go's pub/sub: 1 MiB)."""
+    max_data: int = MAX_DATA
+    """Bytes of data in one publication of ours at most."""
 
     nodes_per_message: int = 256
     """Nodes, and prefixes, in one message at most: some 10 kB, which is the work of 2 ms. Two
@@ -64,30 +55,14 @@ class PublicationConfig(Config, frozen=True, kw_only=True):
     def validate(self) -> None:
         """Refuse impossible values."""
         require(1 <= self.key_bits <= 256, "key_bits", "must be 1 to 256, the bits of the hash")
-        for name in (
-            "max_data",
-            "nodes_per_message",
-            "publications_per_message",
-            "answer_bytes",
-            "nodes_per_interval",
-            "bytes_per_interval",
-            "peers_per_interval",
+        for name, most in (
+            ("max_data", MAX_DATA),
+            ("nodes_per_message", MAX_NODES),
+            ("publications_per_message", MAX_PUBLICATIONS),
+            ("answer_bytes", MAX_MESSAGE // 2),
         ):
+            require(1 <= getattr(self, name) <= most, name, f"must be 1 to {most}")
+        for name in ("nodes_per_interval", "bytes_per_interval", "peers_per_interval"):
             require(getattr(self, name) >= 1, name, "must be at least 1")
         for name in ("forgeries_per_interval", "max_pending_validations", "max_refused"):
             require(getattr(self, name) >= 0, name, "must not be negative")
-        require(
-            self.max_message >= 4096 + 2 * self.nodes_per_message * _NODE_BYTES,
-            "max_message",
-            "must have room for two lists of nodes_per_message nodes",
-        )
-        require(
-            self.max_message >= 8192 + self.max_data,
-            "max_message",
-            "must have room for the largest publication (max_data) and its envelope",
-        )
-        require(
-            self.max_message >= 8192 + self.answer_bytes + self.nodes_per_message * _NODE_BYTES,
-            "max_message",
-            "must have room for an answer (answer_bytes)",
-        )

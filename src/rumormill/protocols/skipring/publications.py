@@ -43,13 +43,13 @@ from rumormill.protocols.skipring.publication_messages import (
     Want,
 )
 
-TOO_MANY_CHECKS = "too many checks in an interval"
-TOO_MANY_BYTES = "too many publications asked for in an interval"
-TOO_MANY_FORGERIES = "too many forgeries in an interval"
-TOO_MANY_PEERS = "too many peers in an interval"
-WRONG_TOPIC = "publication of another topic"
-NO_LONGER_KEPT = "publication no longer kept"
-ALREADY_REFUSED = "publication refused before"
+TOO_MANY_CHECKS = "too-many-checks"
+TOO_MANY_BYTES = "too-many-bytes-asked-for"
+TOO_MANY_FORGERIES = "too-many-forgeries"
+TOO_MANY_PEERS = "too-many-peers"
+WRONG_TOPIC = "wrong-topic"
+NO_LONGER_KEPT = "no-longer-kept"
+ALREADY_REFUSED = "refused-before"
 
 
 class _Use(msgspec.Struct, gc=False):
