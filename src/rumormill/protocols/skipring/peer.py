@@ -57,6 +57,8 @@ from rumormill.protocols.skipring.subscriber import Subscriber
 from rumormill.protocols.skipring.supervisor import Supervisor
 
 TIMEOUT = "timeout"
+ENTERED = "entered"
+"""The timer that lets newcomers subscribe at once, without waiting for their first TIMEOUT."""
 NO_NEIGHBOURS = "no neighbour in the topic's ring yet"
 NO_SUPERVISOR = "no supervisor is known"
 QUEUE_FULL = "queue full"
@@ -70,6 +72,7 @@ _TO_SUPERVISOR = frozenset(
         messages.Acknowledge,
     }
 )
+_REQUESTS = frozenset({messages.Subscribe, messages.GetConfiguration})
 _FROM_RING = frozenset(
     {messages.Check, messages.Introduce, messages.Linearize, messages.IntroduceShortcut}
 )
@@ -86,13 +89,15 @@ class SetSupervisors(msgspec.Struct, frozen=True):
 class Member:
     """One topic's ring as this peer takes part in it."""
 
-    __slots__ = ("publications", "silent", "subscriber")
+    __slots__ = ("hears", "hears_own", "publications", "subscriber")
 
-    def __init__(self, subscriber: Subscriber, publications: Publications, silent: bool) -> None:
+    def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
         self.subscriber = subscriber
         self.publications = publications
-        self.silent = silent
-        """The application is not told of others' publications."""
+        self.hears = False
+        """The application is told of others' publications."""
+        self.hears_own = False
+        """The application is told of its own publications."""
 
 
 class SkipRing:
@@ -105,6 +110,8 @@ class SkipRing:
         self.id = identity.peer
         self.members: dict[Topic, Member] = {}
         self.supervised: dict[Topic, Supervisor] = {}
+        self.requests = 0
+        """How many requests for configurations this peer got as a supervisor."""
         self.supervisors = Supervisors(bytes.fromhex(each) for each in config.supervisors)
         self._identity = identity
         self._randomness = randomness
@@ -126,11 +133,16 @@ class SkipRing:
 
     def _on_start(self, event: Start, now: float, effects: Effects) -> None:
         self._author.start(now)
-        # Peers that start together shall not have their TIMEOUTs together.
+        # Peers that start together shall not have all their TIMEOUTs together.
         first = now + self._config.interval * self._randomness.random()
         effects.append(SetTimer(TIMEOUT, first))
 
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+        if event.timer == ENTERED:
+            for member in self.members.values():
+                if member.subscriber.own is None and not member.subscriber.leaving:
+                    member.subscriber.subscribe(effects)
+            return
         effects.append(SetTimer(TIMEOUT, now + self._config.interval))
         for topic in list(self.supervised):
             supervisor = self.supervised[topic]
@@ -148,24 +160,21 @@ class SkipRing:
         topic = event.topic
         member = self.members.get(topic)
         if member is None:
-            member = self._enter(topic, silent=event.publish_only, effects=effects)
+            member = self._enter(topic, now, effects)
         elif member.subscriber.leaving:
-            member.subscriber.leaving = False
-            member.subscriber.confirmed = False
-            member.silent = True
-        elif event.publish_only and not member.silent:
+            member.subscriber.stay()
+        elif member.hears_own and event.publish_only == member.hears:
             raise LocalError(
                 f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
             )
-        else:
-            if event.publish_only == member.silent:
-                return
-            member.silent = False
-        member.silent = event.publish_only
-        if not event.publish_only:
+        elif member.hears_own:
+            return
+        member.hears_own = True
+        member.hears = not event.publish_only
+        if member.hears:
             effects.append(trace.Join(topic))
 
-    def _enter(self, topic: Topic, *, silent: bool, effects: Effects) -> Member:
+    def _enter(self, topic: Topic, now: float, effects: Effects) -> Member:
         self._check_topic(topic)
         if len(self.members) >= self._config.max_subscriptions:
             raise LimitError(
@@ -186,8 +195,8 @@ class SkipRing:
             validator=hooks.validator,
         )
         publications.restore()
-        member = self.members[topic] = Member(subscriber, publications, silent)
-        subscriber.subscribe(effects)
+        member = self.members[topic] = Member(subscriber, publications)
+        effects.append(SetTimer(ENTERED, now))
         return member
 
     def _check_topic(self, topic: Topic) -> None:
@@ -199,27 +208,26 @@ class SkipRing:
             raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
         if length > self._config.max_topic_length:
             raise LimitError(
-                f"a topic name has at most {self._config.max_topic_length} bytes"
-                " (max_topic_length)"
+                f"a topic name has at most {self._config.max_topic_length} bytes (max_topic_length)"
             )
 
     def _on_unsubscribe(self, event: Leave, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
         if member is None or member.subscriber.leaving:
             return
-        if not member.silent:
+        if member.hears:
             effects.append(trace.Leave(event.topic))
-        member.silent = True
+        member.hears = member.hears_own = False
         member.subscriber.leave(effects)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
         if member is None:
-            member = self._enter(event.topic, silent=True, effects=effects)
+            member = self._enter(event.topic, now, effects)
         publication = self._compose(event, now)
         start = len(effects)
         reached = member.publications.publish(publication, effects)
-        if member.silent and member.subscriber.leaving:
+        if not member.hears_own:
             _mute(effects, start)
         note = "" if reached else NO_NEIGHBOURS
         effects.append(Published(publication.to_event(), reached, note))
@@ -259,7 +267,7 @@ class SkipRing:
         for member in self.members.values():
             start = len(effects)
             if member.publications.validated(event.message_id, event.verdict, effects):
-                if member.silent:
+                if not member.hears:
                     _mute(effects, start)
                 return
 
@@ -278,29 +286,32 @@ class SkipRing:
         elif kind in _OF_PUBLICATIONS:
             start = len(effects)
             member.publications.receive(sender, message, effects)  # type: ignore[arg-type]
-            if member.silent:
+            if not member.hears:
                 _mute(effects, start)
         else:
             member.subscriber.receive(sender, message, effects)  # type: ignore[arg-type]
             if member.subscriber.gone:
                 del self.members[topic]
 
-    def _supervise(
-        self, sender: PeerId, message: messages.RingMessage, effects: Effects
-    ) -> None:
+    def _supervise(self, sender: PeerId, message: messages.RingMessage, effects: Effects) -> None:
         topic = message.topic
         if self.supervisors.of(topic) != self.id:
             effects.append(trace.Refuse(sender, reasons.NOT_RESPONSIBLE, topic))
             return
+        if topic not in self.supervised and len(self.supervised) >= self._config.max_topics:
+            effects.append(trace.Refuse(sender, reasons.TOO_MANY_TOPICS, topic))
+            return
+        if type(message) in _REQUESTS:
+            self.requests += 1
+        self.supervise(topic).receive(sender, message, effects)
+
+    def supervise(self, topic: Topic) -> Supervisor:
+        """Our supervisor of a topic, which gets an empty database when it is new."""
         supervisor = self.supervised.get(topic)
         if supervisor is None:
-            if len(self.supervised) >= self._config.max_topics:
-                effects.append(trace.Refuse(sender, reasons.TOO_MANY_TOPICS, topic))
-                return
             supervisor = Supervisor(topic, self._config, self._hooks.addresses)
-            if type(message) is messages.Subscribe:
-                self.supervised[topic] = supervisor
-        supervisor.receive(sender, message, effects)
+            self.supervised[topic] = supervisor
+        return supervisor
 
     def _decline(self, sender: PeerId, message: messages.Letter, effects: Effects) -> None:
         """Answer for a topic that we are not part of, so that nobody counts on us."""
@@ -308,9 +319,8 @@ class SkipRing:
         effects.append(trace.Refuse(sender, reasons.NOT_SUBSCRIBED, topic))
         if kind in _FROM_RING or kind in _OF_PUBLICATIONS:
             effects.append(Mail(sender, messages.RemoveConnections(topic)))
-        elif isinstance(message, messages.SetData) and message.label is not None:
-            if sender == self.supervisors.of(topic):
-                effects.append(Mail(sender, messages.Unsubscribe(topic)))
+        elif kind is messages.SetData and message.label is not None:  # type: ignore[attr-defined]
+            effects.append(Mail(sender, messages.Unsubscribe(topic)))
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         """A letter came back: its receiver may be dead."""
@@ -339,10 +349,15 @@ def _mute(effects: Effects, start: int) -> None:
     """Let the application hear nothing of what came since `start`, and keep it all the same."""
     heard = effects[start:]
     del effects[start:]
+    kept: dict[bytes, None] = {}
     for effect in heard:
         if type(effect) is Deliver:
-            effects.append(Keep(effect.event))
-        elif type(effect) is not trace.DeliverMessage:
+            if effect.event.id not in kept:
+                effects.append(Keep(effect.event))
+            continue
+        if type(effect) is Keep:
+            kept[effect.event.id] = None
+        if type(effect) is not trace.DeliverMessage:
             effects.append(effect)
 
 
