@@ -252,8 +252,9 @@ class Subscriber(RingNode):
     ) -> None:
         """INTRODUCESHORTCUT: the newest word on who stands at a label holds.
 
-        A sender that is mistaken about our label is told so, as in CHECK. Without that, two false
-        shortcuts could keep each other alive, and the ring in disorder, for ever.
+        A sender that is mistaken about our label is told so, as in CHECK. Whom we have no shortcut
+        for, or no longer, is asked for its label before it may enter the ring: what a third party
+        says of it may be false, and the ring would hand the falsehood back to the shortcuts.
         """
         own = self.own
         if own is None:
@@ -267,12 +268,12 @@ class Subscriber(RingNode):
         self._update_shortcuts(own)
         label = subject.label
         if label not in self.shortcuts:
-            self._linearize(subject, effects)
+            self._send_check(subject, own, Flag.LIN, effects)
             return
         known = self.shortcuts[label]
         self.shortcuts[label] = subject.peer
-        if known is not None and known != subject.peer:
-            self._linearize(Reference(label, known), effects)
+        if known is not None and known != subject.peer and known != self.id:
+            self._send_check(Reference(label, known), own, Flag.LIN, effects)
 
     def remove(self, peer: PeerId) -> bool:
         """REMOVECONNECTIONS: forget a peer; true when we knew it."""
