@@ -10,9 +10,10 @@ import stat
 from functools import lru_cache
 from pathlib import Path
 
-from rumormill.core.errors import DecodeError, LocalError
+from rumormill.core.errors import DecodeError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.wire import keys
+from rumormill.wire.envelope import unseal_peer_record
 
 KEY_FILE = "identity.key"
 
@@ -97,3 +98,11 @@ def _create_key(path: Path) -> keys.PrivateKey:
     except OSError as error:
         raise LocalError(f"cannot create the key file {path}: {error.strerror}") from error
     return key
+
+
+def record_is_of(peer: PeerId, record: bytes) -> bool:
+    """Whether a signed record is valid and belongs to the peer."""
+    try:
+        return bytes(unseal_peer_record(record).peer_id) == peer
+    except PeerError:
+        return False

@@ -21,6 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.archive import EmptyArchive
 from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.event import Event
@@ -29,15 +30,17 @@ from rumormill.core.inputs import Publish, Subscribe, Unsubscribe, Validated
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
-from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
+from rumormill.node.history import read_history
+from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
 from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
+from rumormill.node.store_archive import StoreArchive
 from rumormill.node.subscription import (
     Overflow,
     ReceivedEvent,
     Subscription,
-    received_event,
+    chosen_overflow,
 )
 from rumormill.node.swarm import Swarm
 from rumormill.node.topic import Topic as TopicHandle
@@ -48,12 +51,9 @@ from rumormill.store.log import EventLog
 from rumormill.store.model import Appended, Durability, StoreConfig, check_topic
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
-from rumormill.wire.envelope import unseal_peer_record
 from rumormill.wire.keys import PeerId as ReadablePeerId
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
-
-_HISTORY_CHUNK = 500
 
 
 class Node:
@@ -64,7 +64,7 @@ class Node:
         home: str | Path | None,
         *,
         listen: str | Sequence[str] = "/ip4/127.0.0.1/tcp/0",
-        protocol: str = "gossipsub",
+        protocol: str | ProtocolSpec = "gossipsub",
         preset: str = "default",
         parameters: Mapping[str, Any] | None = None,
         protocol_ids: Sequence[str] | None = None,
@@ -76,13 +76,14 @@ class Node:
         """Describe a node; nothing is opened before `start`.
 
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `parameters` are the protocol's, by name.
+        multiaddrs; port 0 lets the system choose. `protocol` is a name, or the specification of a
+        protocol that is not rumormill's own; `parameters` are the protocol's, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `durability` is `fsync` unless there is no home. `observers` see the trace.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
-        self._protocol_name = protocol
+        self._protocol = protocol
         self._preset = preset
         self._parameters = dict(parameters or {})
         self._protocol_ids = None if protocol_ids is None else tuple(protocol_ids)
@@ -93,6 +94,7 @@ class Node:
         self._validators = Validators(self._on_verdict)
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._own: dict[MessageId, asyncio.Future[Appended]] = {}
+        self._publishing = False
         self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
 
@@ -127,8 +129,10 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._driver = self._build_driver(spec, settings)
-            self._desk = Desk(self._log, self._protocol_name, self._driver.now)
+            archive = StoreArchive(self._log) if spec.reads_archive else None
+            self._driver = self._build_driver(spec, settings, archive)
+            self._desk = Desk(self._log, spec.name, self._driver.now)
+            self._desk.unsafe = None if archive is None else archive.unsafe
             self._driver.on_keep = self._keep
             self._driver.on_deliver = self._desk.take
             self._driver.store_full = self._desk.is_full
@@ -152,7 +156,8 @@ class Node:
         return load_or_create_key(self._home / KEY_FILE)
 
     def _chosen_protocol(self) -> ProtocolSpec:
-        spec = protocol(self._protocol_name)
+        chosen = self._protocol
+        spec = protocol(chosen) if isinstance(chosen, str) else chosen
         offered = self._protocol_ids
         if offered is None:
             return spec
@@ -164,11 +169,15 @@ class Node:
             )
         return msgspec.structs.replace(spec, protocol_ids=offered)
 
-    def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
+    def _build_driver(
+        self, spec: ProtocolSpec, settings: Config, archive: StoreArchive | None
+    ) -> Driver:
         hooks = Hooks(
             validator=self._validators.judge,
-            check_record=_record_is_of,
+            check_record=record_is_of,
             peer_records=self._swarm.book.records,
+            addresses=self._swarm.addresses_of,
+            archive=archive or EmptyArchive(),
         )
         randomness = random.Random(secrets.token_bytes(32))
         return Driver(
@@ -177,8 +186,7 @@ class Node:
             self._swarm,
             self._recorder,
             self._config,
-            decode=spec.decoder(settings),
-            max_frame=spec.max_message(settings),
+            settings=settings,
         )
 
     def _endpoint(self, address: str) -> tuple[str, int]:
@@ -276,8 +284,8 @@ class Node:
 
     def subscribers(self, topic: Topic) -> int:
         """How many connected peers subscribe to a topic."""
-        machine: Any = self._driver.machine
-        return len(machine.topics.get(topic, ()))
+        topics = getattr(self._driver.machine, "topics", {})
+        return len(topics.get(topic, ()))
 
     async def wait_until_ready(
         self,
@@ -341,7 +349,7 @@ class Node:
             self._log,
             next_offset,
             buffer=buffer,
-            overflow=_overflow(overflow),
+            overflow=chosen_overflow(overflow),
             on_close=self._desk.remove,
             on_drop=self._on_dropped,
         )
@@ -376,8 +384,13 @@ class Node:
         if self._turn.locked() or self._congested():
             await self._wait_for_room()
         check_topic(topic, self._store_config)
-        published = self._driver.publish(Publish(topic, bytes(data)))
-        own = self._own.pop(published.event.id, None)
+        self._publishing = True
+        try:
+            published = self._driver.publish(Publish(topic, bytes(data)))
+            own = self._own.get(published.event.id)
+        finally:
+            self._publishing = False
+            self._own.clear()
         if own is None:
             raise LocalError(published.note)
         appended = await own
@@ -391,7 +404,13 @@ class Node:
         )
 
     def _keep(self, event: Event) -> None:
-        self._own[event.id] = self._desk.take_own(event)
+        """Store what `publish` waits for, what we say besides, and what we keep for others."""
+        if self._publishing and event.author in (self.id, b""):
+            self._own[event.id] = self._desk.take_own(event)
+        elif event.author == self.id:
+            self._desk.take(event)
+        else:
+            self._desk.keep(event)
 
     async def _wait_for_room(self) -> None:
         """Wait until no peer is congested, in the order of asking: one looks, the others queue."""
@@ -427,22 +446,16 @@ class Node:
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        found: list[ReceivedEvent] = []
-        info = self._log.topic(topic)
-        if info is None or (limit is not None and limit < 1):
-            return found
-        start = max(since_offset, info.first_offset)
-        if since is not None:
-            first = await asyncio.to_thread(self._log.read_since, topic, since, 1)
-            start = max(start, first[0].offset if first else info.next_offset)
-        while start < info.next_offset and (limit is None or len(found) < limit):
-            want = _HISTORY_CHUNK if limit is None else min(_HISTORY_CHUNK, limit - len(found))
-            events = await asyncio.to_thread(self._log.read, topic, start, want)
-            if not events:
-                break
-            found.extend(received_event(event, event.offset) for event in events)
-            start = events[-1].offset + 1
-        return found
+        return await read_history(self._log, topic, since_offset, since, limit)
+
+    async def command(self, body: object) -> Any:
+        """Ask the protocol for something that only it offers; return what came of it.
+
+        `body` is a request type of the protocol, which says how long it may take. `LocalError`
+        tells why there is no result, also when the node is closed meanwhile.
+        """
+        self._check_running()
+        return await self._driver.command(body)
 
     # Validation.
 
@@ -478,19 +491,3 @@ class Node:
         for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def _overflow(chosen: Overflow | str) -> Overflow:
-    try:
-        return Overflow(chosen)
-    except ValueError:
-        choices = ", ".join(policy.value for policy in Overflow)
-        raise LocalError(f"overflow: {chosen!r} is not one of {choices}") from None
-
-
-def _record_is_of(peer: PeerId, record: bytes) -> bool:
-    """Whether a signed record is valid and belongs to the peer."""
-    try:
-        return bytes(unseal_peer_record(record).peer_id) == peer
-    except PeerError:
-        return False

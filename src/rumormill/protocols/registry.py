@@ -139,6 +139,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
 _MODULES = {
     "floodsub": "rumormill.protocols.floodsub.spec",
     "gossipsub": "rumormill.protocols.gossipsub.spec",
+    "radius": "rumormill.protocols.radius.spec",
     "skipring": "rumormill.protocols.skipring.spec",
 }
 

@@ -47,6 +47,7 @@ def insert_statement(rows: int) -> str:
 INSERT = insert_statement(1)
 SELECT = f"SELECT {COLUMNS} FROM events WHERE key BETWEEN ? AND ? ORDER BY key"
 SELECT_ONE = f"SELECT {COLUMNS} FROM events WHERE key = ?"
+SELECT_ID = f"SELECT {COLUMNS} FROM events WHERE topic_id = ? AND id = ?"
 
 _EVENT_HEAD = struct.Struct("<QBddIIIIIII")
 _TOPIC_HEAD = struct.Struct("<QQQQQdI")
