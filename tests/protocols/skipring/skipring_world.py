@@ -187,8 +187,5 @@ def state_of(subscriber: Subscriber) -> State:
 
 
 def make_peers(number: int, rng: random.Random) -> list[PeerId]:
-    """Ids in no order that means anything."""
-    return [
-        bytes(each)
-        for each in rng.sample([bytes([a, b]) for a in range(255) for b in range(256)], number)
-    ]
+    """Ids in no order that means anything; the supervisor's is none of them."""
+    return [each.to_bytes(2, "big") for each in rng.sample(range(1, 0xFFFF), number)]
