@@ -135,8 +135,8 @@ def show_exchanges(publications: list[Publication], differing: list[int]) -> Non
     everything = sum(publication.size + 4 for publication in publications)
     print(f"{count:,} publications of {PAYLOAD} bytes of data; all of them: {everything:,} bytes")
     print(
-        f"{'d':>7}{'sent':>8}{'rounds':>8}{'messages':>10}{'nodes':>9}{'/(d log2 n)':>13}{'bytes':>12}"
-        f"{'of all':>10}{'of all keys':>13}"
+        f"{'d':>7}{'sent':>8}{'rounds':>8}{'messages':>10}{'nodes':>9}{'/(d log2 n)':>13}"
+        f"{'bytes':>12}{'of all':>10}{'of all keys':>13}"
     )
     chance = random.Random(3)
     for d in differing:

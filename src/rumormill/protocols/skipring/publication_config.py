@@ -30,8 +30,9 @@ class PublicationConfig(Config, frozen=True, kw_only=True):
     slow link in a second or two, so that the ring's upkeep does not wait longer behind it."""
 
     check_again: int = 16
-    """New publications in one answer from which on the check is repeated at once: a chain finds
-    some hundred differences, and where there were many there are probably more."""
+    """Publications that a chain moved from which on another follows it at once, and not at the
+    next timeout: a chain finds some hundred differences, and where it found many there are
+    probably more."""
 
     nodes_per_interval: int = 1 << 14
     """Nodes and prefixes of one peer that are looked at between two timeouts. A chain among 100,000

@@ -58,6 +58,8 @@ class _Use(msgspec.Struct, gc=False):
     nodes: int = 0
     bytes: int = 0
     forgeries: int = 0
+    moved: int = 0
+    """Publications that passed between us since a chain ended here."""
 
 
 class Publications:
@@ -189,19 +191,24 @@ class Publications:
                 missing.append(comparison.missing)
         most = self._config.nodes_per_message
         if missing:
-            wants_back = tuple([Want(prefix) for prefix in missing[:most]])
-            reply = CheckAndPublish(self.topic, tuple(answer[:most]), wants_back)
+            lacking = tuple([Want(prefix) for prefix in missing[:most]])
+            reply = CheckAndPublish(self.topic, tuple(answer[:most]), lacking)
             effects.append(Mail(peer, reply))
         elif answer:
             effects.append(Mail(peer, CheckTrie(self.topic, tuple(answer[:most]))))
-        if wants:
-            self._serve(peer, use, wants, effects)
+        goes_on = bool(answer or missing)
+        if wants and self._serve(peer, use, wants, effects):
+            goes_on = True
+        if not goes_on and use.moved >= self._config.check_again:
+            # The chain has ended here. Where much was missing, more may be: begin another.
+            use.moved = 0
+            effects.append(Mail(peer, CheckTrie(self.topic, (trie.root_summary(),))))
 
-    def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> None:
-        """Send the publications that a peer lacks, as far as they fit one answer."""
+    def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> bool:
+        """Send the publications that a peer lacks; return whether some did not fit the answer."""
         if use.bytes >= self._config.bytes_per_interval:
             effects.append(trace.Refuse(peer, TOO_MANY_BYTES, self.topic))
-            return
+            return False
         found: list[Publication] = []
         rest: list[Want] = []
         size = looked_at = 0
@@ -223,8 +230,10 @@ class Publications:
             if rest:
                 break
         use.bytes += size
+        use.moved += len(found)
         if found:
             effects.append(Mail(peer, PublishBundle(self.topic, tuple(found), tuple(rest))))
+        return bool(rest)
 
     def _kept(self, key: MessageId, peer: PeerId, effects: Effects) -> Publication | None:
         event = self._archive.get(self.topic, key)
@@ -237,17 +246,13 @@ class Publications:
         return None
 
     def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
-        """PUBLISH, and the request for what did not fit, as long as anything new came.
-
-        Where much was missing, more may be: then we check again without waiting for the timeout.
-        """
+        """PUBLISH, and the request for what did not fit, as long as anything new came."""
         fresh = 0
         for publication in bundle.publications:
             fresh += self._take(peer, use, publication, effects, flood=False)
         if fresh and bundle.rest:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))
-        elif fresh >= self._config.check_again:
-            effects.append(Mail(peer, CheckTrie(self.topic, (self.trie.root_summary(),))))
+        use.moved += fresh
 
     # Judging a publication.
 
