@@ -60,6 +60,10 @@ class _Use(msgspec.Struct, gc=False):
     forgeries: int = 0
     moved: int = 0
     """Publications that passed between us since a chain ended here."""
+    serving: bool = False
+    """The peer was told that our last answer has a rest, and will ask for it."""
+    asking: bool = False
+    """We have asked for the rest of an answer."""
 
 
 class Publications:
@@ -196,9 +200,9 @@ class Publications:
             effects.append(Mail(peer, reply))
         elif answer:
             effects.append(Mail(peer, CheckTrie(self.topic, tuple(answer[:most]))))
-        goes_on = bool(answer or missing)
-        if wants and self._serve(peer, use, wants, effects):
-            goes_on = True
+        if wants:
+            use.serving = self._serve(peer, use, wants, effects)
+        goes_on = answer or missing or use.serving or use.asking
         if not goes_on and use.moved >= self._config.check_again:
             # The chain has ended here. Where much was missing, more may be: begin another.
             use.moved = 0
@@ -250,7 +254,8 @@ class Publications:
         fresh = 0
         for publication in bundle.publications:
             fresh += self._take(peer, use, publication, effects, flood=False)
-        if fresh and bundle.rest:
+        use.asking = bool(fresh and bundle.rest)
+        if use.asking:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))
         use.moved += fresh
 
