@@ -93,8 +93,17 @@ async def acquaint(ours: Node, js: ForeignPeer, *, we_dial: bool) -> None:
     await join(ours, js, we_dial=we_dial)
     if we_dial:
         await ours.command(Meet(id_of(js)))
-    await js.ask("waitForContacts", count=1)
+    await js.ask("waitForContact", peer=own_name(ours))
     await until(lambda: id_of(js) in overlay(ours).contacts.table)
+
+
+async def acquaint_js(peers: list[ForeignPeer]) -> None:
+    """Let the first js peer and each other one know each other."""
+    first, *others = peers
+    for other in others:
+        await other.ask("dial", ticket=first.ticket)
+        await first.ask("waitForContact", peer=other.id)
+        await other.ask("waitForContact", peer=first.id)
 
 
 @WE_DIAL
@@ -156,9 +165,7 @@ async def test_peers_are_found_both_ways(javascript: Program) -> None:
     async with AsyncExitStack() as stack:
         js = [await stack.enter_async_context(js_peer(javascript)) for _ in range(3)]
         ours = [await stack.enter_async_context(node()) for _ in range(2)]
-        for other in js[1:]:
-            await other.ask("dial", ticket=js[0].ticket)
-        await js[0].ask("waitForContacts", count=2)
+        await acquaint_js(js)
         for each in ours:
             await acquaint(each, js[0], we_dial=True)
         found = await asked(ours[0], FindPeer(id_of(js[2])))
@@ -207,8 +214,7 @@ async def test_a_mixed_table_keeps_and_finds_everything(javascript: Program) -> 
     async with AsyncExitStack() as stack:
         js = [await stack.enter_async_context(js_peer(javascript)) for _ in range(3)]
         ours = [await stack.enter_async_context(node()) for _ in range(4)]
-        for other in js[1:]:
-            await other.ask("dial", ticket=js[0].ticket)
+        await acquaint_js(js)
         for each in ours:
             await acquaint(each, js[0], we_dial=True)
         values = [b"value %d" % number for number in range(12)]
