@@ -1,6 +1,7 @@
 """Letters on real sockets: sent without a connection, kept in order, given back when in vain."""
 
 import asyncio
+import contextlib
 import secrets
 from typing import Any
 
@@ -271,6 +272,25 @@ def test_many_letters_to_many_dead_peers_need_no_task_each() -> None:
             assert len(asyncio.all_tasks()) <= before + 2 * 4
             await until(lambda: len(guest(ann).heard(SendDropped)) == 300, "all came back")
             assert ann.refusals["too-many-dials"] == 6
+
+    run(story)
+
+
+def test_idle_connections_for_letters_make_room_for_new_ones() -> None:
+    """More peers are written to than there are places; all letters arrive."""
+
+    async def story() -> None:
+        config = NodeConfig(max_connections=4, keep_alive_interval=0.02, close_timeout=0.5)
+        async with parlour(config=config) as ann, contextlib.AsyncExitStack() as stack:
+            for _ in range(10):
+                bob = await stack.enter_async_context(parlour())
+                tell_where(ann, bob)
+                act(ann, Mail(bob.id, Saying(b"hello")))
+                await until(lambda: sayings(bob), "the letter came")  # noqa: B023
+                swarm: Any = ann._swarm
+                connection = swarm.connections[bob.id]
+                await until(lambda: not connection.active, "the connection is idle")  # noqa: B023
+            assert guest(ann).heard(SendDropped) == []
 
     run(story)
 

@@ -30,6 +30,13 @@ WHAT_RUNS: Final = (
         "one-by-one or all-at-once",
         ("one-by-one", "all-at-once"),
     ),
+    Option(
+        "--start",
+        "start",
+        "STATE",
+        "the state in which all peers begin; skipring: empty, legitimate, arbitrary",
+        ("empty", "legitimate", "arbitrary"),
+    ),
 )
 NETWORK: Final = (
     Option(
@@ -195,6 +202,11 @@ def _add_sim(verbs: Verbs) -> None:
         "--harness-logs",
         metavar="FOLDER",
         help="write the logs that libp2p's gossipsub-interop analysis reads",
+    )
+    group.add_argument(
+        "--dump-state",
+        metavar="PATH",
+        help="write the state of all peers at the end as JSON, where the protocol has one",
     )
     group.add_argument(
         "--check-codec", action="store_true", help="encode and decode every simulated message"

@@ -107,14 +107,10 @@ class Desk:
         self._waiting.append((self._stored(event), publisher))
         self._schedule()
 
-    def take_own(self, event: Event) -> "asyncio.Future[Appended]":
-        """Store an event of our own, then hand it out; the result comes when it is safe."""
-        if self.failure is not None:
-            raise self.failure
-        done: asyncio.Future[Appended] = self._loop.create_future()
+    def take_own(self, event: Event, done: "asyncio.Future[Appended]") -> None:
+        """Store an event of our own, then hand it out; `done` gets the result when it is safe."""
         self._waiting.append((self._stored(event), done))
         self._schedule()
-        return done
 
     def is_full(self) -> bool:
         """Whether so much waits for the log that peers should not send more."""
@@ -123,15 +119,15 @@ class Desk:
     def _stored(self, event: Event) -> StoredEvent:
         self._waiting_bytes += len(event.data)
         stored = StoredEvent(
-            topic=event.topic,
-            id=event.id,
-            author=event.author,
-            data=event.data,
-            received=self._now(),
-            created=event.created,
-            parents=event.parents,
-            protocol=self._protocol,
-            proof=event.proof,
+            event.topic,
+            event.id,
+            event.author,
+            event.data,
+            self._now(),
+            event.created,
+            event.parents,
+            self._protocol,
+            event.proof,
         )
         if self.unsafe is not None:
             self.unsafe[stored.topic, stored.id] = stored

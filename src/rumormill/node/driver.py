@@ -101,8 +101,10 @@ class Driver:
         self._record = recorder.record
         self.id = swarm.id
         self._effects: Effects = []
+        self._moment = 0.0
+        """When the input came whose effects are being carried out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._published: Published | None = None
+        self._published: list[Published] = []
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
@@ -169,6 +171,7 @@ class Driver:
     def _feed(self, event: Input, now: float) -> None:
         if self._stopped:
             return
+        self._moment = now
         effects, self._effects = self._effects, []
         self.machine.handle(event, now, effects)
         if effects:
@@ -177,12 +180,11 @@ class Driver:
         self._effects = effects
         self._recorder.maybe_flush()
 
-    def publish(self, request: Input) -> Published:
-        """Give the machine a publication and return what became of it."""
-        self._published = None
+    def publish(self, request: Input) -> list[Published]:
+        """Give the machine a publication, or a batch, and return what became of each message."""
+        published = self._published = []
         self.feed(request)
-        published: Published | None = self._published
-        if published is None:
+        if not published:
             raise LocalError(CLOSED)
         return published
 
@@ -299,10 +301,10 @@ class Driver:
 
     def _do_send(self, effect: Send) -> None:
         message = effect.message
-        self.send(effect.peer, message, frame(self._encode(message)), self.now())
+        self.send(effect.peer, message, frame(self._encode(message)), self._moment)
 
     def _do_send_all(self, effect: SendAll) -> None:
-        now, message = self.now(), effect.message
+        now, message = self._moment, effect.message
         framed = frame(self._encode(message))
         for peer in effect.peers:
             self.send(peer, message, framed, now)
@@ -355,7 +357,7 @@ class Driver:
             self.on_deliver(effect.event)
 
     def _do_published(self, effect: Published) -> None:
-        self._published = effect
+        self._published.append(effect)
 
     def _do_keep(self, effect: Keep) -> None:
         self.on_keep(effect.event)

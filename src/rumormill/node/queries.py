@@ -26,10 +26,11 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.connection import Connection
 from rumormill.node.dialler import Dialler
 from rumormill.node.letters import OURSELVES
-from rumormill.node.stream import ENDED, Stream, StreamHandler
+from rumormill.node.stream import ENDED, REFUSED, Stream, StreamHandler
 from rumormill.node.swarm import Swarm
 from rumormill.protocols.registry import QuerySpec
 from rumormill.wire.frames import FrameReader, frame
+from rumormill.wire.yamux_types import RESET_BY_PEER
 
 if TYPE_CHECKING:
     from rumormill.node.driver import Driver
@@ -134,6 +135,8 @@ class Queries:
             return
         question.has_place = True
         partner.active += 1
+        if len(self._protocol_ids) == 1:
+            question.put(question.stream)  # the only proposal, so there is no answer to wait for
 
     def _on_reached(self, peer: PeerId, connection: Connection | None, reason: str) -> None:
         partner = self._partners.get(peer)
@@ -254,6 +257,7 @@ class Asking:
     """One question of ours, and the stream that it is put on."""
 
     __slots__ = (
+        "_agreed",
         "_frames",
         "_queries",
         "_rest",
@@ -269,6 +273,7 @@ class Asking:
         self._queries = queries
         self._rest = framed
         self._frames = FrameReader(queries.max_frame)
+        self._agreed = False
         self.ask = ask
         self.open = True
         """Whether the machine still waits for its end."""
@@ -283,18 +288,29 @@ class Asking:
             self.timer.cancel()
             self.timer = None
 
-    def on_open(self, stream: Stream) -> None:
-        """The peer takes questions: put ours."""
+    def put(self, stream: Stream) -> None:
+        """Send the question."""
         self.sent = True
         self._queries.driver.record(trace.SendRPC(self.ask.peer, self.ask.message.meta))
         self.on_writable(stream)
 
+    def on_open(self, stream: Stream) -> None:
+        """The peer takes questions."""
+        self._agreed = True
+        if self.sent:
+            self._end_when_sent(stream)
+        else:
+            self.put(stream)
+
     def on_writable(self, stream: Stream) -> None:
-        """Send what is left, then end our side."""
-        if not self._rest:
-            return
-        self._rest = self._rest[stream.send(self._rest) :]
-        if not self._rest:
+        """Send what is left."""
+        if self._rest:
+            self._rest = self._rest[stream.send(self._rest) :]
+            self._end_when_sent(stream)
+
+    def _end_when_sent(self, stream: Stream) -> None:
+        """Say that no more comes; before the peer has agreed, some take that for a refusal."""
+        if self._agreed and not self._rest:
             stream.end()
             if self.ask.one_way:
                 self._queries.close_question(self)
@@ -320,7 +336,11 @@ class Asking:
             stream.reset()  # it comes back here with another reason
             return
         stream.connection.forget_stream(stream)
-        self._queries.fail(self, UNANSWERED if reason == ENDED else reason)
+        if reason == ENDED:
+            reason = UNANSWERED
+        elif reason == RESET_BY_PEER and not self._agreed:
+            reason = REFUSED  # its answer may be lost in the reset, as it does not read questions
+        self._queries.fail(self, reason)
         self._queries.free_place(self)
 
 

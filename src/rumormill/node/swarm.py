@@ -266,6 +266,7 @@ class Swarm:
         endpoints = self.book.endpoints(peer)
         if not endpoints:
             raise LocalError(f"no address is known of {keys.PeerId(peer)}")
+        self._make_room()
         if len(self._all) >= self.config.max_connections:
             raise LimitError(f"{len(self._all)} connections are open (max_connections)")
         loop = asyncio.get_running_loop()
@@ -288,6 +289,14 @@ class Swarm:
         if peer in self.connections:
             return self.connections[peer]
         raise LocalError(f"cannot reach {expected}: {'; '.join(reasons)}")
+
+    def _make_room(self) -> None:
+        """Close the transient connection that was idle longest, before all places are taken."""
+        if len(self._all) >= self.config.max_connections * 3 // 4:
+            each = self.connections.values()
+            idle = [one for one in each if one.transient and not one.active]
+            if idle:
+                min(idle, key=lambda one: one.last_used).close("making room")
 
     async def _dial_quietly(
         self, peer: PeerId, failed: Callable[[PeerId, str], None] | None = None

@@ -147,6 +147,21 @@ def make_row(event: StoredEvent, topic_id: int, topic: bytes, offset: int, prev:
     )  # fmt: skip
 
 
+def bound(row: EventRow) -> tuple[object, ...]:
+    """A row as it is handed to SQLite: Python binds a `bytearray` as it is, while for each `bytes`
+    it first looks for adapters, which takes longer than inserting the row.
+    """
+    key, topic_id, id_, author, data, parents, created, received, protocol, proof, prev, has = row
+    return (
+        key, topic_id, bytearray(id_), bytearray(author), bytearray(data),
+        bytearray(parents) if parents else _EMPTY, created, received,
+        protocol, bytearray(proof), bytearray(prev), bytearray(has),
+    )  # fmt: skip
+
+
+_EMPTY = bytearray()
+
+
 def row_is_whole(row: tuple[Any, ...], topic_id: int, topic: bytes) -> bool:
     """Whether a row read from disk is exactly one that `make_row` made."""
     key, row_topic, id_, author, data, parents, created, received, protocol, proof, prev, has = row

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from radius_rig import Bag, peer_id
+from radius_rig import Bag, interest_of, peer_id
 
 from rumormill.core.errors import ConfigError, LimitError, LocalError
 from rumormill.core.inputs import Publish, Received, Subscribe
@@ -17,7 +17,7 @@ from rumormill.protocols.radius.junk import junk_frame
 from rumormill.protocols.radius.spec import SPEC
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.wire.radius import Frame, Interest, Publication, Relay, Spread
-from rumormill.wire.radius_codec import sign_interest, sign_publication
+from rumormill.wire.radius_codec import sign_publication
 
 VICTIM, ATTACKER, OWNER = 0, 1, 7
 
@@ -33,11 +33,7 @@ def bag(**config: Any) -> Bag:
 
 def interest(made: Bag, owner: int = OWNER, signer: int | None = None, **changes: Any) -> Interest:
     """An interest, signed by its owner unless told otherwise."""
-    now = int(made.now * 1e6)
-    values = {"topic": "t", "sequence": now, "expires": now + 30_000_000, **changes}
-    word = Interest(peer_id(owner), **values)
-    sign_interest(word, SimulatedIdentity(peer_id(owner if signer is None else signer)))
-    return word
+    return interest_of(owner, made.now, signer, **changes)
 
 
 def publication(
@@ -113,7 +109,6 @@ class TestInterests:
         """Hops are not signed, so they may grow; what is passed on is what was verified."""
         made = bag()
         receive(made, Frame((Spread(interest(made), 1),)))
-        made.link(VICTIM, 3) if len(made.machines) > 3 else None
         false = interest(made, signer=ATTACKER, addresses=(b"elsewhere",))
         receive(made, Frame((Spread(false, 5),)))
         entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
@@ -317,7 +312,7 @@ class TestConfig:
             {"ttl": 601.0},
             {"renew_left": 1.0},
             {"sub_hops": 17},
-            {"peers": 0},
+            {"network_size": 0},
             {"max_message": 1024},
             {"hyparview.active_size": 0},
             {"hyparview.passive_walk": 7},

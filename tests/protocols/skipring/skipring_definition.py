@@ -102,5 +102,7 @@ def faults(subscribers: dict[bytes, State], database: list[tuple[str, bytes | No
                 return f"{own.hex()} ({state.label}) has a shortcut {at} to {peer!r}"
             known.add(peer)
         if known != {recorded[each] for each in links.everybody}:
-            return f"{own.hex()} ({state.label}) has {len(known)} edges, not {sorted(links.everybody)}"
+            return (
+                f"{own.hex()} ({state.label}) has {len(known)} edges, not {sorted(links.everybody)}"
+            )
     return ""

@@ -87,7 +87,9 @@ class _Builder:
             patience=8 if start.dead else 0, tuples_per_timeout=rng.choice((1, 2, 64))
         )
         self.world = World(self.peers, rng, pace, config)
-        self.known = {peer: [*self._component(place), *dead] for place, peer in enumerate(self.peers)}
+        self.known = {
+            peer: [*self._component(place), *dead] for place, peer in enumerate(self.peers)
+        }
         self.dead = dead
         for peer in self.peers:
             self._corrupt_subscriber(peer)
@@ -203,7 +205,9 @@ _TO_SUPERVISOR: list[Callable[[_Builder, PeerId], Any]] = [
     lambda b, sender: GetConfiguration(TOPIC, b.rng.choice(b.known[sender])),
 ]
 _TO_SUBSCRIBER: list[Callable[[_Builder, PeerId], Any]] = [
-    lambda b, sender: Check(TOPIC, Reference(b.label(), sender), b.believed(), Flag(b.rng.randrange(2))),
+    lambda b, sender: Check(
+        TOPIC, Reference(b.label(), sender), b.believed(), Flag(b.rng.randrange(2))
+    ),
     lambda b, sender: Introduce(TOPIC, b.reference(sender), Flag(b.rng.randrange(2))),
     lambda b, sender: Linearize(TOPIC, b.reference(sender)),
     lambda b, sender: IntroduceShortcut(TOPIC, b.reference(sender), b.believed()),

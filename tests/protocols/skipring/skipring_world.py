@@ -87,9 +87,7 @@ class World:
         del self.subscribers[peer]
 
     def _push(self, delay: float, receiver: PeerId, sender: PeerId, what: Any) -> None:
-        heapq.heappush(
-            self._queue, (self.now + delay, next(self._order), receiver, sender, what)
-        )
+        heapq.heappush(self._queue, (self.now + delay, next(self._order), receiver, sender, what))
 
     def post(self, sender: PeerId, receiver: PeerId, message: Any) -> None:
         """Put a message into a channel."""
@@ -182,4 +180,7 @@ def state_of(subscriber: Subscriber) -> State:
 
 def make_peers(number: int, rng: random.Random) -> list[PeerId]:
     """Ids in no order that means anything."""
-    return [bytes(each) for each in rng.sample([bytes([a, b]) for a in range(255) for b in range(256)], number)]
+    return [
+        bytes(each)
+        for each in rng.sample([bytes([a, b]) for a in range(255) for b in range(256)], number)
+    ]

@@ -159,7 +159,7 @@ class Radius:
         config = self._config
         if config.sub_hops is not None:
             return config.sub_hops
-        return config.hops(config.peers or self.overlay.size)
+        return config.hops(config.network_size or self.overlay.size)
 
     @property
     def pub_hops(self) -> int:
@@ -167,7 +167,7 @@ class Radius:
         config = self._config
         if config.pub_hops is not None:
             return config.pub_hops
-        return config.hops(config.peers or self.overlay.size)
+        return config.hops(config.network_size or self.overlay.size)
 
     # Requests of the application.
 

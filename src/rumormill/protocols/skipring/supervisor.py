@@ -152,6 +152,12 @@ class Supervisor:
         label = self.index.get(peer)
         return label if label is not None and self.database.get(label) == peer else None
 
+    def record(self, label: Label, peer: PeerId | None) -> None:
+        """Enter a tuple as it is, sound or not."""
+        self.database[label] = peer
+        if peer is not None:
+            self.index[peer] = label
+
     def _remove(self, label: Label, but: Label | None = None) -> PeerId | None:
         """Take a tuple out and give its label to the subscriber with the last one.
 
@@ -233,8 +239,7 @@ class Supervisor:
             label = label_of(len(database))
             if label in database:
                 return  # a label beyond n: the subscriber asks again when it is repaired
-            database[label] = peer
-            self.index[peer] = label
+            self.record(label, peer)
         self._configure(peer, effects)
 
     def _unsubscribe(self, peer: PeerId, effects: Effects) -> None:
