@@ -150,9 +150,11 @@ class SkipRing:
             if not supervisor.database:
                 del self.supervised[topic]
         for member in self.members.values():
-            member.subscriber.timeout(effects)
-            ring = member.subscriber.ring_neighbours
-            member.publications.check_neighbour(ring, self._randomness, effects)
+            subscriber = member.subscriber
+            subscriber.timeout(effects)
+            everybody = self._config.checks_shortcuts
+            peers = list(subscriber.neighbours) if everybody else subscriber.ring_neighbours
+            member.publications.check_neighbour(peers, self._randomness, effects)
 
     # The application.
 
