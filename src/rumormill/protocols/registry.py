@@ -63,6 +63,8 @@ class Servers(msgspec.Struct, frozen=True):
     """How many there are under a configuration."""
     appoint: Callable[[Any, tuple[PeerId, ...]], Any]
     """Return the configuration that names them."""
+    command: Callable[[tuple[PeerId, ...]], object]
+    """Return the command that names others from now on."""
 
 
 class Inspection(Protocol):
@@ -118,6 +120,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """The questions that the protocol asks, each over a short stream of its own."""
     takes_batches: bool = False
     """Whether it understands `PublishBatch`."""
+    publishes_from_within: bool = False
+    """Whether only who takes part in a topic reaches others with a publication."""
     reads_archive: bool = False
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
     servers: Servers | None = None
