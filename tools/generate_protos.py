@@ -11,10 +11,9 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
-SCHEMAS = (
-    "rumormill/wire/proto/radius.proto",
-    "rumormill/wire/proto/rpc.proto",
-    "rumormill/wire/proto/trace.proto",
+SCHEMAS = tuple(
+    f"rumormill/wire/proto/{name}.proto"
+    for name in ("kad", "pulsarcast", "radius", "rpc", "skipring", "trace")
 )
 
 
