@@ -87,7 +87,7 @@ def run(scene: Scenario, change_plan: Callable[[Simulation], None] | None = None
 
 def _state(machine: Any) -> int:
     """Subscriptions of others that a peer holds."""
-    interests = getattr(getattr(machine, "subscriptions", None), "interests", None)
+    interests = getattr(getattr(machine, "book", None), "interests", None)
     if interests is not None:
         return len(interests)
     return sum(len(state.topics) for state in getattr(machine, "peers", {}).values())
