@@ -28,7 +28,7 @@ demo: $(READY)
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 2 -q
+	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 2 --dist loadgroup -q
 
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2
@@ -52,7 +52,7 @@ bench: $(READY)
 	$(VENV)/bin/python bench/peers.py --quick
 
 requirements:
-	$(UV) pip compile pyproject.toml --extra arrow --extra uvloop --group dev \
+	$(UV) pip compile pyproject.toml --extra arrow --extra spark --extra uvloop --group dev \
 		--universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make requirements" \

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rumormill.core.effects import Effect, Effects, Send
+from rumormill.core.effects import Effect, Effects, Mail, Send
 from rumormill.core.inputs import Input, Received
 from rumormill.core.trace import MessageMeta, RpcMeta, TracePayload
 from rumormill.sim.host import Host
@@ -38,6 +38,10 @@ class Note(msgspec.Struct, frozen=True):
     def meta(self) -> RpcMeta:
         """The text stands for a message id, so that a trace shows which note it was."""
         return RpcMeta((MessageMeta(self.text.encode(), "notes"),), size=self.size)
+
+
+def _note(note: Note | str) -> Note:
+    return Note(note) if isinstance(note, str) else note
 
 
 class Probe:
@@ -130,11 +134,18 @@ class Net:
 
     def send(self, source: int, target: int, *notes: Note | str) -> None:
         """Let a probe send notes, all at once."""
-        host, peer = self.host(source), self.host(target).id
-        host.effects.extend(
-            Send(peer, Note(note) if isinstance(note, str) else note) for note in notes
-        )
-        host.carry_out()
+        peer = self.host(target).id
+        self.act(source, *(Send(peer, _note(note)) for note in notes))
+
+    def mail(self, source: int, target: int, *notes: Note | str) -> None:
+        """Let a probe send notes as letters, all at once."""
+        peer = self.host(target).id
+        self.act(source, *(Mail(peer, _note(note)) for note in notes))
+
+    def act(self, index: int, *effects: Effect) -> None:
+        """Let a probe ask its runtime for something."""
+        self.host(index).effects.extend(effects)
+        self.host(index).carry_out()
 
     def run(self, seconds: float) -> None:
         self.engine.run_until(self.engine.now + seconds)

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from rumormill.core import trace
 from rumormill.core.effects import (
+    Answer,
+    Ask,
     CancelTimer,
     Connect,
     Deliver,
     Disconnect,
     Effects,
     Keep,
+    Learn,
     LookUp,
+    Mail,
+    Outcome,
     Published,
     Send,
     SendAll,
@@ -28,6 +33,8 @@ from rumormill.core.effects import (
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import (
+    Command,
+    ConnectFailed,
     Input,
     PeerDisconnected,
     Publish,
@@ -36,8 +43,10 @@ from rumormill.core.inputs import (
     Verdict,
 )
 from rumormill.core.machine import Machine
+from rumormill.sim.archive import MemoryArchive
 from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
-from rumormill.sim.link import CLOSED, QUEUE_FULL, Link, Parcel, pack
+from rumormill.sim.letters import Question, Route
+from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Link, Parcel, Way, pack
 
 if TYPE_CHECKING:
     from rumormill.sim.network import Network
@@ -66,6 +75,17 @@ class Host:
         self.build = build
         self.machine: Machine
         self.links: dict[PeerId, Link] = {}
+        self.routes: dict[PeerId, Route] = {}
+        """Where letters go without a handshake, the least recently used first."""
+        self.questions: dict[int, Question] = {}
+        """Its own questions that are open, by its machine's number."""
+        self.asked: dict[int, Question] = {}
+        """Questions of others that wait for its answer."""
+        self.connecting: dict[PeerId, None] = {}
+        """Whom its machine asked to be connected to."""
+        self.session = 0
+        """How often it came up: what belongs to an earlier time is not told."""
+        self.archive: MemoryArchive | None = None
         self.up = False
         self.busy = False
         self.effects: Effects = []
@@ -82,11 +102,12 @@ class Host:
         self._read_interval = 0.0
         self._next_read = 0.0
         self._wake_up = 0.0
-        self._inbox: deque[tuple[Link | None, Any]] = deque()
+        self._inbox: deque[tuple[Way | None, Any]] = deque()
         self._news_waiting = 0
         self.disconnects: dict[PeerId, int] = {}
         self._waiting_timers: list[Hashable] = []
         self._waiting_requests: list[Input] = []
+        self._commands: dict[int, Callable[[Outcome], None]] = {}
 
     @property
     def limits_bandwidth(self) -> bool:
@@ -129,16 +150,41 @@ class Host:
                 arrives = now + link.latency
                 bucket = buckets.get(int(arrives * BUCKETS_PER_SECOND))
                 if bucket is None:
-                    engine.schedule(arrives, link.arrive, parcel)
+                    engine.schedule(arrives, link.on_arrival, parcel)
                 else:
-                    bucket.append((arrives, self._next_order(), link.arrive, parcel))
+                    bucket.append((arrives, self._next_order(), link.on_arrival, parcel))
             elif link.accepts(now):
                 record((now, own, trace.SendRPC(peer, meta)))
                 link.transmit(parcel, now)
             else:
-                link.drop(message, QUEUE_FULL)
+                link.drop(parcel, QUEUE_FULL)
+
+    def _do_mail(self, effect: Mail) -> None:
+        link, route = self.links.get(effect.peer), self.routes.get(effect.peer)
+        arrives = 0.0 if link is None else self.engine.now + link.latency
+        if link is not None and (route is None or route.last_arrival <= arrives):
+            self._do_send_all(SendAll((effect.peer,), effect.message))
+        else:
+            self.network.post.mail(self, effect)
+
+    def _do_ask(self, effect: Ask) -> None:
+        self.network.post.ask(self, effect)
+
+    def _do_answer(self, effect: Answer) -> None:
+        self.network.post.answer(self, effect)
+
+    def _do_outcome(self, effect: Outcome) -> None:
+        then = self._commands.pop(effect.number, None)
+        if then is not None:
+            then(effect)
+
+    def _do_keep(self, effect: Keep) -> None:
+        if self.archive is not None:
+            self.archive.keep(effect.event)
 
     def _do_deliver(self, effect: Deliver) -> None:
+        if self.archive is not None:
+            self.archive.keep(effect.event)
         if self.on_event is not None:
             self.on_event(effect.event)
 
@@ -173,7 +219,7 @@ class Host:
             self.handle(TimerFired(timer))
 
     def _do_connect(self, effect: Connect) -> None:
-        self.network.dial(self, effect.peer)
+        self.network.connect(self, effect.peer)
 
     def _do_disconnect(self, effect: Disconnect) -> None:
         self.network.disconnect(self, effect.peer)
@@ -182,7 +228,7 @@ class Host:
         self.network.look_up(self, effect.key)
 
     def _do_nothing(self, effect: Any) -> None:
-        """Simulated peers keep no store: what a machine keeps is seen in the trace alone."""
+        """A simulated peer needs no addresses: it finds others by their ids."""
 
     def notify(self, news: Input) -> None:
         """Tell the machine what the runtime learned: at once, or in its turn after a pause.
@@ -202,12 +248,25 @@ class Host:
         else:
             self.handle(request)
 
+    def command(self, body: object, then: Callable[[Outcome], None]) -> None:
+        """Put a command to the machine; `then` gets the outcome, once.
+
+        When the peer is down, or goes down before it has an outcome, that is the outcome.
+        """
+        number = self._next_order()
+        if self.up:
+            self._commands[number] = then
+            self.submit(Command(number, body))
+        else:
+            then(Outcome(number, error=PEER_DOWN))
+
     # What befalls a peer.
 
     def start(self, machine: Machine) -> None:
         """Come up with a machine, new or old, and no connections."""
         self.machine = machine
         self.up = True
+        self.session += 1
         self.record((self.engine.now, self.id, trace.NodeUp()))
 
     def stop(self, reason: str) -> None:
@@ -221,15 +280,26 @@ class Host:
             if isinstance(request, Publish):
                 self.skip_publish(request.topic, reason)
         self._waiting_requests.clear()
-        for link, waiting in self._inbox:
-            if link is not None:
-                link.drop(waiting.message, reason, tell=False)
+        for way, waiting in self._inbox:
+            if way is not None:
+                way.drop(waiting, reason, tell=False)
             elif isinstance(waiting, PeerDisconnected):
                 # A machine that comes back with its state must not believe in the connection.
                 self.machine.handle(waiting, self.engine.now, [])
         self._inbox.clear()
         self._news_waiting = 0
+        self._give_up(reason)
         self.record((self.engine.now, self.id, trace.NodeDown(reason)))
+
+    def _give_up(self, reason: str) -> None:
+        """End what is still open between the machine and others, both of which may come back."""
+        self.network.post.forget(self, reason)
+        for peer in self.connecting:
+            self.machine.handle(ConnectFailed(peer, reason), self.engine.now, [])
+        self.connecting.clear()
+        commands, self._commands = self._commands, {}
+        for number, then in commands.items():
+            then(Outcome(number, error=reason))
 
     def skip_publish(self, topic: Topic, reason: str) -> None:
         """Trace that the workload's wish to publish came to nothing."""
@@ -258,12 +328,12 @@ class Host:
         self.busy = True
         self._read()
 
-    def enqueue(self, link: Link, parcel: Parcel) -> None:
+    def enqueue(self, way: Way, parcel: Parcel) -> None:
         """Keep a message that arrived while the peer does not read."""
         if len(self._inbox) >= self.network.inbox_limit:
-            link.drop(parcel.message, QUEUE_FULL)
+            way.drop(parcel, QUEUE_FULL)
             return
-        self._inbox.append((link, parcel))
+        self._inbox.append((way, parcel))
         self._read()
 
     def _read(self, _argument: None = None) -> None:
@@ -271,14 +341,14 @@ class Host:
         now = self.engine.now
         while not self._paused and self._inbox and now >= self._next_read:
             self._next_read = now + self._read_interval
-            link, waiting = self._inbox.popleft()
-            if link is None:
+            way, waiting = self._inbox.popleft()
+            if way is None:
                 self._next_read = now
                 self._news_waiting -= 1
                 self.handle(waiting)
             else:
                 self.busy = False
-                link.arrive(waiting)
+                way.arrive(waiting)
         self.busy = self._paused or self._read_interval > 0 or bool(self._inbox)
         woken_in_time = now < self._wake_up <= self._next_read
         if self._inbox and not self._paused and not woken_in_time:
@@ -289,9 +359,14 @@ class Host:
 _ACTIONS: dict[type, Callable[[Host, Any], None]] = {
     Send: Host._do_send,
     SendAll: Host._do_send_all,
+    Mail: Host._do_mail,
+    Ask: Host._do_ask,
+    Answer: Host._do_answer,
+    Learn: Host._do_nothing,
+    Outcome: Host._do_outcome,
     Deliver: Host._do_deliver,
     Published: Host._do_published,
-    Keep: Host._do_nothing,
+    Keep: Host._do_keep,
     Validate: Host._do_validate,
     SetTimer: Host._do_set_timer,
     CancelTimer: Host._do_cancel_timer,

@@ -14,7 +14,7 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import Received, SendDropped
+from rumormill.core.inputs import Answered, Asked, Received, SendDropped
 from rumormill.core.messages import WireMessage
 
 if TYPE_CHECKING:
@@ -25,12 +25,14 @@ QUEUE_FULL = "queue full"
 PEER_DOWN = "peer down"
 CLOSED = "connection closed"
 
+_UNLIMITED = float("inf")
+
 
 class Parcel(msgspec.Struct, frozen=True, gc=False):
     """A message on its way, with what every receiver makes of it: made once for all of them."""
 
     message: WireMessage
-    received: Received
+    received: Received | Asked | Answered
     traced: trace.RecvRPC
 
 
@@ -48,18 +50,17 @@ class LinkFaults(msgspec.Struct, frozen=True):
     queue_limit: int = 1024
 
 
-class Link:
-    """The stream from one peer to another."""
+class Way:
+    """How messages come from one peer to another, in order unless a fault reorders them."""
 
     __slots__ = (
         "_faults",
-        "_last_arrival",
         "_randomness",
         "_waiting",
-        "arrive",
+        "last_arrival",
         "latency",
         "open",
-        "outbound",
+        "opens_at",
         "plain",
         "source",
         "target",
@@ -72,40 +73,38 @@ class Link:
         latency: float,
         faults: LinkFaults,
         randomness: random.Random,
-        *,
-        outbound: bool,
     ) -> None:
         self.source = source
         self.target = target
         self.latency = latency
-        self.outbound = outbound
         self.open = True
+        self.opens_at = 0.0
+        """What is sent earlier waits until then."""
+        self.last_arrival = 0.0
         limited = source.limits_bandwidth or target.limits_bandwidth
         troubled = faults.jitter or faults.loss or faults.reorder
         self.plain = not (limited or troubled or source.network.round_trip)
-        self.arrive = self._arrive
         self._faults = faults
         self._randomness = randomness
-        self._last_arrival = 0.0
         self._waiting: deque[float] | None = None
 
     def transmit(self, parcel: Parcel, now: float) -> None:
         """Send a message that was traced as sent, over a link that is not plain."""
         faults, draw = self._faults, self._randomness
         round_trip = self.source.network.round_trip
-        if round_trip is not None:
+        if round_trip is not None and type(parcel) is Parcel:
             parcel = pack(self.source.id, round_trip(parcel.message))
         departs = now
         if self.source.upload < _UNLIMITED:
             departs = self._upload(parcel.message.meta.size, now)
         if faults.loss and draw.random() < faults.loss:
-            self.drop(parcel.message, LOST, tell=False)
+            self.drop(parcel, LOST, tell=False)
             return
-        arrives = departs + self.latency
+        arrives = max(departs, self.opens_at) + self.latency
         if faults.jitter:
             arrives += draw.random() * faults.jitter
         if not faults.reorder or draw.random() >= faults.reorder:
-            arrives = self._last_arrival = max(arrives, self._last_arrival)
+            arrives = self.last_arrival = max(arrives, self.last_arrival)
         arrive = self.arrive if self.target.download == _UNLIMITED else self._download
         self.source.engine.schedule(arrives, arrive, parcel)
 
@@ -132,25 +131,28 @@ class Link:
         """Take a place in the receiver's download: who is there first is received first."""
         target = self.target
         if not self.open:
-            self._arrive(parcel)
+            self.arrive(parcel)
             return
         begins = max(target.engine.now, target.download_free)
         ends = target.download_free = begins + parcel.message.meta.size / target.download
         target.engine.schedule(ends, self.arrive, parcel)
 
-    def drop(self, message: WireMessage, reason: str, *, tell: bool = True) -> None:
+    def drop(self, parcel: Parcel, reason: str, *, tell: bool = True) -> None:
         """Trace a loss at the sender, and tell its machine where a real sender would know."""
-        source = self.source
-        now = source.engine.now
-        source.record((now, source.id, trace.DropRPC(self.target.id, message.meta, reason)))
+        source, meta = self.source, parcel.message.meta
+        source.record((source.engine.now, source.id, trace.DropRPC(self.target.id, meta, reason)))
         if tell and source.up:
-            source.notify(SendDropped(self.target.id, message, reason))
+            self.tell(parcel, reason)
 
-    def _arrive(self, parcel: Parcel) -> None:
+    def tell(self, parcel: Parcel, reason: str) -> None:
+        """Tell the sender's machine that a parcel will not arrive."""
+        self.source.notify(SendDropped(self.target.id, parcel.message, reason))
+
+    def arrive(self, parcel: Parcel) -> None:
         """Hand a message to the target's machine, if it can take it now."""
         target = self.target
         if not self.open:
-            self.drop(parcel.message, CLOSED if target.up else PEER_DOWN, tell=False)
+            self.drop(parcel, CLOSED if target.up else PEER_DOWN, tell=False)
             return
         if target.busy:
             target.enqueue(self, parcel)
@@ -163,4 +165,22 @@ class Link:
             target.carry_out()
 
 
-_UNLIMITED = float("inf")
+class Link(Way):
+    """One direction of a connection."""
+
+    __slots__ = ("on_arrival", "outbound")
+
+    def __init__(
+        self,
+        source: "Host",
+        target: "Host",
+        latency: float,
+        faults: LinkFaults,
+        randomness: random.Random,
+        *,
+        outbound: bool,
+    ) -> None:
+        super().__init__(source, target, latency, faults, randomness)
+        self.outbound = outbound
+        self.on_arrival = self.arrive
+        """`arrive`, bound once for all messages."""

@@ -4,23 +4,33 @@ Connections are mutual. Opening one takes the dialler's latency to the listener,
 learn of it at the same moment; when one ends, each side learns of it when the news can have
 reached it, and in any case before it hears of a new connection to the same peer. A partition
 breaks the connections that cross it and lets no new ones through; what it cut or kept from being
-dialled is dialled when it ends.
+dialled is dialled when it ends. A machine that asked for a connection itself is told when there is
+none, and has to ask again.
 """
 
 import random
 from collections.abc import Callable
 
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import Found, NotFound, PeerConnected, PeerDisconnected, Start
+from rumormill.core.inputs import (
+    ConnectFailed,
+    Found,
+    NotFound,
+    PeerConnected,
+    PeerDisconnected,
+    Start,
+)
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
 from rumormill.sim.latency import Constant, LatencyModel
-from rumormill.sim.link import Link, LinkFaults
+from rumormill.sim.letters import UNKNOWN_PEER, UNREACHABLE, Post
+from rumormill.sim.link import PEER_DOWN, Link, LinkFaults
 from rumormill.trace.recorder import Recorder
 
 CRASHED = "crash"
+NO_COMMON_PROTOCOL = "no common protocol"
 
 _LOOK_UP_TIME = 0.05
 """Seconds until a look-up is answered; our choice: one link's default latency."""
@@ -37,6 +47,7 @@ class Network:
         faults: LinkFaults | None = None,
         round_trip: Callable[[WireMessage], WireMessage] | None = None,
         processing_delay: float = 0.0,
+        query_round_trip: Callable[[WireMessage], WireMessage] | None = None,
     ) -> None:
         self.seed = seed
         self.engine = Engine(Recorder() if recorder is None else recorder)
@@ -44,15 +55,17 @@ class Network:
         self.faults = faults or LinkFaults()
         self.inbox_limit = self.faults.queue_limit
         self.round_trip = round_trip
+        self.query_round_trip = query_round_trip
         self.processing_delay = processing_delay
         self.hosts: list[Host] = []
         self.by_id: dict[PeerId, Host] = {}
         self.directory: dict[bytes, bytes] = {}
-        self._link_randomness = random.Random(f"{seed}/links")
+        self.link_randomness = random.Random(f"{seed}/links")
         self._dialling: dict[tuple[int, int], None] = {}
         self._cut: dict[tuple[int, int], None] = {}
         self._group_of: dict[int, int] = {}
         self._incarnations: dict[int, int] = {}
+        self.post = Post(self)
 
     def add_host(
         self,
@@ -130,28 +143,69 @@ class Network:
         latency = self.latency.one_way(dialler.index, listener.index)
         self.engine.schedule(self.engine.now + latency, self._establish, (dialler, listener))
 
+    def connect(self, host: Host, peer: PeerId) -> None:
+        """Open a connection at the wish of a machine, which is told when that fails."""
+        if peer in host.links:
+            return
+        other = self.by_id.get(peer)
+        if other is None or other is host:
+            self._report_failure(host, peer, _LOOK_UP_TIME, UNKNOWN_PEER)
+        elif not self.reachable(host, other):
+            self._report_failure(host, peer, self._round_trip_time(host, other), _why(other))
+        else:
+            host.connecting[peer] = None
+            self.dial(host, peer)
+
+    def _round_trip_time(self, one: Host, other: Host) -> float:
+        there = self.latency.one_way(one.index, other.index)
+        return there + self.latency.one_way(other.index, one.index)
+
+    def _report_failure(self, host: Host, peer: PeerId, delay: float, reason: str) -> None:
+        host.connecting[peer] = None
+        news = (host, host.session, ConnectFailed(peer, reason))
+        self.engine.schedule(self.engine.now + delay, self._tell_failed, news)
+
+    def _tell_failed(self, news: tuple[Host, int, ConnectFailed]) -> None:
+        host, session, failed = news
+        if host.session == session and failed.peer in host.connecting:
+            del host.connecting[failed.peer]
+            host.notify(failed)
+
+    def _fail(self, dialler: Host, listener: Host, reason: str) -> None:
+        """A dial came to nothing: tell whoever wanted it, when that can be known."""
+        for one, other in ((dialler, listener), (listener, dialler)):
+            if other.id in one.connecting:
+                latency = self.latency.one_way(other.index, one.index)
+                self._report_failure(one, other.id, latency, reason)
+
     def _establish(self, pair: tuple[Host, Host]) -> None:
         dialler, listener = pair
         del self._dialling[_pair(dialler, listener)]
         if not self.reachable(dialler, listener):
-            if self.separated(dialler, listener):
+            if listener.id in dialler.connecting or dialler.id in listener.connecting:
+                self._fail(dialler, listener, _why(listener if dialler.up else dialler))
+            elif self.separated(dialler, listener):
                 self._cut[dialler.index, listener.index] = None
             return
         spoken = next((p for p in dialler.protocols if p in listener.protocols), None)
         if spoken is None:
+            self._fail(dialler, listener, NO_COMMON_PROTOCOL)
             return
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
             latency = self.latency.one_way(one.index, other.index) + self.processing_delay
             one.links[other.id] = Link(
-                one, other, latency, self.faults, self._link_randomness, outbound=outbound
+                one, other, latency, self.faults, self.link_randomness, outbound=outbound
             )
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
+            one.connecting.pop(other.id, None)
             if one.disconnects.pop(other.id, None) is not None:
                 one.notify(PeerDisconnected(other.id))
             one.notify(PeerConnected(other.id, spoken, outbound, other.address))
 
     def disconnect(self, host: Host, peer: PeerId) -> None:
         """Close a connection at the wish of one side."""
+        if peer in host.routes:
+            self.post.close_routes(host, self.by_id[peer])
         link = host.links.get(peer)
         if link is not None:
             self._close(host, link.target)
@@ -212,6 +266,11 @@ class Network:
         host, incarnation, answer = asked
         if host.up and self._incarnations[host.index] == incarnation:
             host.notify(answer)
+
+
+def _why(other: Host) -> str:
+    """Why a host that is out of reach is."""
+    return UNREACHABLE if other.up else PEER_DOWN
 
 
 def _pair(one: Host, other: Host) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import msgspec
 
 from rumormill.core.config import Config, nearest, require
 from rumormill.core.errors import ConfigError
+from rumormill.sim.archive import DEFAULT_LIMIT
 from rumormill.sim.bandwidth import check_bandwidth
 from rumormill.sim.latency import check_latency
 from rumormill.sim.tables import read_config, within
@@ -318,6 +319,8 @@ class Scenario(Config, frozen=True, kw_only=True):
     check_codec: bool = False
     # Time between arrival and handling of an RPC; our choice: none, links are what is studied.
     processing_delay: Seconds = 0.0
+    # Events that each peer keeps, for protocols that hand old events to others.
+    archive_limit: int = DEFAULT_LIMIT
     topology: Topology = Topology()
     links: Links = Links()
     workload: Workload = Workload()
@@ -338,6 +341,7 @@ class Scenario(Config, frozen=True, kw_only=True):
             "only what JSON keeps: text, finite numbers, true and false, lists, tables",
         )
         require(0 <= self.processing_delay <= 60, "processing_delay", "must be from 0s to 1m")
+        require(1 <= self.archive_limit <= 10**9, "archive_limit", "must be from 1 to 1000000000")
         require(len(self.faults) <= MOST_FAULTS, "faults", f"at most {MOST_FAULTS} entries")
         for key in ("topology", "links", "workload", "churn"):
             within(key, getattr(self, key).validate)

@@ -9,10 +9,15 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rumormill.core.config import Config
+import msgspec
+
+from rumormill.core.config import Config, require
+from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Publish, Subscribe
+from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
-from rumormill.protocols.registry import NO_HOOKS, ProtocolSpec, protocol
+from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, protocol
+from rumormill.sim.archive import DEFAULT_LIMIT, MemoryArchive
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.bandwidth import build_bandwidth
 from rumormill.sim.faults import FaultAction, expand_faults
@@ -27,11 +32,14 @@ from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
+from rumormill.wire.multiaddr import Multiaddr
 
 PUBLISHER_DOWN = "publisher down"
 PUBLISHER_HOSTILE = "publisher hostile"
 
 _PROGRESS_STEPS = 200
+_PORT = 4001
+"""The port that simulated peers name when they introduce each other: libp2p's usual one."""
 
 
 class Simulation:
@@ -43,14 +51,21 @@ class Simulation:
         self.spec = protocol(scenario.protocol)
         self.config = self.spec.configure(scenario.preset, scenario.parameters)
         self.plan = build_plan(scenario, self._randomness("workload"))
-        links = scenario.links
+        require(
+            self.spec.reads_archive or scenario.archive_limit == DEFAULT_LIMIT,
+            "archive_limit",
+            f"has no meaning with {self.spec.name}, which reads no archive",
+        )
+        links, check = scenario.links, scenario.check_codec
+        queries = self.spec.queries
         self.network = Network(
             scenario.seed,
             self.recorder,
             parse_latency(links.latency, scenario.peers, self._randomness("latency")),
             LinkFaults(links.jitter, links.loss, links.reorder, links.queue_limit),
-            round_trip_of(self.spec, self.config) if scenario.check_codec else None,
+            round_trip_of(self.spec, self.config) if check else None,
             processing_delay=scenario.processing_delay,
+            query_round_trip=round_trip_of(queries, self.config) if check and queries else None,
         )
         self._add_hosts()
         self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(scenario.peers)]
@@ -67,17 +82,27 @@ class Simulation:
         return random.Random(f"{self.scenario.seed}/{purpose}")
 
     def _add_hosts(self) -> None:
-        scenario, spec, config = self.scenario, self.spec, self.config
+        scenario, spec = self.scenario, self.spec
         bandwidth = build_bandwidth(
             scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
         )
+        hooks = Hooks(addresses=self._addresses_of)
         for index in range(scenario.peers):
-            host = self.network.add_host(
-                spec.protocol_ids,
-                lambda peer, rng: spec.build(SimulatedIdentity(peer), rng, config, NO_HOOKS),
-            )
+            archive = MemoryArchive(scenario.archive_limit) if spec.reads_archive else None
+            own = hooks if archive is None else msgspec.structs.replace(hooks, archive=archive)
+            host = self.network.add_host(spec.protocol_ids, self._builder(own))
+            host.archive = archive
             host.upload = bandwidth.upload[index]
             host.download = bandwidth.download[index]
+
+    def _builder(self, hooks: Hooks) -> Callable[[PeerId, random.Random], Machine]:
+        spec, config = self.spec, self.config
+        return lambda peer, rng: spec.build(SimulatedIdentity(peer), rng, config, hooks)
+
+    def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
+        """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
+        host = self.network.by_id.get(peer)
+        return () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
 
     def run(self, progress: Callable[[float], None] | None = None) -> None:
         """Run to the end; `progress` is called with the part that is done, from 0 to 1.
@@ -204,8 +229,10 @@ class Simulation:
         )
 
 
-def round_trip_of(spec: ProtocolSpec, config: Config) -> Callable[[WireMessage], WireMessage]:
-    """Return a check that sends every message through the protocol's codec.
+def round_trip_of(
+    spec: ProtocolSpec | QuerySpec, config: Config
+) -> Callable[[WireMessage], WireMessage]:
+    """Return a check that sends every message through a protocol's codec.
 
     The receiver gets what was decoded, and decoding must lose nothing. The metadata stays the
     sender's, because bytes carry no message ids: the check does not change the trace.
@@ -217,7 +244,9 @@ def round_trip_of(spec: ProtocolSpec, config: Config) -> Callable[[WireMessage],
         encoded = spec.encode(message)
         decoded = decode(encoded)
         if spec.encode(decoded) != encoded or len(encoded) != message.meta.size:
-            raise AssertionError(f"the codec of {spec.name} altered a message: {message!r}")
+            raise AssertionError(
+                f"the codec of {spec.protocol_ids[0]} altered a message: {message!r}"
+            )
         decoded.cached_meta = message.meta
         return decoded
 

@@ -1,0 +1,1 @@
+"""The supervised skip ring (BuildSR): self-stabilising publish/subscribe under a supervisor."""

@@ -1,0 +1,110 @@
+"""A Spark session that works from pip alone, with defaults for messages and traces.
+
+    from rumormill.spark import session
+    spark = session()
+    spark.read.format("rumormill").option("home", "chat-home").option("subscribe", "news").load()
+
+Settings that the caller or `spark-defaults.conf` makes are kept; ours only fill what is open.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rumormill.core.errors import LocalError
+from rumormill.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_SPARK: Final = (4, 2)
+"""The first version whose Python data sources know read limits."""
+
+_ALWAYS: Final = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+"""What the data source and the tables rely on."""
+
+_ON_ONE_MACHINE: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""Our choice for local masters: no open port to the outside, no web server, a quick start."""
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    app: str = "rumormill",
+    settings: Mapping[str, str] | None = None,
+    log_level: str = "ERROR",
+) -> "SparkSession":
+    """Start Spark, or return the session that runs already.
+
+    `master` is Spark's: `local[2]`, `spark://host:7077`, … `settings` are Spark settings and win
+    over ours. Java is found as `spark.java.find_java` says.
+    """
+    _check_spark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    running = SparkSession.getActiveSession()
+    if running is None:
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(app)
+    for name, value in _chosen(master, settings or {}).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(log_level)
+    return spark
+
+
+def _chosen(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    chosen = dict(_ALWAYS)
+    if master.startswith("local"):
+        chosen |= _ON_ONE_MACHINE
+        chosen["spark.sql.shuffle.partitions"] = str(_cores(master))
+    chosen["spark.executorEnv.PYTHONPATH"] = _python_path()
+    return chosen | dict(settings)
+
+
+def _cores(master: str) -> int:
+    """Return how many tasks a local master runs at a time."""
+    inside = master.partition("[")[2].partition("]")[0].partition(",")[0]
+    if inside.isdigit():
+        return max(1, int(inside))
+    return (os.cpu_count() or 1) if inside == "*" else 1
+
+
+def _python_path() -> str:
+    """Let Python workers find the rumormill that the driver uses."""
+    import rumormill  # noqa: PLC0415
+
+    own = str(Path(rumormill.__file__).parent.parent)
+    others = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    return os.pathsep.join(dict.fromkeys([own, *others]))
+
+
+def _check_spark() -> None:
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        raise LocalError('Spark is not installed: run pip install "rumormill[spark]"') from None
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST_SPARK:
+        oldest = ".".join(map(str, OLDEST_SPARK))
+        raise LocalError(
+            f"rumormill needs Spark {oldest} or newer and finds {found}:"
+            ' run pip install --upgrade "rumormill[spark]"'
+        )
