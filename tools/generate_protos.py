@@ -11,7 +11,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
-SCHEMAS = ("rumormill/wire/proto/rpc.proto", "rumormill/wire/proto/trace.proto")
+SCHEMAS = tuple(f"rumormill/wire/proto/{name}.proto" for name in ("kad", "rpc", "trace"))
 
 
 def generate(target: Path) -> list[Path]:

@@ -1,0 +1,127 @@
+"""Kademlia's parameters, each with the source of its default."""
+
+import msgspec
+
+from rumormill.core.config import Config, require
+from rumormill.wire.kad import KadLimits
+
+HOUR = 3600.0
+
+
+class KademliaConfig(Config, frozen=True, kw_only=True):
+    """How a peer keeps its table, looks things up and keeps records for others."""
+
+    server: bool = True
+    """Whether this peer answers questions, and so belongs in others' tables. The specification:
+    peers that cannot be reached, or not for long, run as clients."""
+    k: int = 20
+    """Contacts per bucket, and holders of a record (libp2p kad-dht specification)."""
+    alpha: int = 3
+    """Questions in flight on one path (Kademlia paper, section 2.3). With `paths` this makes nine
+    in a lookup, where the libp2p specification allows ten."""
+    paths: int = 3
+    """Disjoint paths of a lookup (S/Kademlia, section 4.4, calls it d). Our choice: one honest path
+    is enough to find a value, and more paths make each of them shorter-sighted."""
+    quorum: int = 1
+    """Valid values that end a search. One is enough where the value proves itself by its hash;
+    raise it for namespaces whose values change."""
+    providers_wanted: int = 20
+    """Providers that end a search for them. Our choice: k."""
+    corrections: int = 3
+    """Peers near the key without the value that are given it after a search. The paper (2.3)
+    gives it to one, the specification to all; our choice lies between."""
+    ask_timeout: float = 5.0
+    """Seconds until a question counts as failed, dialling included. Our choice: five round trips of
+    a second; js and go wait 10 s, and a lookup waits for its slowest peer."""
+    lookup_timeout: float = 60.0
+    """Seconds until a lookup ends with what it has (js-libp2p kad-dht 0.14: one minute)."""
+    lookups: int = 64
+    """Lookups under way at once; the rest wait. Our choice: about 600 questions in flight."""
+    waiting_lookups: int = 4096
+    """Lookups that wait; more end at once, as `busy`. Our choice: a burst of publications."""
+    asks_per_lookup: int = 200
+    """Peers that one lookup asks. Our choice: ten times k; only invented peers need more."""
+    candidates: int = 100
+    """Peers that one path remembers. Our choice: five times k."""
+    max_failures: int = 2
+    """Failures in a row that remove a contact; after the first it is named to nobody. Our choice:
+    the paper waits for five, and a single lost answer must not empty a table."""
+    replacements: int = 10
+    """Peers that wait for a place in a full bucket (paper, section 4.1). Our choice: k / 2."""
+    checks: int = 16
+    """Questions in flight that only see whether a peer is there. Our choice."""
+    recheck_after: float = 60.0
+    """A contact heard of within so many seconds is not checked when another wants its place. Our
+    choice: a live network hears of contacts far more often than they die."""
+    client_memory: float = 600.0
+    """Seconds for which a peer that did not answer is not asked to join again. Our choice: the
+    refresh interval."""
+    refresh_interval: float = 600.0
+    """Seconds between refreshes of the table (specification: 10 minutes)."""
+    refresh_buckets: int = 15
+    """The deepest bucket that is refreshed by a random key; keys for deeper ones are too dear to
+    find, and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
+    bootstrap_delay: float = 1.0
+    """Seconds from the first contact to the lookup of our own id (js-libp2p: 1 s)."""
+    upkeep_interval: float = 60.0
+    """Seconds between looks at what is due: expiry, republishing, missing contacts. Our choice."""
+    per_subnet_bucket: int = 2
+    """Contacts of one network (IPv4 /24, IPv6 /48) in one bucket (go-ethereum, p2p/discover).
+    Loopback and private addresses do not count."""
+    per_subnet_table: int = 10
+    """Contacts of one network in the whole table (go-ethereum, p2p/discover)."""
+    records: int = 16_384
+    """Records held for others. Our choice: five times what 17,611 events on 100 peers need."""
+    records_bytes: int = 64 << 20
+    """Bytes of their keys and values. Our choice."""
+    own_records: int = 32_768
+    """Records that this peer published and republishes. Our choice."""
+    record_age: float = 36 * HOUR
+    """Seconds for which a record is held (go and js: 36 h)."""
+    republish_interval: float = 22 * HOUR
+    """Seconds between publications of our own values and provider records (specification)."""
+    republish_at_once: int = 8
+    """Republishing lookups under way at once. Our choice: an eighth of all."""
+    replicate_interval: float = 0.0
+    """Seconds after which a holder passes on a record that nobody else did; 0 for never. The paper
+    (2.5) says an hour; go and js leave it to the publisher, and so is our choice, because it costs
+    every record 2 k messages an hour."""
+    provider_keys: int = 16_384
+    """Keys whose providers are remembered. Our choice: as records."""
+    providers_per_key: int = 64
+    """Providers remembered of one key; the oldest makes room. Our choice: three times what a
+    search wants."""
+    provider_age: float = 48 * HOUR
+    """Seconds for which a provider is remembered (specification: 48 hours)."""
+    ban_time: float = 3600.0
+    """Seconds for which who gave a false value is neither asked nor answered. Our choice."""
+    offences_before_disconnect: int = 3
+    """False values that close the connection. Our choice: banned at the first, cut off when it
+    goes on."""
+    bans: int = 1024
+    """Banned peers remembered; the oldest makes room. Our choice."""
+    limits: KadLimits = msgspec.field(default_factory=KadLimits)
+
+    def validate(self) -> None:
+        """Refuse values under which nothing can be found or kept."""
+        self.limits.validate()
+        for name in (
+            "k", "alpha", "paths", "quorum", "providers_wanted", "lookups", "asks_per_lookup",
+            "max_failures", "checks", "per_subnet_bucket", "per_subnet_table", "records",
+            "records_bytes", "own_records", "republish_at_once", "provider_keys",
+            "providers_per_key", "offences_before_disconnect", "bans",
+        ):  # fmt: skip
+            require(getattr(self, name) >= 1, name, "must be at least 1")
+        for name in (
+            "ask_timeout", "lookup_timeout", "refresh_interval", "upkeep_interval", "record_age",
+            "republish_interval", "provider_age",
+        ):  # fmt: skip
+            require(getattr(self, name) > 0, name, "must be positive")
+        for name in (
+            "corrections", "waiting_lookups", "replacements", "recheck_after", "client_memory",
+            "bootstrap_delay", "replicate_interval", "ban_time", "refresh_buckets",
+        ):  # fmt: skip
+            require(getattr(self, name) >= 0, name, "must not be negative")
+        require(self.candidates >= self.k, "candidates", "must be at least k")
+        require(self.refresh_buckets <= 20, "refresh_buckets", "must be at most 20")
+        require(self.k <= self.limits.closer_peers, "k", "must not exceed limits.closer_peers")

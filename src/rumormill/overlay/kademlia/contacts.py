@@ -1,0 +1,148 @@
+"""Whom this peer knows: the table, the peers that might join it, and those that misbehaved.
+
+A peer enters the table only after it answered a question of ours: that is the proof that it is
+there, that it can be reached, and that it is a server. So whoever connects or asks is asked back,
+with a FIND_NODE for our own id (the specification forbids the old PING), unless its bucket is
+full. When somebody waits for a place, the contact that was silent longest is asked likewise and
+keeps its place if it answers.
+"""
+
+from collections.abc import Callable, Sequence
+
+from rumormill.core import trace
+from rumormill.core.effects import Disconnect, Effects
+from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.questions import CHECK, Questions
+from rumormill.overlay.kademlia.subnets import network_of, network_of_text
+from rumormill.overlay.kademlia.table import CROWDED, FULL, RoutingTable
+from rumormill.wire.kad import KadMessage, KadType
+
+OFFENCE_WEIGHT = 1.0
+_REMEMBERED_MAX = 1024
+"""Peers that did not answer, and contacts that were lost. Our choice."""
+
+
+class Contacts:
+    """The table and its surroundings."""
+
+    def __init__(
+        self,
+        own: PeerId,
+        config: KademliaConfig,
+        questions: Questions,
+        addresses: Callable[[PeerId], Sequence[bytes]],
+    ) -> None:
+        self.own = own
+        self.table = RoutingTable(own, config)
+        self.connected: dict[PeerId, str] = {}
+        self._config = config
+        self._questions = questions
+        self._addresses = addresses
+        self._hello = KadMessage(KadType.FIND_NODE, own)
+        self._checking: dict[PeerId, None] = {}
+        self._silent: dict[PeerId, float] = {}
+        self._lost: dict[PeerId, None] = {}
+        self._banned: dict[PeerId, float] = {}
+        self._offences: dict[PeerId, int] = {}
+
+    # Who comes and goes.
+
+    def connect(self, peer: PeerId, address: str, now: float, effects: Effects) -> None:
+        """A peer is connected: it may be a server."""
+        self.connected[peer] = address
+        self._silent.pop(peer, None)
+        self.consider(peer, now, effects)
+
+    def disconnect(self, peer: PeerId) -> None:
+        """A peer is no longer connected, which says nothing about whether it can be reached."""
+        self.connected.pop(peer, None)
+
+    def consider(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """Ask a peer that might be a server, if the table has a place for it."""
+        if (
+            peer not in self.table
+            and self._silent.get(peer, now) <= now
+            and not self.is_banned(peer, now)
+            and self.table.has_room(peer)
+        ):
+            self.check(peer, effects)
+
+    def check(self, peer: PeerId, effects: Effects) -> None:
+        """See whether a peer answers, unless too many are being asked already."""
+        if len(self._checking) < self._config.checks and peer not in self._checking:
+            self._checking[peer] = None
+            self._questions.ask(peer, self._hello, CHECK, effects)
+
+    def answered(self, peer: PeerId, now: float, effects: Effects) -> bool:
+        """A peer answered a question; return whether it is a new contact."""
+        self._checking.pop(peer, None)
+        self._silent.pop(peer, None)
+        if self.is_banned(peer, now):
+            return False
+        new = peer not in self.table
+        refused = self.table.seen(peer, now, self._network(peer) if new else "")
+        if refused == FULL:
+            before = now - self._config.recheck_after
+            silent = self.table.silent_longest(self.table.bucket_of(peer), before)
+            if silent is not None:
+                self.check(silent.peer, effects)
+        elif refused == CROWDED:
+            effects.append(trace.Refuse(peer, CROWDED))
+        elif new:
+            self._lost.pop(peer, None)
+        return new and not refused
+
+    def _network(self, peer: PeerId) -> str:
+        address = self.connected.get(peer)
+        return network_of_text(address) if address else network_of(self._addresses(peer))
+
+    def failed(self, peer: PeerId, now: float) -> None:
+        """A peer did not answer, or could not be reached."""
+        self._checking.pop(peer, None)
+        _remember(self._silent, peer, now + self._config.client_memory)
+        if self.table.failed(peer):
+            _remember(self._lost, peer, None)
+
+    def upkeep(self, now: float, effects: Effects) -> None:
+        """Ask connected peers that are not in the table, and lost ones when it is nearly empty."""
+        for peer in self.connected:
+            self.consider(peer, now, effects)
+        if len(self.table) < self._config.k:
+            for peer in list(self._lost)[: self._config.checks]:
+                # To the end, so that everybody has a turn.
+                del self._lost[peer]
+                self._lost[peer] = None
+                self.consider(peer, now, effects)
+        for peer in [peer for peer, until in self._banned.items() if until <= now]:
+            del self._banned[peer]
+            del self._offences[peer]
+
+    # Who misbehaves.
+
+    def is_banned(self, peer: PeerId, now: float) -> bool:
+        """Whether a peer gave a false value not long ago."""
+        return bool(self._banned) and self._banned.get(peer, 0.0) > now
+
+    def punish(self, peer: PeerId, reason: str, now: float, effects: Effects) -> None:
+        """A peer gave a value that cannot be what its key says: forget and avoid it."""
+        effects.append(trace.Refuse(peer, reason))
+        effects.append(trace.Penalise(peer, reason, OFFENCE_WEIGHT))
+        self.table.remove(peer)
+        self._checking.pop(peer, None)
+        self._banned.pop(peer, None)
+        if len(self._banned) >= self._config.bans:
+            oldest = next(iter(self._banned))
+            del self._banned[oldest]
+            del self._offences[oldest]
+        self._banned[peer] = now + self._config.ban_time
+        offences = self._offences[peer] = self._offences.get(peer, 0) + 1
+        if offences >= self._config.offences_before_disconnect and peer in self.connected:
+            effects.append(Disconnect(peer, reason))
+
+
+def _remember(table: dict[PeerId, float] | dict[PeerId, None], peer: PeerId, what: object) -> None:
+    table.pop(peer, None)
+    if len(table) >= _REMEMBERED_MAX:
+        del table[next(iter(table))]
+    table[peer] = what  # type: ignore[assignment]

@@ -1,0 +1,489 @@
+"""Kademlia, whole: a distributed hash table as one pure object that a protocol's machine owns.
+
+Every peer stands at the hash of its id, every value at the hash of its key, and the distance of
+two positions is their exclusive or. A peer knows many contacts close to itself and a few at every
+distance (`table`), so that each question halves the distance to a target at least: a lookup takes
+logarithmically many steps. A value is stored at the k peers closest to its key and found by walking
+towards it (`lookup`), on disjoint paths, so that liars on one path do not spoil the others.
+
+The machine that owns it passes inputs on to `handle`, and calls the operations. An operation
+returns its number at once; its result comes later through `on_result`, never during the call.
+`closest` answers from local state and never asks anybody.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rumormill.core import trace
+from rumormill.core.effects import CancelTimer, Effects, Learn, SetTimer
+from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import (
+    Answered,
+    Asked,
+    AskFailed,
+    ConnectFailed,
+    Input,
+    PeerConnected,
+    PeerDisconnected,
+    Start,
+    TimerFired,
+)
+from rumormill.core.randomness import Randomness
+from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.contacts import Contacts
+from rumormill.overlay.kademlia.lookup import Lookup
+from rumormill.overlay.kademlia.operations import (
+    BUSY,
+    LOCAL,
+    LOOKUP,
+    NO_PEERS,
+    NOT_FOUND,
+    NOT_STORED,
+    TIMED_OUT,
+    KadTimer,
+    LookupKind,
+    LookupResult,
+    Operation,
+    Waiting,
+    result_of,
+)
+from rumormill.overlay.kademlia.providers import ProviderStore
+from rumormill.overlay.kademlia.questions import CHECK, Question, Questions
+from rumormill.overlay.kademlia.records import RecordStore
+from rumormill.overlay.kademlia.server import Server, is_content_id
+from rumormill.overlay.kademlia.space import position
+from rumormill.overlay.kademlia.upkeep import Upkeep
+from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
+from rumormill.wire import rfc3339
+from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
+
+WRONG_ANSWER = "kad-wrong-answer"
+
+_QUESTIONS = {
+    LookupKind.GET_VALUE: KadType.GET_VALUE,
+    LookupKind.FIND_PROVIDERS: KadType.GET_PROVIDERS,
+}
+"""What a lookup asks on its way; all others ask FIND_NODE."""
+
+
+def _no_addresses(_: PeerId) -> Sequence[bytes]:
+    return ()
+
+
+class Kademlia:
+    """One peer's part of the hash table."""
+
+    def __init__(
+        self,
+        peer: PeerId,
+        randomness: Randomness,
+        config: KademliaConfig,
+        *,
+        on_result: Callable[[LookupResult, float, Effects], None],
+        addresses: Callable[[PeerId], Sequence[bytes]] = _no_addresses,
+        validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
+    ) -> None:
+        config.validate()
+        self.peer = peer
+        self.config = config
+        self._on_result = on_result
+        self._addresses = addresses
+        self._validators = Validators(validators)
+        self._questions = Questions(config.ask_timeout)
+        self.contacts = Contacts(peer, config, self._questions, addresses)
+        own = self.contacts.table.own
+        self.records = RecordStore(own, config)
+        self.providers = ProviderStore(own, config)
+        self._server = Server(
+            config, self.contacts, self.records, self.providers, self._validators, addresses
+        )
+        self._upkeep = Upkeep(self, randomness)
+        self._operations: dict[int, Operation] = {}
+        self._waiting = Waiting(config.waiting_lookups)
+        self._finished: dict[int, LookupResult] = {}
+        self._last_number = 0
+
+    # What happens.
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input; those that are none of Kademlia's business change nothing."""
+        kind = type(event)
+        if kind is Answered:
+            self._on_answered(event, now, effects)  # type: ignore[arg-type]
+        elif kind is Asked:
+            self._server.handle(event, now, effects)  # type: ignore[arg-type]
+        elif kind is AskFailed:
+            self._on_ask_failed(event, now, effects)  # type: ignore[arg-type]
+        elif kind is TimerFired:
+            self._on_timer(event.timer, now, effects)  # type: ignore[union-attr]
+        elif isinstance(event, PeerConnected):
+            self.contacts.connect(event.peer, event.address, now, effects)
+        elif isinstance(event, PeerDisconnected):
+            self.contacts.disconnect(event.peer)
+        elif isinstance(event, ConnectFailed):
+            self.contacts.failed(event.peer, now)
+        elif isinstance(event, Start):
+            self._upkeep.start(now, effects)
+
+    def owns(self, timer: object) -> bool:
+        """Whether a timer is Kademlia's."""
+        return isinstance(timer, KadTimer)
+
+    def _on_timer(self, timer: object, now: float, effects: Effects) -> None:
+        if not isinstance(timer, KadTimer):
+            return
+        if timer.what == LOOKUP:
+            operation = self._operations.get(timer.number)
+            if operation is not None and operation.lookup is not None:
+                self._conclude(operation, TIMED_OUT, now, effects)
+        elif timer.what == LOCAL:
+            result = self._finished.pop(timer.number, None)
+            if result is not None:
+                self._on_result(result, now, effects)
+        else:
+            self._upkeep.on_timer(timer.what, now, effects)
+
+    def _on_answered(self, event: Answered, now: float, effects: Effects) -> None:
+        question = self._questions.close(event.number, event.peer)
+        if question is None:
+            return
+        message = event.message
+        if not isinstance(message, KadMessage) or message.type is not question.type:
+            effects.append(trace.Refuse(event.peer, WRONG_ANSWER))
+            self._unanswered(question, now, effects)
+            return
+        if self.contacts.answered(event.peer, now, effects):
+            self._upkeep.on_contact(now, effects)
+        operation = self._operations.get(question.owner)
+        if operation is None:
+            return
+        if question.type is KadType.PUT_VALUE:
+            self._on_stored(operation, event.peer, message, now, effects)
+        elif self._believe(operation, event.peer, message, now, effects):
+            self._on_step(operation, event.peer, message, now, effects)
+        else:
+            self._on_failed_step(operation, event.peer, now, effects)
+
+    def _on_ask_failed(self, event: AskFailed, now: float, effects: Effects) -> None:
+        question = self._questions.close(event.number, event.peer)
+        if question is not None:
+            self._unanswered(question, now, effects)
+
+    def _unanswered(self, question: Question, now: float, effects: Effects) -> None:
+        storing = question.type is KadType.PUT_VALUE
+        if not storing:  # who will not store a value has its reasons, and may be alive
+            self.contacts.failed(question.peer, now)
+        operation = self._operations.get(question.owner)
+        if operation is None:
+            return
+        if storing:
+            operation.failed += 1
+            self._one_less_to_store(operation, now, effects)
+        else:
+            self._on_failed_step(operation, question.peer, now, effects)
+
+    # What the application asks for.
+
+    def closest(self, target: bytes, count: int = 1) -> list[PeerId]:
+        """The known peers closest to a peer id or key, the closest first, from local state only."""
+        return self.contacts.table.closest(position(target), count)
+
+    def get_value(self, key: bytes, now: float, effects: Effects) -> int:
+        """Look for the value of a key."""
+        operation = self._new(LookupKind.GET_VALUE, key)
+        held = self.records.get(key, now)
+        if held is not None:
+            operation.value, operation.values = held.value, 1
+            operation.found[self.peer] = None
+            if self.config.quorum == 1:
+                return self._finish_later(operation, "", now, effects)
+        return self.submit(operation, now, effects)
+
+    def put_value(
+        self, key: bytes, value: bytes, now: float, effects: Effects, *, republish: bool = True
+    ) -> int:
+        """Store a value at the peers closest to its key, and go on doing so as it ages."""
+        limits = self.config.limits
+        if len(key) > limits.key_bytes or len(value) > limits.value_bytes:
+            raise LimitError(f"a value of {len(value)} bytes under a key of {len(key)} is too long")
+        refused = self._validators.refusal(key, value)
+        if refused:
+            raise LocalError(f"the value may not be stored under its key: {refused}")
+        if republish:
+            self._upkeep.publish(key, value, now, effects)
+        operation = self._new(LookupKind.PUT_VALUE, key)
+        operation.value = value
+        return self.submit(operation, now, effects)
+
+    def withdraw_value(self, key: bytes) -> bool:
+        """Republish a value no longer; its holders forget it when it expires."""
+        return self.records.withdraw(key)
+
+    def find_peer(self, peer: PeerId, now: float, effects: Effects) -> int:
+        """Look for a peer, and for where it can be reached."""
+        operation = self._new(LookupKind.FIND_PEER, peer)
+        if peer in self.contacts.table or peer in self.contacts.connected or peer == self.peer:
+            operation.found[peer] = None
+            return self._finish_later(operation, "", now, effects)
+        return self.submit(operation, now, effects)
+
+    def find_closest(self, target: bytes, now: float, effects: Effects) -> int:
+        """Look for the k peers closest to a peer id or key."""
+        return self.submit(self._new(LookupKind.FIND_CLOSEST, target), now, effects)
+
+    def provide(self, key: bytes, now: float, effects: Effects) -> int:
+        """Say that this peer provides a key (a multihash or CID), and go on saying it."""
+        if not is_content_id(key):
+            raise LocalError("only a multihash or a CID can be provided")
+        self._upkeep.provide(key, now, effects)
+        return self.submit(self._new(LookupKind.PROVIDE, key), now, effects)
+
+    def find_providers(self, key: bytes, now: float, effects: Effects) -> int:
+        """Look for peers that provide a key."""
+        operation = self._new(LookupKind.FIND_PROVIDERS, key)
+        for provider in self.providers.get(key, now):
+            operation.found[provider] = None
+        if len(operation.found) >= self.config.providers_wanted:
+            return self._finish_later(operation, "", now, effects)
+        return self.submit(operation, now, effects)
+
+    def cancel(self, number: int) -> None:
+        """Forget an operation; no result follows."""
+        self._finished.pop(number, None)
+        if self._operations.pop(number, None) is None:
+            self._waiting.cancel(number)
+
+    def _new(self, kind: LookupKind, key: bytes) -> Operation:
+        self._last_number += 1
+        return Operation(self._last_number, kind, key)
+
+    def internal(self, kind: LookupKind, key: bytes) -> Operation:
+        """Make an operation whose end concerns the overlay alone."""
+        operation = self._new(kind, key)
+        operation.internal = True
+        return operation
+
+    # Lookups.
+
+    def submit(self, operation: Operation, now: float, effects: Effects) -> int:
+        """Start an operation, or let it wait for its turn."""
+        if len(self._operations) < self.config.lookups or operation.internal:
+            self._begin(operation, now, effects)
+        elif not self._waiting.add(operation):
+            return self._finish_later(operation, BUSY, now, effects)
+        return operation.number
+
+    def begin_waiting(self, now: float, effects: Effects) -> None:
+        """Start operations that wait, as long as there is room for them."""
+        while len(self._operations) < self.config.lookups:
+            operation = self._waiting.next()
+            if operation is None:
+                return
+            self._begin(operation, now, effects)
+
+    def _begin(self, operation: Operation, now: float, effects: Effects) -> None:
+        config = self.config
+        target = position(operation.key)
+        seeds = self.contacts.table.closest(target, config.k)
+        if not seeds:
+            self._finish_later(operation, NO_PEERS, now, effects)
+            return
+        operation.lookup = Lookup(
+            target,
+            seeds,
+            k=config.k,
+            alpha=config.alpha,
+            paths=config.paths,
+            width=config.candidates,
+            limit=config.asks_per_lookup,
+        )
+        self._operations[operation.number] = operation
+        effects.append(SetTimer(KadTimer(LOOKUP, operation.number), now + config.lookup_timeout))
+        self._advance(operation, now, effects)
+
+    def _advance(self, operation: Operation, now: float, effects: Effects) -> None:
+        """Ask whoever is next; a lookup with nobody to ask and nobody to wait for is over."""
+        lookup = operation.lookup
+        assert lookup is not None
+        next_peers = lookup.take()
+        if next_peers:
+            question = KadMessage(_QUESTIONS.get(operation.kind, KadType.FIND_NODE), operation.key)
+            for peer in next_peers:
+                addresses = lookup.addresses(peer)
+                self._questions.ask(peer, question, operation.number, effects, addresses)
+        elif not lookup.in_flight:
+            self._conclude(operation, "", now, effects)
+
+    def _believe(
+        self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
+    ) -> bool:
+        """Take what an answer says besides closer peers; false where it gave a false value."""
+        if operation.kind is LookupKind.GET_VALUE and message.record is not None:
+            return self._take_value(operation, peer, message.record, now, effects)
+        if operation.kind is LookupKind.FIND_PROVIDERS:
+            for provider in message.providers:
+                if len(operation.found) >= self.config.providers_wanted:
+                    break
+                if provider.peer not in operation.found:
+                    operation.found[provider.peer] = None
+                    if provider.addresses and provider.peer != self.peer:
+                        effects.append(Learn(provider.peer, provider.addresses))
+        elif operation.kind is LookupKind.FIND_PEER:
+            for other in message.closer:
+                if other.peer == operation.key:
+                    operation.found[other.peer] = None
+                    if other.addresses:
+                        effects.append(Learn(other.peer, other.addresses))
+        return True
+
+    def _take_value(
+        self, operation: Operation, peer: PeerId, record: Record, now: float, effects: Effects
+    ) -> bool:
+        key, value = operation.key, record.value
+        refused = self._validators.refusal(key, value)
+        if refused or record.key != key:
+            self.contacts.punish(peer, refused or WRONG_ANSWER, now, effects)
+            return False
+        operation.values += 1
+        if operation.value is None or operation.value == value:
+            operation.value = value
+            operation.found[peer] = None
+        elif self._validators.better(key, value, operation.value):
+            operation.outdated.update(operation.found)
+            operation.found = {peer: None}
+            operation.value = value
+        else:
+            operation.outdated[peer] = None
+        return True
+
+    def _on_step(
+        self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
+    ) -> None:
+        lookup = operation.lookup
+        if lookup is None:  # an answer that came after its walk was over
+            return
+        contacts, own = self.contacts, self.peer
+        closer = [
+            (other.peer, other.addresses)
+            for other in message.closer[: self.config.k]
+            if other.peer != own and not contacts.is_banned(other.peer, now)
+        ]
+        lookup.answered(peer, closer)
+        if self._is_satisfied(operation):
+            self._conclude(operation, "", now, effects)
+        else:
+            self._advance(operation, now, effects)
+
+    def _is_satisfied(self, operation: Operation) -> bool:
+        if operation.kind is LookupKind.GET_VALUE:
+            return operation.values >= self.config.quorum
+        if operation.kind is LookupKind.FIND_PROVIDERS:
+            return len(operation.found) >= self.config.providers_wanted
+        return operation.kind is LookupKind.FIND_PEER and bool(operation.found)
+
+    def _on_failed_step(
+        self, operation: Operation, peer: PeerId, now: float, effects: Effects
+    ) -> None:
+        if operation.lookup is not None:
+            operation.lookup.failed(peer)
+            self._advance(operation, now, effects)
+
+    def _conclude(self, operation: Operation, reason: str, now: float, effects: Effects) -> None:
+        """The walk is over: store what is to be stored, or report what was found."""
+        lookup = operation.lookup
+        assert lookup is not None
+        operation.lookup = None
+        operation.asked += lookup.asked
+        operation.failed += lookup.failures
+        kind = operation.kind
+        if kind is LookupKind.PUT_VALUE:
+            self._store(operation, lookup.holders(self.config.k), now, effects)
+            return
+        if kind is LookupKind.PROVIDE:
+            self._announce(operation, lookup.holders(self.config.k), effects)
+        elif kind is LookupKind.FIND_CLOSEST:
+            operation.found = dict.fromkeys(lookup.closest(self.config.k))
+        elif kind is LookupKind.GET_VALUE:
+            self._correct(operation, lookup, now, effects)
+        if operation.found or operation.stored:
+            reason = ""
+        self._finish(operation, reason or NOT_FOUND, now, effects)
+
+    # Storing.
+
+    def _record(self, operation: Operation, now: float) -> Record:
+        assert operation.value is not None
+        received = now if operation.received is None else operation.received
+        return Record(operation.key, operation.value, rfc3339.write(received))
+
+    def _store(
+        self, operation: Operation, holders: list[PeerId], now: float, effects: Effects
+    ) -> None:
+        message = KadMessage(KadType.PUT_VALUE, operation.key, self._record(operation, now))
+        operation.storing = len(holders)
+        operation.asked += len(holders)
+        for holder in holders:
+            self._questions.ask(holder, message, operation.number, effects)
+        if not holders:
+            self._finish(operation, NOT_STORED, now, effects)
+
+    def _on_stored(
+        self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
+    ) -> None:
+        if message.record is not None and message.record.value == operation.value:
+            operation.stored[peer] = None
+        else:
+            operation.failed += 1
+            effects.append(trace.Refuse(peer, WRONG_ANSWER))
+        self._one_less_to_store(operation, now, effects)
+
+    def _one_less_to_store(self, operation: Operation, now: float, effects: Effects) -> None:
+        operation.storing -= 1
+        if not operation.storing:
+            self._finish(operation, "" if operation.stored else NOT_STORED, now, effects)
+
+    def _announce(self, operation: Operation, holders: list[PeerId], effects: Effects) -> None:
+        own = KadPeer(self.peer, tuple(self._addresses(self.peer))[: self.config.limits.addresses])
+        message = KadMessage(KadType.ADD_PROVIDER, operation.key, providers=(own,))
+        operation.asked += len(holders)
+        for holder in holders:
+            self._questions.tell(holder, message, effects)
+            operation.stored[holder] = None
+
+    def _correct(self, operation: Operation, lookup: Lookup, now: float, effects: Effects) -> None:
+        """Give the value to those that had a worse one, and to some near the key that had none."""
+        if operation.value is None:
+            return
+        wanting = dict(operation.outdated)
+        spare = self.config.corrections
+        for peer in lookup.closest(self.config.k):
+            if spare and peer not in operation.found and peer not in wanting:
+                wanting[peer] = None
+                spare -= 1
+        wanting.pop(self.peer, None)
+        if wanting:
+            message = KadMessage(KadType.PUT_VALUE, operation.key, self._record(operation, now))
+            for peer in wanting:
+                self._questions.ask(peer, message, CHECK, effects)
+
+    # The end of an operation.
+
+    def _finish_later(self, operation: Operation, reason: str, now: float, effects: Effects) -> int:
+        """Report what is known already, but not while the caller is still asking for it."""
+        result = result_of(operation, reason)
+        if operation.internal:
+            self._upkeep.on_result(result, now, effects)
+        else:
+            self._finished[operation.number] = result
+            effects.append(SetTimer(KadTimer(LOCAL, operation.number), now))
+        return operation.number
+
+    def _finish(self, operation: Operation, reason: str, now: float, effects: Effects) -> None:
+        del self._operations[operation.number]
+        effects.append(CancelTimer(KadTimer(LOOKUP, operation.number)))
+        self.begin_waiting(now, effects)
+        result = result_of(operation, reason)
+        if operation.kind is LookupKind.PUT_VALUE or operation.internal:
+            self._upkeep.on_result(result, now, effects)
+        if not operation.internal:
+            self._on_result(result, now, effects)

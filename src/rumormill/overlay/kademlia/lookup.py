@@ -1,0 +1,176 @@
+"""One lookup: an iterative search towards a key, on several disjoint paths.
+
+Kademlia asks the closest peers it knows for closer ones, until the closest that it heard of have
+all answered. S/Kademlia runs d such searches side by side, none of which ever asks a peer that
+another asked: who answers with accomplices only spoils the path on which it was met. The contacts
+to start from are dealt out among the paths. Each path goes on until its closest ceil(k / d) peers
+have answered, so that the paths together end with about the k closest, as one path would.
+
+This is bookkeeping only: `take` says whom to ask next, `answered` and `failed` what came of it.
+Every list is bounded, and so is the number of questions.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+
+from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.space import position
+
+_ASKED, _ANSWERED = 1, 2
+
+
+class _Path:
+    """One of the disjoint searches: peers by distance, and what became of those it asked."""
+
+    __slots__ = ("candidates", "in_flight", "known", "states")
+
+    def __init__(self) -> None:
+        self.candidates: list[tuple[int, PeerId]] = []
+        self.known: dict[PeerId, None] = {}
+        self.states: dict[PeerId, int] = {}
+        self.in_flight = 0
+
+
+class Lookup:
+    """The state of one search."""
+
+    __slots__ = (
+        "_addresses", "_alpha", "_answered", "_limit", "_paths", "_share", "_takers", "_width",
+        "asked", "failures", "target",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        target: int,
+        seeds: Sequence[PeerId],
+        *,
+        k: int,
+        alpha: int,
+        paths: int,
+        width: int,
+        limit: int,
+    ) -> None:
+        self.target = target
+        self.asked = self.failures = 0
+        self._alpha = alpha
+        self._width = width
+        self._limit = limit
+        count = max(1, min(paths, len(seeds)))
+        self._share = -(-k // count)
+        self._paths = [_Path() for _ in range(count)]
+        self._takers: dict[PeerId, int] = {}
+        self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
+        self._answered: list[tuple[int, PeerId]] = []
+        for index, seed in enumerate(seeds):
+            self._add(self._paths[index % count], seed)
+
+    def _add(self, path: _Path, peer: PeerId) -> bool:
+        if peer in path.known:
+            return False
+        entry = (position(peer) ^ self.target, peer)
+        candidates = path.candidates
+        if len(candidates) >= self._width:
+            last = candidates[-1]
+            if entry >= last or last[1] in path.states:
+                return False
+            candidates.pop()
+            del path.known[last[1]]
+        insort(candidates, entry)
+        path.known[peer] = None
+        return True
+
+    def addresses(self, peer: PeerId) -> tuple[bytes, ...]:
+        """Where a peer can be reached, as the one who named it said."""
+        return self._addresses.get(peer, ())
+
+    def take(self) -> list[PeerId]:
+        """Return the peers to ask now; they count as asked."""
+        taken: list[PeerId] = []
+        progress = True
+        while progress:
+            progress = False
+            for index, path in enumerate(self._paths):
+                if path.in_flight < self._alpha and self.asked < self._limit:
+                    peer = self._next_of(index, path)
+                    if peer is not None:
+                        path.states[peer] = _ASKED
+                        path.in_flight += 1
+                        self._takers[peer] = index
+                        self.asked += 1
+                        taken.append(peer)
+                        progress = True
+        return taken
+
+    def _next_of(self, index: int, path: _Path) -> PeerId | None:
+        """The closest peer of a path that it has yet to ask, while its share has not answered."""
+        ahead = 0
+        states, takers = path.states, self._takers
+        for _, peer in path.candidates:
+            if peer in states:
+                ahead += 1
+            elif peer not in takers:
+                return peer
+            if ahead >= self._share:
+                return None
+        return None
+
+    def answered(self, peer: PeerId, closer: Iterable[tuple[PeerId, tuple[bytes, ...]]]) -> None:
+        """Note an answer and the peers that it names."""
+        index = self._takers.get(peer)
+        if index is None or self._paths[index].states.get(peer) != _ASKED:
+            return
+        path = self._paths[index]
+        path.in_flight -= 1
+        path.states[peer] = _ANSWERED
+        self._answered.append((position(peer) ^ self.target, peer))
+        for other, addresses in closer:
+            if self._add(path, other) and addresses:
+                self._addresses[other] = addresses
+
+    def failed(self, peer: PeerId) -> None:
+        """Note that a peer did not answer, or answered falsely."""
+        index = self._takers.get(peer)
+        if index is None or self._paths[index].states.get(peer) != _ASKED:
+            return
+        path = self._paths[index]
+        path.in_flight -= 1
+        self.failures += 1
+        del path.states[peer]
+        path.candidates.remove((position(peer) ^ self.target, peer))
+
+    @property
+    def in_flight(self) -> int:
+        """Questions without an answer yet."""
+        return sum([path.in_flight for path in self._paths])
+
+    @property
+    def answers(self) -> int:
+        """Peers that answered."""
+        return len(self._answered)
+
+    def closest(self, count: int) -> list[PeerId]:
+        """The closest peers that answered, of all paths together."""
+        return [peer for _, peer in sorted(self._answered)[:count]]
+
+    def holders(self, count: int) -> list[PeerId]:
+        """Whom to trust with a record: each path's closest in turn, up to `count` in all.
+
+        Were they the closest of all paths together, one path of liars close to the key would
+        leave no place for an honest holder.
+        """
+        by_path: list[list[PeerId]] = [[] for _ in self._paths]
+        for _, peer in sorted(self._answered):
+            by_path[self._takers[peer]].append(peer)
+        chosen: list[PeerId] = []
+        for rank in range(max(map(len, by_path), default=0)):
+            for peers in by_path:
+                if rank < len(peers) and len(chosen) < count:
+                    chosen.append(peers[rank])
+        return chosen
+
+    def paths(self) -> list[list[PeerId]]:
+        """The peers that each path asked, in the order of asking."""
+        asked: list[list[PeerId]] = [[] for _ in self._paths]
+        for peer, index in self._takers.items():
+            asked[index].append(peer)
+        return asked

@@ -1,0 +1,134 @@
+"""What an application asks of Kademlia, and what it gets: operations and their results."""
+
+from collections import deque
+from enum import Enum
+
+import msgspec
+
+from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.lookup import Lookup
+
+
+class KadTimer(msgspec.Struct, frozen=True, gc=False):
+    """A timer of Kademlia's; `number` is that of an operation."""
+
+    what: str
+    number: int = 0
+
+
+LOOKUP = "lookup"
+"""The timer that ends a lookup."""
+LOCAL = "local"
+"""The timer that reports what was known without a lookup."""
+
+
+class LookupKind(Enum):
+    """What is looked for, or done."""
+
+    GET_VALUE = "get-value"
+    PUT_VALUE = "put-value"
+    FIND_PEER = "find-peer"
+    FIND_CLOSEST = "find-closest"
+    PROVIDE = "provide"
+    FIND_PROVIDERS = "find-providers"
+
+
+NOT_FOUND = "not-found"
+NOT_STORED = "not-stored"
+TIMED_OUT = "timed-out"
+NO_PEERS = "no-peers"
+BUSY = "busy"
+
+
+class LookupResult(msgspec.Struct, frozen=True):
+    """How an operation ended.
+
+    `reason` is empty when it found or stored what it should, and otherwise says why not:
+    `not-found`, `not-stored`, `timed-out`, `no-peers` (nobody to ask), `busy` (too many wait).
+    `peers` are the closest peers, the providers, the peer that was looked for, the peers that gave
+    the value, or the peers that store it. `stored` counts the peers that confirmed a value, or that
+    were told of a provider (nobody confirms that). `asked` and `failed` count questions.
+    """
+
+    number: int
+    kind: LookupKind
+    key: bytes
+    value: bytes | None = None
+    peers: tuple[PeerId, ...] = ()
+    stored: int = 0
+    asked: int = 0
+    failed: int = 0
+    reason: str = ""
+
+
+class Operation(msgspec.Struct):
+    """An operation under way. `internal` ones are the overlay's own and report to nobody."""
+
+    number: int
+    kind: LookupKind
+    key: bytes
+    value: bytes | None = None
+    internal: bool = False
+    lookup: Lookup | None = None
+    storing: int = 0
+    """Questions in flight of the second half, in which a value is stored."""
+    asked: int = 0
+    failed: int = 0
+    stored: dict[PeerId, None] = msgspec.field(default_factory=dict)
+    found: dict[PeerId, None] = msgspec.field(default_factory=dict)
+    """The peers that gave the best value, or the providers."""
+    outdated: dict[PeerId, None] = msgspec.field(default_factory=dict)
+    """The peers that gave a worse value."""
+    values: int = 0
+    """Valid values that were found."""
+    received: float | None = None
+    """When a value that is passed on was published."""
+
+
+def result_of(operation: Operation, reason: str) -> LookupResult:
+    """What an operation reports at its end."""
+    return LookupResult(
+        operation.number,
+        operation.kind,
+        operation.key,
+        operation.value,
+        tuple(operation.stored or operation.found),
+        len(operation.stored),
+        operation.asked,
+        operation.failed,
+        reason,
+    )
+
+
+class Waiting:
+    """Operations that wait for their turn, in order; those no longer wanted are skipped."""
+
+    __slots__ = ("_limit", "_queue", "_wanted")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._queue: deque[int] = deque()
+        self._wanted: dict[int, Operation] = {}
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def add(self, operation: Operation) -> bool:
+        """Let an operation wait; false when too many do."""
+        if len(self._wanted) >= self._limit:
+            return False
+        self._queue.append(operation.number)
+        self._wanted[operation.number] = operation
+        return True
+
+    def next(self) -> Operation | None:
+        """Return the operation whose turn it is."""
+        while self._queue:
+            operation = self._wanted.pop(self._queue.popleft(), None)
+            if operation is not None:
+                return operation
+        return None
+
+    def cancel(self, number: int) -> bool:
+        """Forget an operation."""
+        return self._wanted.pop(number, None) is not None

@@ -1,0 +1,110 @@
+"""A peer that is nothing but Kademlia, driven by commands: for tests, and for a bare DHT node."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from rumormill.core.effects import Effects, Outcome
+from rumormill.core.errors import LocalError
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Command, Input
+from rumormill.core.randomness import Randomness
+from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.operations import LookupResult
+from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator
+
+
+class GetValue(msgspec.Struct, frozen=True):
+    """Look for a value."""
+
+    key: bytes
+
+
+class PutValue(msgspec.Struct, frozen=True):
+    """Store a value."""
+
+    key: bytes
+    value: bytes
+
+
+class FindPeer(msgspec.Struct, frozen=True):
+    """Look for a peer."""
+
+    peer: PeerId
+
+
+class FindClosest(msgspec.Struct, frozen=True):
+    """Look for the peers closest to a key."""
+
+    key: bytes
+
+
+class Provide(msgspec.Struct, frozen=True):
+    """Say that this peer provides a key."""
+
+    key: bytes
+
+
+class FindProviders(msgspec.Struct, frozen=True):
+    """Look for the providers of a key."""
+
+    key: bytes
+
+
+Request: TypeAlias = GetValue | PutValue | FindPeer | FindClosest | Provide | FindProviders
+
+
+class KademliaPeer:
+    """The machine: every `Command` is an operation, its `Outcome` a `LookupResult`."""
+
+    def __init__(
+        self,
+        peer: PeerId,
+        randomness: Randomness,
+        config: KademliaConfig,
+        *,
+        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
+        validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
+    ) -> None:
+        self.overlay = Kademlia(
+            peer,
+            randomness,
+            config,
+            on_result=self._on_result,
+            addresses=addresses,
+            validators=validators,
+        )
+        self._commands: dict[int, int] = {}
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input."""
+        if not isinstance(event, Command):
+            self.overlay.handle(event, now, effects)
+            return
+        try:
+            number = self._start(event.body, now, effects)
+        except LocalError as error:
+            effects.append(Outcome(event.number, error=str(error)))
+        else:
+            self._commands[number] = event.number
+
+    def _start(self, request: object, now: float, effects: Effects) -> int:
+        overlay = self.overlay
+        if isinstance(request, GetValue):
+            return overlay.get_value(request.key, now, effects)
+        if isinstance(request, PutValue):
+            return overlay.put_value(request.key, request.value, now, effects)
+        if isinstance(request, FindPeer):
+            return overlay.find_peer(request.peer, now, effects)
+        if isinstance(request, FindClosest):
+            return overlay.find_closest(request.key, now, effects)
+        if isinstance(request, Provide):
+            return overlay.provide(request.key, now, effects)
+        if isinstance(request, FindProviders):
+            return overlay.find_providers(request.key, now, effects)
+        raise LocalError(f"Kademlia knows no request {type(request).__name__}")
+
+    def _on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
+        effects.append(Outcome(self._commands.pop(result.number), result))

@@ -1,0 +1,116 @@
+"""Values held for others, and values that this peer published.
+
+What is held for others is bounded in number and bytes. When it is full, the record farthest from
+us makes room: its other holders are closer to it than we are, and whoever wants to flush a table
+has to find keys that are ever closer to us. Our own records are apart, and the oldest makes room.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+import msgspec
+
+from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.space import position
+
+STORE_FULL = "kad-store-full"
+
+
+class Held(msgspec.Struct):
+    """A value, when it was published as far as we know, and when it is to be passed on."""
+
+    key: bytes
+    value: bytes
+    received: float
+    due: float
+
+
+class RecordStore:
+    """Values by key."""
+
+    __slots__ = ("_by_distance", "_bytes", "_config", "_held", "_own", "_position")
+
+    def __init__(self, own_position: int, config: KademliaConfig) -> None:
+        self._position = own_position
+        self._config = config
+        self._held: dict[bytes, Held] = {}
+        self._own: dict[bytes, Held] = {}
+        self._by_distance: list[tuple[int, bytes]] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all keys and values that are held for others."""
+        return self._bytes
+
+    def get(self, key: bytes, now: float) -> Held | None:
+        """Return a record that has not expired, our own ones first."""
+        own = self._own.get(key)
+        if own is not None:
+            return own
+        held = self._held.get(key)
+        if held is not None and now - held.received > self._config.record_age:
+            self._drop(key)
+            return None
+        return held
+
+    def own(self, key: bytes) -> Held | None:
+        """Return a record that this peer published."""
+        return self._own.get(key)
+
+    def publish(self, key: bytes, value: bytes, now: float, due: float) -> bytes | None:
+        """Keep a record of our own; return the key of the one that made room, if one did."""
+        self._own.pop(key, None)
+        evicted = None
+        if len(self._own) >= self._config.own_records:
+            evicted = next(iter(self._own))
+            del self._own[evicted]
+        self._own[key] = Held(key, value, now, due)
+        return evicted
+
+    def withdraw(self, key: bytes) -> bool:
+        """Publish a record of ours no longer; others forget it when it expires."""
+        return self._own.pop(key, None) is not None
+
+    def hold(self, key: bytes, value: bytes, received: float, due: float) -> str:
+        """Hold a record for others; return why not, or an empty string."""
+        if key in self._held:
+            self._drop(key)
+        size = len(key) + len(value)
+        entry = (position(key) ^ self._position, key)
+        config = self._config
+        while len(self._held) >= config.records or self._bytes + size > config.records_bytes:
+            if not self._by_distance or self._by_distance[-1] <= entry:
+                return STORE_FULL
+            self._drop(self._by_distance[-1][1])
+        insort(self._by_distance, entry)
+        self._held[key] = Held(key, value, received, due)
+        self._bytes += size
+        return ""
+
+    def _drop(self, key: bytes) -> None:
+        held = self._held.pop(key)
+        self._bytes -= len(key) + len(held.value)
+        entry = (position(key) ^ self._position, key)
+        del self._by_distance[bisect_left(self._by_distance, entry)]
+
+    def expire(self, now: float) -> int:
+        """Drop what is too old; return how many records that were."""
+        oldest = now - self._config.record_age
+        old = [key for key, held in self._held.items() if held.received < oldest]
+        for key in old:
+            self._drop(key)
+        return len(old)
+
+    def due(self, now: float) -> Iterator[Held]:
+        """The records that are to be passed on by now, our own ones first."""
+        for held in self._own.values():
+            if held.due <= now:
+                yield held
+        if self._config.replicate_interval:
+            for held in self._held.values():
+                if held.due <= now:
+                    yield held

@@ -1,0 +1,222 @@
+"""The routing table: k-buckets of contacts by the number of leading bits they share with us.
+
+A bucket keeps at most k contacts in the order in which they were last heard of, the longest silent
+first. A full bucket takes nobody in: old contacts stay as long as they answer, because who has been
+there long is likely to stay, and because a flood of new peers must not flush a table. Who finds no
+place waits among the bucket's replacements and moves up when a contact is lost.
+
+One network (see `subnets`) has a bounded number of places in a bucket and in the table. A contact
+that failed a question is named to nobody until it answers again. Nothing here asks anybody.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.space import BITS, position, shared_bits
+
+FULL = "kad-bucket-full"
+CROWDED = "kad-subnet-full"
+
+
+class Contact(msgspec.Struct):
+    """A peer that answers questions."""
+
+    peer: PeerId
+    position: int
+    bucket: int
+    network: str
+    last_seen: float
+    failures: int = 0
+
+
+class _Bucket:
+    __slots__ = ("contacts", "replacements")
+
+    def __init__(self) -> None:
+        self.contacts: dict[PeerId, Contact] = {}
+        self.replacements: dict[PeerId, Contact] = {}
+
+
+class RoutingTable:
+    """Contacts by bucket."""
+
+    __slots__ = ("_buckets", "_config", "_contacts", "_networks", "own")
+
+    def __init__(self, own: PeerId, config: KademliaConfig) -> None:
+        self.own = position(own)
+        self._config = config
+        self._buckets: dict[int, _Bucket] = {}
+        self._contacts: dict[PeerId, Contact] = {}
+        self._networks: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._contacts)
+
+    def __contains__(self, peer: object) -> bool:
+        return peer in self._contacts
+
+    def __iter__(self) -> Iterator[Contact]:
+        return iter(self._contacts.values())
+
+    def get(self, peer: PeerId) -> Contact | None:
+        """Return a contact."""
+        return self._contacts.get(peer)
+
+    def bucket_of(self, peer: PeerId) -> int:
+        """The bucket where a peer belongs; 256 for ourselves, who belong nowhere."""
+        contact = self._contacts.get(peer)
+        return shared_bits(self.own, position(peer)) if contact is None else contact.bucket
+
+    def has_room(self, peer: PeerId) -> bool:
+        """Whether a bucket could take a peer in now, its network aside."""
+        number = self.bucket_of(peer)
+        if number == BITS:
+            return False
+        bucket = self._buckets.get(number)
+        return bucket is None or len(bucket.contacts) < self._config.k
+
+    def seen(self, peer: PeerId, now: float, network: str) -> str:
+        """Take in a peer that answered; return why it is not a contact, or an empty string."""
+        contact = self._contacts.get(peer)
+        if contact is not None:
+            contact.last_seen = now
+            contact.failures = 0
+            contacts = self._buckets[contact.bucket].contacts
+            del contacts[peer]
+            contacts[peer] = contact
+            return ""
+        stands = position(peer)
+        number = shared_bits(self.own, stands)
+        if number == BITS:
+            return CROWDED
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = _Bucket()
+        contact = Contact(peer, stands, number, network, now)
+        if self._crowded(bucket, network):
+            return CROWDED
+        if len(bucket.contacts) >= self._config.k:
+            self._wait(bucket, contact)
+            return FULL
+        self._take_in(bucket, contact)
+        return ""
+
+    def _wait(self, bucket: _Bucket, contact: Contact) -> None:
+        bucket.replacements.pop(contact.peer, None)
+        if len(bucket.replacements) >= self._config.replacements > 0:
+            del bucket.replacements[next(iter(bucket.replacements))]
+        if self._config.replacements:
+            bucket.replacements[contact.peer] = contact
+
+    def _crowded(self, bucket: _Bucket, network: str) -> bool:
+        if not network:
+            return False
+        if self._networks.get(network, 0) >= self._config.per_subnet_table:
+            return True
+        same = 0
+        for contact in bucket.contacts.values():
+            same += contact.network == network
+        return same >= self._config.per_subnet_bucket
+
+    def _take_in(self, bucket: _Bucket, contact: Contact) -> None:
+        bucket.replacements.pop(contact.peer, None)
+        bucket.contacts[contact.peer] = contact
+        self._contacts[contact.peer] = contact
+        if contact.network:
+            self._networks[contact.network] = self._networks.get(contact.network, 0) + 1
+
+    def failed(self, peer: PeerId) -> bool:
+        """Note that a peer did not answer; return whether that removed it.
+
+        A contact goes at once when somebody waits for its place.
+        """
+        contact = self._contacts.get(peer)
+        if contact is None:
+            bucket = self._buckets.get(self.bucket_of(peer))
+            if bucket is not None:
+                bucket.replacements.pop(peer, None)
+            return False
+        contact.failures += 1
+        waiting = self._buckets[contact.bucket].replacements
+        if contact.failures < self._config.max_failures and not waiting:
+            return False
+        self.remove(peer)
+        return True
+
+    def remove(self, peer: PeerId) -> None:
+        """Forget a peer; the one that was heard of last among those that wait moves up."""
+        contact = self._contacts.pop(peer, None)
+        if contact is None:
+            bucket = self._buckets.get(self.bucket_of(peer))
+            if bucket is not None:
+                bucket.replacements.pop(peer, None)
+            return
+        bucket = self._buckets[contact.bucket]
+        del bucket.contacts[peer]
+        if contact.network:
+            left = self._networks[contact.network] - 1
+            if left:
+                self._networks[contact.network] = left
+            else:
+                del self._networks[contact.network]
+        for waiting in reversed(list(bucket.replacements.values())):
+            if not self._crowded(bucket, waiting.network):
+                self._take_in(bucket, waiting)
+                break
+        if not bucket.contacts and not bucket.replacements:
+            del self._buckets[contact.bucket]
+
+    def silent_longest(self, bucket: int, before: float) -> Contact | None:
+        """The contact of a bucket that was silent longest, if it was last heard of by `before`."""
+        found = self._buckets.get(bucket)
+        if found is None or not found.contacts:
+            return None
+        contact = next(iter(found.contacts.values()))
+        return contact if contact.last_seen <= before else None
+
+    def buckets(self) -> list[int]:
+        """The buckets that hold contacts, the widest first."""
+        return sorted(number for number, bucket in self._buckets.items() if bucket.contacts)
+
+    def closest(self, target: int, count: int, without: PeerId = b"") -> list[PeerId]:
+        """The contacts closest to a position, the closest first; those that failed left out."""
+        found: list[PeerId] = []
+        for group in self._groups(target):
+            pairs = [
+                (contact.position ^ target, peer)
+                for peer, contact in group
+                if not contact.failures and peer != without
+            ]
+            pairs.sort()
+            for _, peer in pairs:
+                found.append(peer)
+                if len(found) == count:
+                    return found
+        return found
+
+    def _groups(self, target: int) -> Iterator[list[tuple[PeerId, Contact]]]:
+        """All contacts in groups, each group closer to the target than the next.
+
+        Contacts of the target's own bucket share more bits with it than we do. Those of deeper
+        buckets share exactly as many as we do, and those of wider ones as many as their bucket's
+        number says.
+        """
+        buckets = self._buckets
+        shared = shared_bits(self.own, target)
+        nearest = buckets.get(shared)
+        if nearest is not None:
+            yield list(nearest.contacts.items())
+        deeper: list[tuple[PeerId, Contact]] = []
+        wider = []
+        for number, bucket in buckets.items():
+            if number > shared:
+                deeper += bucket.contacts.items()
+            elif number < shared:
+                wider.append(number)
+        if deeper:
+            yield deeper
+        for number in sorted(wider, reverse=True):
+            yield list(buckets[number].contacts.items())

@@ -1,0 +1,169 @@
+"""What Kademlia does by itself: join, refresh the table, republish, forget what is old.
+
+Joining is a lookup of our own id as soon as the first contact is there, which also makes us known
+to our neighbours, and then a lookup in every bucket that is wider than theirs. The same is repeated
+in every refresh interval, and sooner while the table is small. Lookups of a refresh run one after
+the other; records that fall due together are republished a few at a time.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects, SetTimer
+from rumormill.core.randomness import Randomness
+from rumormill.overlay.kademlia.operations import KadTimer, LookupKind, LookupResult
+from rumormill.overlay.kademlia.space import key_in_bucket
+
+if TYPE_CHECKING:
+    from rumormill.overlay.kademlia.kademlia import Kademlia
+
+_TICK, _REFRESH = "tick", "refresh"
+OWN_FULL = "kad-own-records-full"
+_SOONEST_REPEAT = 15.0
+"""Seconds until a small table is refreshed again, doubled each time. Our choice: peers that start
+together find each other within a minute, and a network of three does not chatter for ever."""
+
+
+class Upkeep:
+    """The overlay's own business."""
+
+    def __init__(self, overlay: "Kademlia", randomness: Randomness) -> None:
+        self._overlay = overlay
+        self._randomness = randomness
+        self._joined = False
+        self._repeat_after = _SOONEST_REPEAT
+        self._targets: deque[bytes] = deque()
+        self._refreshing = 0
+        self._republishing: dict[int, None] = {}
+        self._next_expiry = 0.0
+
+    def _jittered(self, seconds: float) -> float:
+        """A little less, so that peers that start together do not act together for ever."""
+        return seconds * (1.0 - 0.1 * self._randomness.random())
+
+    def start(self, now: float, effects: Effects) -> None:
+        """Set the timers."""
+        config = self._overlay.config
+        effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
+        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(config.refresh_interval)))
+
+    def on_timer(self, what: str, now: float, effects: Effects) -> None:
+        """A timer of ours fired."""
+        if what == _REFRESH:
+            self._refresh(now, effects)
+        elif what == _TICK:
+            self._tick(now, effects)
+
+    # The table.
+
+    def on_contact(self, now: float, effects: Effects) -> None:
+        """The table has a new contact: with the first one, join."""
+        if not self._joined:
+            self._joined = True
+            self._repeat_after = _SOONEST_REPEAT
+            delay = self._jittered(self._overlay.config.bootstrap_delay)
+            effects.append(SetTimer(KadTimer(_REFRESH), now + delay))
+
+    def _refresh(self, now: float, effects: Effects) -> None:
+        config = self._overlay.config
+        table = self._overlay.contacts.table
+        after = config.refresh_interval
+        if not table:
+            self._joined = False
+        elif len(table) < config.k:
+            after = min(after, self._repeat_after)
+            self._repeat_after *= 2
+        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
+        if table and not self._refreshing:
+            self._targets.append(self._overlay.peer)
+            # Keys of other buckets are chosen when their turn comes: the first lookup fills them.
+            self._next_target(now, effects)
+
+    def _choose_targets(self) -> None:
+        overlay = self._overlay
+        table = overlay.contacts.table
+        filled = table.buckets()
+        if not filled:
+            return
+        for bucket in range(min(filled[-1], overlay.config.refresh_buckets) + 1):
+            key = key_in_bucket(table.own, bucket, self._randomness)
+            if key is not None:
+                self._targets.append(key)
+
+    def _next_target(self, now: float, effects: Effects) -> None:
+        if not self._targets:
+            self._refreshing = 0
+            return
+        target = self._targets.popleft()
+        operation = self._overlay.internal(LookupKind.FIND_CLOSEST, target)
+        self._refreshing = operation.number
+        self._overlay.submit(operation, now, effects)
+
+    # Records.
+
+    def publish(self, key: bytes, value: bytes, now: float, effects: Effects) -> None:
+        """Keep a value of ours, and republish it."""
+        due = now + self._jittered(self._overlay.config.republish_interval)
+        if self._overlay.records.publish(key, value, now, due) is not None:
+            effects.append(trace.Refuse(self._overlay.peer, OWN_FULL))
+
+    def provide(self, key: bytes, now: float, effects: Effects) -> None:
+        """Provide a key, and repeat it."""
+        due = now + self._jittered(self._overlay.config.republish_interval)
+        if self._overlay.providers.provide(key, due) is not None:
+            effects.append(trace.Refuse(self._overlay.peer, OWN_FULL))
+
+    def _tick(self, now: float, effects: Effects) -> None:
+        overlay = self._overlay
+        config = overlay.config
+        effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
+        overlay.contacts.upkeep(now, effects)
+        overlay.begin_waiting(now, effects)
+        if now >= self._next_expiry:
+            self._next_expiry = now + config.refresh_interval
+            overlay.records.expire(now)
+            overlay.providers.expire(now)
+        self._republish(now, effects)
+
+    def _republish(self, now: float, effects: Effects) -> None:
+        overlay = self._overlay
+        config = overlay.config
+        room = config.republish_at_once - len(self._republishing)
+        if room <= 0 or not overlay.contacts.table:
+            return
+        operations = []
+        for held in overlay.records.due(now):
+            own = overlay.records.own(held.key) is held
+            interval = config.republish_interval if own else config.replicate_interval
+            held.due = now + self._jittered(interval)
+            operation = overlay.internal(LookupKind.PUT_VALUE, held.key)
+            operation.value = held.value
+            operation.received = None if own else held.received
+            operations.append(operation)
+            if len(operations) == room:
+                break
+        for key, due in overlay.providers.own.items():
+            if len(operations) == room:
+                break
+            if due <= now:
+                overlay.providers.own[key] = now + self._jittered(config.republish_interval)
+                operations.append(overlay.internal(LookupKind.PROVIDE, key))
+        for operation in operations:
+            self._republishing[operation.number] = None
+            overlay.submit(operation, now, effects)
+
+    def on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
+        """An operation ended: one of ours, or one that should have stored a value."""
+        overlay = self._overlay
+        if result.number == self._refreshing:
+            if result.key == overlay.peer:
+                self._choose_targets()
+            self._next_target(now, effects)
+            return
+        if result.kind is LookupKind.PUT_VALUE and not result.stored:
+            own = overlay.records.own(result.key)
+            if own is not None:  # nobody has it yet: soon again
+                own.due = now + overlay.config.upkeep_interval
+        if self._republishing.pop(result.number, self) is None:
+            self._republish(now, effects)
