@@ -17,12 +17,13 @@ from collections.abc import Iterable
 from rumormill.core import trace
 from rumormill.core.effects import Connect, Effects
 from rumormill.core.ids import PeerId
-from rumormill.overlay.kademlia.machine import Kademlia
+from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import letters, reasons
 from rumormill.protocols.pulsarcast.branch import Branch, gap
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.forest import NEVER, BranchHook, Forest
+from rumormill.protocols.pulsarcast.rpc import Terms
 
 
 class Climbing:
@@ -140,8 +141,8 @@ class Climbing:
         assert peer is not None
         branch.asked, branch.dialling = True, False
         branch.told_silent = branch.silent
-        message = letters.join(branch.topic, silent=branch.silent)
-        self._context.send(peer, message, effects)
+        terms = Terms(branch.topic, silent=branch.silent)
+        self._context.send(peer, letters.join(branch.topic, terms, now), effects)
         if self._context.is_original(peer):
             self._adopt(branch, peer, now, effects)
         else:
@@ -179,7 +180,7 @@ class Climbing:
         assert peer is not None
         if branch.asked and peer in self._context.connected:
             # It may have taken us in although its answer has not come.
-            self._context.send(peer, letters.leave(branch.topic), effects)
+            self._context.send(peer, letters.leave(branch.topic, now), effects)
         branch.failed[peer] = now + self._context.config.avoid_failed
         branch.candidate = None
         branch.asked = branch.dialling = False
@@ -199,7 +200,7 @@ class Climbing:
         elif peer == branch.parent:
             branch.unanswered = 0
         elif peer not in branch.previous:
-            self._context.send(peer, letters.leave(branch.topic), effects)
+            self._context.send(peer, letters.leave(branch.topic, now), effects)
 
     def _adopt(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         config = self._context.config
@@ -302,7 +303,7 @@ class Climbing:
         elif branch.parent is not None:
             if branch.unanswered >= config.missed_refreshes:
                 parent = branch.parent
-                self._context.send(parent, letters.leave(branch.topic), effects)
+                self._context.send(parent, letters.leave(branch.topic, now), effects)
                 self.on_parent_left(branch, now, effects)
             else:
                 if not self._context.is_original(branch.parent):

@@ -43,7 +43,7 @@ class Forest:
         self.branches[topic] = branch
         return branch
 
-    def dissolve(self, branch: Branch, effects: Effects) -> None:
+    def dissolve(self, branch: Branch, now: float, effects: Effects) -> None:
         """Leave a tree: everybody who counts on us is told, and everything is forgotten."""
         del self.branches[branch.topic]
         told = dict.fromkeys(branch.children)
@@ -54,7 +54,7 @@ class Forest:
             told[branch.candidate] = None
         for peer in told:
             if peer in self._context.connected:
-                self._context.send(peer, letters.leave(branch.topic), effects)
+                self._context.send(peer, letters.leave(branch.topic, now), effects)
         text = cids.text(branch.topic)
         effects += [trace.Prune(peer, text) for peer in branch.children]
         if branch.parent is not None:

@@ -154,7 +154,7 @@ class Nursery:
         for peer, child in list(branch.children.items()):
             if child.heard < oldest and not child.original:
                 if peer in self._context.connected:
-                    self._context.send(peer, letters.leave(branch.topic), effects)
+                    self._context.send(peer, letters.leave(branch.topic, now), effects)
                 self.remove(branch, peer, now, effects)
             elif child.moving and child.asked_to_move < now - 2 * config.join_timeout:
                 child.moving = False
