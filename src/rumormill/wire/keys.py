@@ -9,8 +9,6 @@ it, and by its size before any arithmetic is done with it. Verification never ra
 holds or it does not. Our own keys are Ed25519 only.
 """
 
-import base64
-import binascii
 import enum
 import hashlib
 from functools import cached_property
@@ -24,7 +22,7 @@ from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
 from rumormill.core.errors import DecodeError, LocalError
-from rumormill.wire import base58, schema
+from rumormill.wire import base32, base58, schema
 from rumormill.wire.protobuf import bytes_field, varint_field
 
 MAX_ENCODED_KEY_BYTES: Final = 1100
@@ -201,7 +199,7 @@ class PeerId(bytes):
         if text.startswith(("1", "Qm")):
             return cls.from_bytes(base58.decode(text))
         if text.startswith("b"):
-            cid = _decode_base32(text[1:])
+            cid = base32.decode(text[1:])
         elif text.startswith("z"):
             cid = base58.decode(text[1:])
         else:
@@ -216,23 +214,13 @@ class PeerId(bytes):
 
     def cid(self) -> str:
         """Write the id as a CIDv1 in base32."""
-        return "b" + base64.b32encode(_CID_PREFIX + self).decode().rstrip("=").lower()
+        return "b" + base32.encode(_CID_PREFIX + self)
 
     def __str__(self) -> str:
         return base58.encode(self)
 
     def __repr__(self) -> str:
         return f"PeerId({self})"
-
-
-def _decode_base32(text: str) -> bytes:
-    try:
-        data = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
-    except (binascii.Error, ValueError):
-        raise DecodeError("bad-base32", "not lower-case base32") from None
-    if base64.b32encode(data).decode().rstrip("=").lower() != text:
-        raise DecodeError("not-canonical", "base32 with stray bits or capitals")
-    return data
 
 
 class _Ed25519Verifier:

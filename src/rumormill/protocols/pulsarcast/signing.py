@@ -1,0 +1,118 @@
+"""Signatures beside the CID: who vouches for an event, and for what.
+
+The original has none: any peer can put an event into a tree in another's name. Here the publisher
+signs the event's CID. Where somebody else wrote the event, its author signed the request to
+publish: the same event without a publisher, whose CID anybody can recompute from the event. A
+request names no parent (the publisher links it), except in a topic of custom linking, where the
+author chose the parent; so the author's signature holds for the request without a parent or with
+the event's own. Signatures are never part of what is hashed.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rumormill.core.identity import Identity
+from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
+
+SIGN_PREFIX: Final = b"pulsarcast-event:"
+"""What a signature covers starts with this, so that it can never be taken for one of another kind
+(our choice, as libp2p does for pub/sub messages)."""
+
+UNSIGNED: Final = "unsigned"
+BAD_SIGNATURE: Final = "bad-signature"
+
+
+class SignedEvent(msgspec.Struct, eq=False, gc=False):
+    """An event and what vouches for it; an empty value stands for an absent field.
+
+    Keys are there where a peer's id does not contain its key. `encoded` is the protobuf form as it
+    arrived or was first sent, so that forwarding repeats it. Immutable otherwise.
+    """
+
+    event: EventDescriptor
+    publisher_signature: bytes = b""
+    publisher_key: bytes = b""
+    author_signature: bytes = b""
+    author_key: bytes = b""
+    encoded: bytes = b""
+
+    @property
+    def cid(self) -> bytes:
+        """The event's name."""
+        return self.event.cid
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SignedEvent):
+            return NotImplemented
+        return self.event == other.event and self._signatures() == other._signatures()
+
+    def __hash__(self) -> int:
+        return hash(self.event)
+
+    def _signatures(self) -> tuple[bytes, ...]:
+        return (
+            self.publisher_signature,
+            self.publisher_key,
+            self.author_signature,
+            self.author_key,
+        )
+
+
+def payload_of(cid: bytes) -> bytes:
+    """What a signature for a CID covers."""
+    return SIGN_PREFIX + cid
+
+
+def sign_request(event: EventDescriptor, identity: Identity) -> SignedEvent:
+    """Sign a request to publish as its author."""
+    signature = identity.sign(payload_of(event.cid))
+    return SignedEvent(event, author_signature=signature, author_key=identity.public_key)
+
+
+def sign_event(event: EventDescriptor, identity: Identity) -> SignedEvent:
+    """Sign an event of our own as its publisher."""
+    return SignedEvent(event, identity.sign(payload_of(event.cid)), identity.public_key)
+
+
+def publish_request(request: SignedEvent, identity: Identity, parent: bytes | None) -> SignedEvent:
+    """Publish another's request: link it, sign it, keep its author's signature."""
+    event = request.event.published(identity.peer, parent)
+    signature = identity.sign(payload_of(event.cid))
+    return SignedEvent(
+        event, signature, identity.public_key, request.author_signature, request.author_key
+    )
+
+
+def fault_of(signed: SignedEvent, identity: Identity, *, required: bool = True) -> str | None:
+    """Why an event's signatures do not hold, or None.
+
+    Without `required`, an event that bears no signature at all passes: so events of the JavaScript
+    original are let through where that is wanted. A signature that is there must hold in any case.
+    """
+    event = signed.event
+    publisher, author = event.publisher, event.author
+    if not required and not signed.publisher_signature and not signed.author_signature:
+        return None
+    if publisher is None:
+        return _author_fault(signed, identity)
+    if not signed.publisher_signature:
+        return UNSIGNED
+    payload = payload_of(event.cid)
+    if not identity.verify(publisher, signed.publisher_key, payload, signed.publisher_signature):
+        return BAD_SIGNATURE
+    return None if author == publisher else _author_fault(signed, identity)
+
+
+def _author_fault(signed: SignedEvent, identity: Identity) -> str | None:
+    event, signature, key = signed.event, signed.author_signature, signed.author_key
+    if not signature:
+        return UNSIGNED
+    request = event if event.publisher is None else event.request()
+    if identity.verify(event.author, key, payload_of(request.cid), signature):
+        return None
+    if event.publisher is not None and event.parent is not None:
+        linked = event.request(event.parent)
+        if identity.verify(event.author, key, payload_of(linked.cid), signature):
+            return None
+    return BAD_SIGNATURE
