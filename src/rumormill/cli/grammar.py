@@ -43,7 +43,7 @@ class Option:
         return self.flag.lstrip("-").replace("-", "_")
 
 
-PROTOCOLS: Final = ("floodsub", "gossipsub")
+PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast")
 """The registry's names, repeated here because help does not import it; a test compares them."""
 
 

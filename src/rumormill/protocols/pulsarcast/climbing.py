@@ -46,6 +46,10 @@ class Climbing:
         self._refresh = refresh
         self._searching: dict[PeerId, dict[bytes, None]] = {}
 
+    def reset(self) -> None:
+        """Forget searches whose answers will not come."""
+        self._searching.clear()
+
     # Looking for a parent.
 
     def seek(self, branch: Branch, now: float, effects: Effects) -> None:
@@ -67,9 +71,9 @@ class Climbing:
         standing = self._context.standing
         for peer in peers:
             distance = gap(peer, branch.author)
-            if distance < best_gap and peer not in branch.failed and peer != branch.parent:
-                if not standing.is_banned(peer, now):
-                    best, best_gap = peer, distance
+            barred = peer in branch.failed or standing.is_banned(peer, now)
+            if distance < best_gap and peer != branch.parent and not barred:
+                best, best_gap = peer, distance
         return best
 
     def _search(self, branch: Branch, now: float, effects: Effects) -> None:

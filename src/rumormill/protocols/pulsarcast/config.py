@@ -8,6 +8,7 @@ from typing import Literal
 
 from rumormill.core.config import Config, require
 from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.protocols.pulsarcast.limits import RpcLimits
 
 
 class PulsarcastConfig(Config, frozen=True, kw_only=True):
@@ -55,6 +56,10 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     move_linger: float = 2.0
     """Seconds for which the old parent still serves a child that moved, so that nothing falls
     between two parents. Our choice: more than the slowest round trip of the paper."""
+
+    leave_linger: float = 10.0
+    """Seconds for which a peer that leaves serves children that have not found another parent.
+    Our choice: time for a few attempts to join elsewhere."""
 
     rendezvous_interval: float = 5.0
     """Seconds after which a peer that stands in for the author looks for a closer one; doubled
@@ -114,9 +119,6 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
 
     # Events.
 
-    max_payload: int = 1 << 20
-    """Bytes of one event's payload. go-libp2p-pubsub's default maximum message size."""
-
     timeline_limit: int = 100_000
     """Events per topic whose ids are remembered: what dedup and reconciliation know. Our choice:
     the paper's whole workload; about 15 MB for a topic that fills it."""
@@ -167,11 +169,8 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     ban_time: float = 600.0
     """Seconds for which a banned peer is not listened to. Our choice."""
 
-    max_rpc_size: int = 4 << 20
-    """Bytes of one RPC. Our choice: a payload of the largest size and its envelope, thrice."""
-
-    max_messages: int = 256
-    """Messages in one RPC. Our choice: twice `fetch_batch`."""
+    limits: RpcLimits = RpcLimits()
+    """How much one RPC may hold. See `limits`."""
 
     kademlia: KademliaConfig = KademliaConfig()
     """The parameters of the DHT."""
@@ -186,15 +185,11 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
             require(getattr(self, key) >= 1, key, "must be at least 1")
         require(self.connect_retries >= 0, "connect_retries", "must not be negative")
         require(
-            self.fetch_batch <= self.max_messages,
+            self.fetch_batch <= min(self.limits.events, self.limits.cids),
             "fetch_batch",
-            f"must be at most max_messages, which is {self.max_messages}",
+            "must be at most limits.events and limits.cids",
         )
-        require(
-            self.max_payload + 4096 <= self.max_rpc_size,
-            "max_rpc_size",
-            "must hold an event of max_payload bytes and 4096 bytes of envelope",
-        )
+        self.limits.validate()
         self.kademlia.validate()
 
 
@@ -206,6 +201,7 @@ _POSITIVE = (
     "avoid_failed",
     "refresh_interval",
     "move_linger",
+    "leave_linger",
     "rendezvous_interval",
     "max_rendezvous_interval",
     "publish_linger",
@@ -229,12 +225,10 @@ _AT_LEAST_ONE = (
     "max_descriptors",
     "max_waiting",
     "max_requests",
-    "max_payload",
     "timeline_limit",
     "hold_limit",
     "fetch_batch",
     "max_fetches",
-    "max_messages",
 )
 
 PRESETS: dict[str, Config] = {

@@ -53,9 +53,7 @@ class Context:
 
     def send(self, peer: PeerId, message: WireMessage, effects: Effects) -> None:
         """Send to a peer, which is dialled if need be."""
-        effects.append(
-            Send(peer, message) if peer in self.connected else Mail(peer, message)
-        )
+        effects.append(Send(peer, message) if peer in self.connected else Mail(peer, message))
 
     def refuse(
         self,
@@ -74,5 +72,5 @@ class Context:
     def backoff(self, failures: int) -> float:
         """How long to wait after so many failures in a row: twice as long each time, jittered."""
         config = self.config
-        delay = config.retry_delay * 2 ** min(max(failures - 1, 0), 30)
+        delay: float = config.retry_delay * 2 ** min(max(failures - 1, 0), 30)
         return min(delay, config.max_retry_delay) * (0.5 + self.randomness.random())

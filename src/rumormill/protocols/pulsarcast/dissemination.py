@@ -54,6 +54,14 @@ class Dissemination:
         self.feeds: dict[bytes, Feed] = {}
         self._pending: dict[MessageId, tuple[Feed, PeerId, SignedEvent, bool]] = {}
 
+    def resume(self, now: float, effects: Effects) -> None:
+        """Wait for missing ancestors again: the timers are gone."""
+        self._pending.clear()
+        timeout = self._context.config.hold_timeout
+        for feed in self.feeds.values():
+            if feed.hold is not None and feed.hold.held:
+                effects.append(SetTimer(HoldTimer(feed.topic), now + timeout))
+
     # Arrival.
 
     def receive(
@@ -130,7 +138,7 @@ class Dissemination:
             return reasons.AUTHOR_NOT_ALLOWED
         if date_of(event.created) > (now + config.max_clock_skew) * 1000:
             return reasons.FUTURE_DATE
-        if len(event.payload) > config.max_payload:
+        if len(event.payload) > config.limits.payload_bytes:
             return reasons.TOO_LARGE
         if trusted:
             return None
@@ -184,17 +192,16 @@ class Dissemination:
         effects: Effects,
     ) -> None:
         date = date_of(signed.event.created)
-        concerns_us = live or date >= feed.horizon
         known = feed.timeline.dates
         parent = signed.event.parent
         feed.add(signed, date, live=live)
-        if feed.subscribed and concerns_us:
+        if feed.subscribed and (live or date >= feed.horizon):
             self._deliver_or_hold(feed, peer, signed, now, effects)
         else:
             effects.append(Keep(core_event(signed)))
             if feed.hold is not None and feed.subscribed:
                 self._release(feed, signed.cid, peer, now, effects)
-        if concerns_us:
+        if live or date >= feed.cover:
             self.forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
                 self._on_gap(feed, parent, peer, now, effects)
@@ -265,9 +272,7 @@ class Dissemination:
             effects.append(SetTimer(HoldTimer(feed.topic), now + self._context.config.hold_timeout))
         hold.hold(parent, signed, now)
 
-    def _release(
-        self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects
-    ) -> None:
+    def _release(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
         """An event of an ordered topic is settled: deliver what waited for it."""
         if feed.hold is not None and feed.hold.held:
             for signed in feed.hold.release(cid):

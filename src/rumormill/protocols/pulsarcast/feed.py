@@ -51,8 +51,10 @@ class Feed:
         self.sees_own = False
         """Publish-only: the application is given what it publishes itself, and nothing else."""
         self.horizon = now
-        """From which date on events concern us: what is older is kept, but neither delivered nor
-        passed on when it comes by way of back-fill."""
+        """From which date on events concern the application: what is older is kept, but not
+        delivered, when it comes by way of back-fill."""
+        self.cover = now
+        """From which date on we answer for completeness towards our children."""
         self.synced = now
         """Up to which date our parent and we have agreed on what there is."""
         self.last: bytes | None = None
@@ -75,7 +77,7 @@ class Feed:
             oldest = date if oldest is None else min(oldest, date)
         if newest is not None and oldest is not None:
             self.synced = min(self.synced, newest)
-            self.horizon = min(self.horizon, oldest)
+            self.horizon = self.cover = min(self.horizon, oldest)
 
     def add(self, signed: SignedEvent, date: int, *, live: bool) -> bool:
         """Remember an event; false when it is known or too old to be judged."""

@@ -27,7 +27,7 @@ BranchHook: TypeAlias = Callable[[Branch, float, Effects], None]
 class Forest:
     """Branches by topic."""
 
-    def __init__(self, context: Context, on_left: Callable[[bytes], None]) -> None:
+    def __init__(self, context: Context, on_left: Callable[[bytes, float, Effects], None]) -> None:
         self._context = context
         self._on_left = on_left
         self.branches: dict[bytes, Branch] = {}
@@ -60,7 +60,7 @@ class Forest:
         if branch.parent is not None:
             effects.append(trace.Prune(branch.parent, text))
         effects.append(CancelTimer(BranchTimer(branch.topic)))
-        self._on_left(branch.topic)
+        self._on_left(branch.topic, now, effects)
 
     def arm(self, branch: Branch, due: float, effects: Effects) -> None:
         """Say when the branch's next step is due."""

@@ -1,8 +1,8 @@
 """Looking for a block by its CID: at the peers who should have it, then in the DHT.
 
-A block is a topic descriptor or an event. Whatever is brought, its CID is computed and compared, so
-it does not matter who brings it. Every hunt has an end: each peer has a few seconds, the DHT its own
-limit, and then it has failed.
+A block is a topic descriptor or an event. Whatever is brought, its CID is computed and compared,
+so it does not matter who brings it. Every hunt has an end: each peer has a few seconds, the DHT its
+own limit, and then it has failed.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,6 +86,12 @@ class Hunting:
         self._go_on(hunt, now, effects)
         return True
 
+    def reset(self, now: float, effects: Effects) -> None:
+        """Begin every hunt anew: answers that were on their way will not come."""
+        for hunt in list(self._hunts.values()):
+            hunt.sources.clear()
+            self._go_on(hunt, now, effects)
+
     def _go_on(self, hunt: _Hunt, now: float, effects: Effects) -> None:
         if hunt.sources:
             hunt.asked = hunt.sources.pop(0)
@@ -108,7 +114,11 @@ class Hunting:
             done(found, source, now, effects)
 
     def found(
-        self, cid: bytes, block: TopicDescriptor | SignedEvent, source: PeerId, now: float,
+        self,
+        cid: bytes,
+        block: TopicDescriptor | SignedEvent,
+        source: PeerId,
+        now: float,
         effects: Effects,
     ) -> bool:
         """A block that may be looked for is here; whether it was."""

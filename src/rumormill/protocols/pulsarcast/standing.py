@@ -5,6 +5,8 @@ the limit the peer is disconnected and not listened to for a while. Nobody else 
 event is refused by the first honest peer that sees it, so only the liar's neighbours ever pay.
 """
 
+from typing import Any
+
 from rumormill.core import trace
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.core.ids import PeerId
@@ -28,7 +30,8 @@ class Standing:
     def points(self, peer: PeerId, now: float) -> float:
         """What a peer's record weighs now."""
         points, since = self._points.get(peer, (0.0, now))
-        return points * 0.5 ** ((now - since) / self._half_life)
+        faded: float = 0.5 ** ((now - since) / self._half_life)
+        return points * faded
 
     def penalise(
         self, peer: PeerId, reason: str, amount: float, now: float, effects: Effects
@@ -57,6 +60,6 @@ class Standing:
         return True
 
 
-def _make_room(records: dict[PeerId, tuple[float, float]] | dict[PeerId, float]) -> None:
+def _make_room(records: dict[PeerId, Any]) -> None:
     if len(records) >= _MOST_RECORDS:
-        del records[next(iter(records))]  # type: ignore[arg-type]
+        del records[next(iter(records))]

@@ -28,7 +28,7 @@ class RequestTimer(msgspec.Struct, frozen=True):
     cid: bytes
 
 
-class HistoryTimer(msgspec.Struct, frozen=True):
-    """A neighbour should have answered a call for history."""
+class PullTimer(msgspec.Struct, frozen=True):
+    """A peer should have answered for a range of events."""
 
-    number: int
+    topic: bytes
