@@ -68,9 +68,7 @@ def _authors(plan: Plan) -> dict[str, int]:
         published[event.topic][event.publisher] += 1
     authors = {}
     for topic in plan.topics:
-        subscribers = [
-            index for index, mine in enumerate(plan.subscriptions) if topic in mine
-        ]
+        subscribers = [index for index, mine in enumerate(plan.subscriptions) if topic in mine]
         counts = published[topic]
         most = max(counts.values(), default=0)
         busiest = [peer for peer, count in counts.items() if count == most]

@@ -68,6 +68,7 @@ class Simulation:
             processing_delay=scenario.processing_delay,
             query_round_trip=round_trip_of(queries, self.config) if check and queries else None,
         )
+        self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
         self._add_hosts()
         self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(scenario.peers)]
         for edge in build_topology(scenario.topology, scenario.peers, self._randomness("topology")):
@@ -104,8 +105,13 @@ class Simulation:
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
-        host = self.network.by_id.get(peer)
-        return () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
+        known = self._addresses.get(peer)
+        if known is None:
+            host = self.network.by_id.get(peer)
+            if host is None:
+                return ()
+            known = self._addresses[peer] = (Multiaddr.tcp(host.address, _PORT).encode(),)
+        return known
 
     def run(self, progress: Callable[[float], None] | None = None) -> None:
         """Run to the end; `progress` is called with the part that is done, from 0 to 1.

@@ -1,8 +1,8 @@
 """Creating topics, and looking around among them.
 
-A new topic begins with its meta topic, `meta-<name>`, which is linked under `#`.meta; then comes the
-topic itself. Both go into the DHT, both are subscribed to, and the descriptor is published in the
-meta topic. A new version of a topic links the old one as its parent and keeps the meta topic, so
+A new topic begins with its meta topic, `meta-<name>`, which is linked under `#`.meta; then comes
+the topic itself. Both go into the DHT, both are subscribed to, and the descriptor is published in
+the meta topic. A new version of a topic links the old one as its parent and keeps the meta topic, so
 whoever subscribes to that learns of every version.
 """
 
@@ -139,7 +139,7 @@ class Catalogue:
         self._membership.subscribe(meta, now, effects, meta=False)
         self._membership.subscribe(topic.cid, now, effects, meta=False)
 
-        def announced(cid: bytes | None, error: str, now: float, effects: Effects) -> None:
+        def announced(_: bytes | None, __: str, now: float, effects: Effects) -> None:
             finished(topic, "", now, effects)
 
         self._publishing.publish(cids.text(meta), topic.dag(), now, effects, finished=announced)

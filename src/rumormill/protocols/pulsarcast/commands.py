@@ -20,7 +20,7 @@ class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    allowed_publishers: tuple[PeerId, ...] | None | msgspec.UnsetType = msgspec.UNSET
+    allowed_publishers: tuple[PeerId, ...] | msgspec.UnsetType | None = msgspec.UNSET
     request_to_publish: tuple[PeerId, ...] | None = ()
     event_linking: EventLinking = EventLinking.LAST_SEEN
     sub_topics: dict[str, Topic] = {}

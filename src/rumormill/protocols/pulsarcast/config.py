@@ -94,6 +94,13 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     unsubscribe_from_meta: bool = True
     """Leave the meta topic along with the topic. Thesis, `unsubscribeFromMeta`."""
 
+    subscribe_retries: int = 4
+    """How often a topic that could not be found is looked for again before the subscription is
+    rolled back. Our choice: with the delay below a topic has half a minute to reach the DHT."""
+
+    subscribe_retry_delay: float = 2.0
+    """Seconds before the first of them; each further one waits twice as long. Our choice."""
+
     require_signatures: bool = True
     """Refuse events without their publisher's signature. Our choice; the original does not sign,
     so a network with its peers must turn this off."""
@@ -183,7 +190,8 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
             require(0 < getattr(self, key) < 1e9, key, "must be positive and finite")
         for key in _AT_LEAST_ONE:
             require(getattr(self, key) >= 1, key, "must be at least 1")
-        require(self.connect_retries >= 0, "connect_retries", "must not be negative")
+        for key in ("connect_retries", "subscribe_retries"):
+            require(0 <= getattr(self, key) <= 30, key, "must be from 0 to 30")
         require(
             self.fetch_batch <= min(self.limits.events, self.limits.cids),
             "fetch_batch",
@@ -205,6 +213,7 @@ _POSITIVE = (
     "rendezvous_interval",
     "max_rendezvous_interval",
     "publish_linger",
+    "subscribe_retry_delay",
     "max_clock_skew",
     "request_timeout",
     "request_retry",

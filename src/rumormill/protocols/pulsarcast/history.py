@@ -76,7 +76,7 @@ class Histories:
             self._membership.publish_for_a_while(found, now, effects)
             self._membership.when_ready(cid, in_place, now, effects)
 
-        def in_place(error: str, now: float, effects: Effects) -> None:
+        def in_place(_: str, now: float, effects: Effects) -> None:
             sources = list(self._membership.neighbours(cid)[:_SOURCES])
             reading = _Reading(cid, wish, finished, sources, {})
             self._fetch(reading, now, effects)
@@ -93,7 +93,7 @@ class Histories:
             peer = reading.sources.pop(0)
             if peer in self._context.connected and not self._context.is_original(peer):
 
-                def done(complete: bool, now: float, effects: Effects) -> None:
+                def done(_: bool, now: float, effects: Effects) -> None:
                     self._fetch(reading, now, effects)
 
                 end = milliseconds(now + self._context.config.max_clock_skew)

@@ -1,4 +1,4 @@
-"""Arbitrary Pulsarcast RPCs, as an attacker would send them: well-formed, and everything else wrong.
+"""Arbitrary Pulsarcast RPCs, as an attacker would send them: well-formed, all else wrong.
 
 Forged events in others' names, events from the future, answers that nobody asked for, joins and
 leaves at random, redirections to nowhere, lists of things that nobody has.

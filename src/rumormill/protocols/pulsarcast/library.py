@@ -80,7 +80,7 @@ class Library:
             then(known, now, effects)
             return
 
-        def done(found: Found, source: PeerId, now: float, effects: Effects) -> None:
+        def done(found: Found, _: PeerId, now: float, effects: Effects) -> None:
             if isinstance(found, TopicDescriptor):
                 self.add(found)
                 then(found, now, effects)

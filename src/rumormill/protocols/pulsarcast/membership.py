@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from rumormill.core import trace
-from rumormill.core.effects import Effects, Learn
+from rumormill.core.effects import Effects, Learn, SetTimer
 from rumormill.core.errors import DecodeError, LimitError, LocalError
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.pulsarcast import cid as cids
@@ -26,6 +26,7 @@ from rumormill.protocols.pulsarcast.nursery import Nursery
 from rumormill.protocols.pulsarcast.rpc import JoinReply, JoinStatus, Terms
 from rumormill.protocols.pulsarcast.syncing import Syncing
 from rumormill.protocols.pulsarcast.timeline import milliseconds
+from rumormill.protocols.pulsarcast.timers import SubscribeTimer
 
 Ready: TypeAlias = Callable[[str, float, Effects], None]
 """Hears that there is a way to the root, or why there is not."""
@@ -64,6 +65,7 @@ class Membership:
         self.publish_only: dict[bytes, None] = {}
         self._ready: dict[bytes, list[Ready]] = {}
         self._joining: dict[bytes, dict[PeerId, Terms | None]] = {}
+        self._attempts: dict[bytes, tuple[int, bool]] = {}
 
     # The application's wishes.
 
@@ -89,21 +91,48 @@ class Membership:
         self.publish_only.pop(cid, None)
         self.subscriptions[cid] = now
         effects.append(trace.Join(cids.text(cid)))
+        self._find(cid, meta, now, effects)
+
+    def _find(self, cid: bytes, meta: bool, now: float, effects: Effects) -> None:
+        """Get the descriptor of a topic that is wanted, then enter its tree."""
 
         def with_topic(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
             if cid not in self.subscriptions:
                 return
             if found is None:
-                # Rolled back, so that a later attempt is a new one.
-                del self.subscriptions[cid]
-                effects.append(trace.Leave(cids.text(cid)))
-                self._tell_ready(cid, reasons.NO_SUCH_TOPIC, now, effects)
+                self._look_again(cid, meta, now, effects)
                 return
+            if self._forest.full and cid not in self._forest.branches:
+                self._roll_back(cid, reasons.BRANCHES_FULL, now, effects)
+                return
+            self._attempts.pop(cid, None)
             self._enter_for_good(found, now, effects)
             if meta and found.meta is not None:
                 self.subscribe(found.meta, now, effects, meta=False)
 
         self._library.find(cid, (), with_topic, now, effects)
+
+    def _look_again(self, cid: bytes, meta: bool, now: float, effects: Effects) -> None:
+        """A topic could not be found: it may be so new that the DHT does not have it yet."""
+        attempts, _ = self._attempts.get(cid, (0, meta))
+        if attempts < self._context.config.subscribe_retries:
+            self._attempts[cid] = (attempts + 1, meta)
+            wait = self._context.config.subscribe_retry_delay * 2**attempts
+            effects.append(SetTimer(SubscribeTimer(cid), now + wait))
+            return
+        self._roll_back(cid, reasons.NO_SUCH_TOPIC, now, effects)
+
+    def _roll_back(self, cid: bytes, reason: str, now: float, effects: Effects) -> None:
+        """A subscription cannot be: forget it, so that a later attempt is a new one."""
+        self._attempts.pop(cid, None)
+        del self.subscriptions[cid]
+        effects.append(trace.Leave(cids.text(cid)))
+        self._tell_ready(cid, reason, now, effects)
+
+    def on_subscribe_timer(self, cid: bytes, now: float, effects: Effects) -> None:
+        """Look for a topic's descriptor once more."""
+        if cid in self.subscriptions and cid in self._attempts:
+            self._find(cid, self._attempts[cid][1], now, effects)
 
     def neighbours(self, cid: bytes) -> tuple[PeerId, ...]:
         """Our neighbours in a topic's tree."""
@@ -126,17 +155,19 @@ class Membership:
         self.publish_only.pop(cid, None)
         if self.subscriptions.pop(cid, None) is None:
             return
+        self._attempts.pop(cid, None)
         effects.append(trace.Leave(cids.text(cid)))
-        self._tell_ready(cid, "unsubscribed", now, effects)
+        self._tell_ready(cid, reasons.UNSUBSCRIBED, now, effects)
         feed, branch = self._events.feeds.get(cid), self._forest.branches.get(cid)
         if feed is not None and branch is not None:
             feed.subscribed = False
             branch.wanted = False
             self._step_out(branch, now, effects)
         descriptor = self._library.get(cid)
-        if meta and descriptor is not None and descriptor.meta is not None:
-            if not self._other_versions(descriptor):
-                self.unsubscribe(descriptor.meta, now, effects, meta=False)
+        if descriptor is None or descriptor.meta is None or not meta:
+            return
+        if not self._other_versions(descriptor):
+            self.unsubscribe(descriptor.meta, now, effects, meta=False)
 
     def _other_versions(self, descriptor: TopicDescriptor) -> bool:
         """Whether another version of the same topic is still subscribed to."""
@@ -358,6 +389,10 @@ class Membership:
     def resume(self, now: float, effects: Effects) -> None:
         """We come back with our state: connections and timers are gone, wishes are not."""
         self._joining.clear()
+        for cid in self.subscriptions:
+            if cid not in self._forest.branches:
+                self._attempts.setdefault(cid, (0, self._context.config.subscribe_to_meta))
+                effects.append(SetTimer(SubscribeTimer(cid), now))
         for branch in list(self._forest.branches.values()):
             branch.children.clear()
             branch.previous.clear()

@@ -83,6 +83,7 @@ from rumormill.protocols.pulsarcast.timers import (
     HuntTimer,
     PullTimer,
     RequestTimer,
+    SubscribeTimer,
 )
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
@@ -244,6 +245,8 @@ class PulsarcastPeer:
             self._syncing.on_timer(timer.topic, now, effects)
         elif isinstance(timer, RequestTimer):
             self._requests.on_timer(timer.cid, now, effects)
+        elif isinstance(timer, SubscribeTimer):
+            self.membership.on_subscribe_timer(timer.topic, now, effects)
 
     # What peers send.
 
@@ -356,7 +359,7 @@ class PulsarcastPeer:
     def _on_command(self, event: Command, now: float, effects: Effects) -> None:
         number, body = event.number, event.body
 
-        def finished(result: object, error: str, now: float, effects: Effects) -> None:
+        def finished(result: object, error: str, _: float, effects: Effects) -> None:
             effects.append(Outcome(number, result, error))
 
         try:

@@ -185,8 +185,11 @@ class Publishing:
     def _put_out(self, feed: Feed, signed: SignedEvent, now: float, effects: Effects) -> int:
         reached = self._events.publish(feed, signed, now, effects)
         if self._context.config.store_events:
-            key = content_key(signed.cid)
-            self._dht.put_value(key, signed.event.dag(), now, effects)
+            dag = signed.event.dag()
+            if len(dag) <= self._context.config.kademlia.limits.value_bytes:
+                self._dht.put_value(content_key(signed.cid), dag, now, effects)
+            else:
+                effects.append(trace.Refuse(self._context.id, reasons.TOO_LARGE, feed.text))
         return reached
 
     # Requests.

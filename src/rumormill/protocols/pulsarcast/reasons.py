@@ -37,6 +37,9 @@ TOO_LARGE: Final = "too-large"
 BANNED: Final = "banned"
 UNEXPECTED: Final = "unexpected-operation"
 
+# Why a subscription came to nothing.
+UNSUBSCRIBED: Final = "unsubscribed"
+
 # What becomes of a request to publish.
 ACCEPTED: Final = "accepted"
 REQUESTS_OFF: Final = "requests-not-taken"

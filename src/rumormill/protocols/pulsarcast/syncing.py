@@ -109,7 +109,7 @@ class Syncing:
             feed.synced = max(feed.synced, terms.end)
         elif branch.topic not in self._pulls:
 
-            def done(complete: bool, now: float, effects: Effects) -> None:
+            def done(complete: bool, _: float, __: Effects) -> None:
                 if complete:
                     feed.synced = max(feed.synced, terms.end)
 

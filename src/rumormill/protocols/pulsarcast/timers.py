@@ -32,3 +32,9 @@ class PullTimer(msgspec.Struct, frozen=True):
     """A peer should have answered for a range of events."""
 
     topic: bytes
+
+
+class SubscribeTimer(msgspec.Struct, frozen=True):
+    """A topic that was not found is looked for once more."""
+
+    topic: bytes
