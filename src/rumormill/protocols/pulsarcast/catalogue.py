@@ -2,8 +2,8 @@
 
 A new topic begins with its meta topic, `meta-<name>`, which is linked under `#`.meta; then comes
 the topic itself. Both go into the DHT, both are subscribed to, and the descriptor is published in
-the meta topic. A new version of a topic links the old one as its parent and keeps the meta topic, so
-whoever subscribes to that learns of every version.
+the meta topic. A new version of a topic links the old one as its parent and keeps the meta topic,
+so whoever subscribes to that learns of every version.
 """
 
 from collections.abc import Callable

@@ -73,7 +73,9 @@ class Histories:
             if found is None:
                 finished(None, reasons.NO_SUCH_TOPIC, now, effects)
                 return
-            self._membership.publish_for_a_while(found, now, effects)
+            if self._membership.publish_for_a_while(found, now, effects) is None:
+                finished(None, reasons.BRANCHES_FULL, now, effects)
+                return
             self._membership.when_ready(cid, in_place, now, effects)
 
         def in_place(_: str, now: float, effects: Effects) -> None:

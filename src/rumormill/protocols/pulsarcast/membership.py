@@ -189,8 +189,10 @@ class Membership:
 
     def publish_for_a_while(
         self, descriptor: TopicDescriptor, now: float, effects: Effects
-    ) -> Feed:
-        """Stand in a topic's tree in order to publish."""
+    ) -> Feed | None:
+        """Stand in a topic's tree in order to publish; None when no further topic fits."""
+        if self._forest.full and descriptor.cid not in self._forest.branches:
+            return None
         branch = self.enter(descriptor, now, effects)
         until = now + self._context.config.publish_linger
         branch.publishing_until = max(branch.publishing_until, until)
@@ -211,12 +213,10 @@ class Membership:
     # Entering and leaving.
 
     def enter(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> Branch:
-        """Be in a topic's tree, for whatever reason."""
+        """Be in a topic's tree, for whatever reason; the caller has looked whether it fits."""
         cid = descriptor.cid
         branch = self._forest.branches.get(cid)
         if branch is None:
-            if self._forest.full:
-                raise LimitError("no further topic fits (max_topics)")
             feed = Feed(descriptor, self._context.config, milliseconds(now))
             feed.fill(self._context.archive)
             self._events.feeds[cid] = feed

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects, Published
-from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.overlay.kademlia.kademlia import Kademlia
@@ -46,6 +46,7 @@ Finished: TypeAlias = Callable[[bytes | None, str, float, Effects], None]
 NOBODY: str = "nobody stands in the topic's tree with us"
 CANNOT_PUBLISH: str = "may-not-publish"
 NO_SUCH_PARENT: str = "no-such-parent"
+LINKS_BY_ITSELF: str = "topic-links-by-itself"
 
 
 class Publishing:
@@ -127,13 +128,17 @@ class Publishing:
     ) -> None:
         """Make sure that the parent which the application names exists."""
         text = cids.text(topic.cid)
-        if parent is not None and topic.event_linking is not EventLinking.CUSTOM:
-            raise LocalError(f"the topic {text} links events by itself: no parent can be named")
         own = self._context.id
+        if parent is not None and topic.event_linking is not EventLinking.CUSTOM:
+            self._fail(text, data, LINKS_BY_ITSELF, finished, now, effects)
+            return
         if not topic.may_publish(own) and not topic.may_request(own):
             self._fail(text, data, CANNOT_PUBLISH, finished, now, effects)
             return
         feed = self._membership.publish_for_a_while(topic, now, effects)
+        if feed is None:
+            self._fail(text, data, reasons.BRANCHES_FULL, finished, now, effects)
+            return
         if parent is None or parent in feed.timeline:
             self._compose(feed, data, parent, finished, now, effects)
             return
