@@ -162,6 +162,7 @@ def _read_request_reply(data: bytes, limits: RpcLimits) -> RequestReply:
 
 def _read_fetch(data: bytes, limits: RpcLimits) -> Fetch:
     topic, ancestors = b"", 0
+    known: bytes | None = None
     wanted: list[bytes] = []
     for tag, start, stop in split(data, limits.cids + limits.other_fields):
         if tag == FIELD_2:
@@ -170,7 +171,9 @@ def _read_fetch(data: bytes, limits: RpcLimits) -> Fetch:
             topic = data[start:stop]
         elif tag == _NUMBER_3:
             ancestors = _number(data, start, stop)
-    return Fetch(cids.check(topic), tuple(wanted), ancestors)
+        elif tag == FIELD_4:
+            known = cids.check(data[start:stop])
+    return Fetch(cids.check(topic), tuple(wanted), ancestors, known)
 
 
 def _read_have(data: bytes, limits: RpcLimits) -> Have:

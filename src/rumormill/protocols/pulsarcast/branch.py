@@ -68,6 +68,10 @@ class Branch(msgspec.Struct):
     """Attempts that failed in a row, for the back-off."""
     unanswered: int = 0
     """Refreshes that the parent has not answered."""
+    comparing: bool = False
+    """Whether the last JOIN named a range of events."""
+    uncompared: int = 0
+    """Comparisons in a row that the parent could not make yet."""
     wanted: bool = False
     """We subscribe, here and now."""
     publishing_until: float = 0.0

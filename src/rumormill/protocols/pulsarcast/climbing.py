@@ -145,6 +145,7 @@ class Climbing:
         assert peer is not None
         branch.asked, branch.dialling = True, False
         branch.told_silent = branch.silent
+        branch.comparing = False
         terms = Terms(branch.topic, silent=branch.silent)
         self._context.send(peer, letters.join(branch.topic, terms, now), effects)
         if self._context.is_original(peer):
@@ -216,12 +217,14 @@ class Climbing:
         branch.candidate = None
         branch.asked = branch.rendezvous = False
         branch.failures = branch.redirects = branch.unanswered = branch.searches = 0
+        branch.uncompared = 0
         branch.targets = None
         text = cids.text(branch.topic)
         if former is not None:
             effects.append(trace.Prune(former, text))
         effects.append(trace.Graft(peer, text))
-        self._forest.arm(branch, now + config.sync_settle, effects)
+        # What fell between two parents is older than this when it is settled.
+        self._forest.arm(branch, now + config.sync_settle + config.move_linger, effects)
         self._on_parent(branch, now, effects)
         if branch.silent != branch.told_silent:
             self._refresh(branch, now, effects)

@@ -246,6 +246,8 @@ class Dissemination:
     def _deliver(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
         effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
         effects.append(Deliver(core_event(signed), peer))
+        if feed.hold is not None:
+            feed.tip = signed.cid
         self._on_delivered(feed, signed)
 
     def _deliver_or_hold(

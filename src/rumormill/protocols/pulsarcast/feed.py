@@ -59,6 +59,8 @@ class Feed:
         """Up to which date our parent and we have agreed on what there is."""
         self.last: bytes | None = None
         """The event that was seen last."""
+        self.tip: bytes | None = None
+        """The event of an ordered topic that was delivered last."""
         self.hold: HoldBack | None = None
         if is_ordered(descriptor):
             self.hold = HoldBack(config.hold_limit)
@@ -78,6 +80,7 @@ class Feed:
         if newest is not None and oldest is not None:
             self.synced = min(self.synced, newest)
             self.horizon = self.cover = min(self.horizon, oldest)
+            self.tip = None if self.hold is None else self.last
 
     def add(self, signed: SignedEvent, date: int, *, live: bool) -> bool:
         """Remember an event; false when it is known or too old to be judged."""

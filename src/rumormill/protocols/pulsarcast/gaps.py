@@ -79,8 +79,9 @@ class Gaps:
 
         for each in sources:
             self.expect(topic, each, now)
-        batch = self._context.config.fetch_batch
-        self._hunting.seek(cid, topic, sources, done, now, effects, ancestors=batch)
+        # A chain comes whole; elsewhere most of what lies before the event is here already.
+        batch = self._context.config.fetch_batch if feed.hold is not None else 0
+        self._hunting.seek(cid, topic, sources, done, now, effects, ancestors=batch, known=feed.tip)
 
     def expect(self, topic: bytes, peer: PeerId, now: float) -> None:
         """A peer is about to be asked for events of a topic."""
@@ -117,7 +118,10 @@ class Gaps:
                 continue
             chain: list[SignedEvent] = []
             wanted: bytes | None = cid
-            while wanted is not None and wanted not in found and left > 0 and room > 0:
+            while wanted not in (None, question.known) and left > 0 and room > 0:
+                assert wanted is not None
+                if wanted in found:
+                    break
                 signed = None if feed is None else feed.find(wanted, self._context.archive)
                 if signed is None:
                     break

@@ -39,6 +39,7 @@ class _Hunt(msgspec.Struct):
     done: list[Done]
     asked: PeerId | None = None
     ancestors: int = 0
+    known: bytes | None = None
 
 
 class Hunting:
@@ -62,10 +63,11 @@ class Hunting:
         effects: Effects,
         *,
         ancestors: int = 0,
+        known: bytes | None = None,
     ) -> bool:
         """Look for a block; false, and nothing follows, when too many are looked for already.
 
-        With `ancestors`, peers may send so many of the events before it along.
+        With `ancestors`, peers may send so many of the events before it along, back to `known`.
         """
         hunt = self._hunts.get(cid)
         config = self._context.config
@@ -81,7 +83,7 @@ class Hunting:
             for peer in dict.fromkeys(sources)
             if peer in self._context.connected and not self._context.is_original(peer)
         ]
-        hunt = _Hunt(cid, topic, able[:_MOST_SOURCES], [done], ancestors=ancestors)
+        hunt = _Hunt(cid, topic, able[:_MOST_SOURCES], [done], None, ancestors, known)
         self._hunts[cid] = hunt
         self._go_on(hunt, now, effects)
         return True
@@ -95,7 +97,7 @@ class Hunting:
     def _go_on(self, hunt: _Hunt, now: float, effects: Effects) -> None:
         if hunt.sources:
             hunt.asked = hunt.sources.pop(0)
-            question = Fetch(hunt.topic, (hunt.cid,), ancestors=hunt.ancestors)
+            question = Fetch(hunt.topic, (hunt.cid,), hunt.ancestors, hunt.known)
             self._context.send(hunt.asked, addition(question), effects)
             timeout = self._context.config.fetch_timeout
             effects.append(SetTimer(HuntTimer(hunt.cid), now + timeout))

@@ -76,7 +76,7 @@ def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -
         made: tuple[Addition, ...] = (
             JoinReply(where, JoinStatus(some(3)), (PeerAddress(peer()),) if some(2) else ()),
             RequestReply(where, topic(), RequestStatus(some(3)), topic() if some(2) else None),
-            Fetch(where, named, some(1000)),
+            Fetch(where, named, some(1000), topic() if some(2) else None),
             Events(where, tuple(event() for _ in range(some(3))), named),
             Terms(where, bool(some(2)), start, start + length, some(1000), some(1 << 60)),
             Have(where, start, start + length, named),

@@ -28,6 +28,9 @@ from rumormill.protocols.pulsarcast.syncing import Syncing
 from rumormill.protocols.pulsarcast.timeline import milliseconds
 from rumormill.protocols.pulsarcast.timers import SubscribeTimer
 
+_PATIENCE = 3
+"""How often a parent that must first catch up itself is asked again soon; our choice."""
+
 Ready: TypeAlias = Callable[[str, float, Effects], None]
 """Hears that there is a way to the root, or why there is not."""
 
@@ -338,7 +341,11 @@ class Membership:
         if reply.status is JoinStatus.ACCEPTED:
             self._climbing.on_accepted(branch, peer, now, effects)
             if terms is not None:
+                branch.uncompared = 0
                 self._syncing.on_parent_terms(branch, peer, terms, now, effects)
+            elif peer == branch.parent and branch.comparing and branch.uncompared < _PATIENCE:
+                branch.uncompared += 1
+                self._forest.arm(branch, now + self._context.config.sync_settle, effects)
         elif reply.status is JoinStatus.REFUSED or not reply.peers:
             self._climbing.on_refused(branch, peer, now, effects)
         else:

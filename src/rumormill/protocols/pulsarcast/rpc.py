@@ -177,12 +177,14 @@ class RequestReply(msgspec.Struct, frozen=True, gc=False):
 class Fetch(msgspec.Struct, frozen=True, gc=False):
     """Ask for events of a topic, or for the descriptor of the topic itself if `wanted` names it.
 
-    With `ancestors`, so many of the events before each wanted one may come along.
+    With `ancestors`, so many of the events before each wanted one may come along, back to `known`,
+    which the sender has.
     """
 
     topic: bytes
     wanted: tuple[bytes, ...] = ()
     ancestors: int = 0
+    known: bytes | None = None
 
     def encode(self) -> bytes:
         """The question's bytes."""
@@ -190,6 +192,8 @@ class Fetch(msgspec.Struct, frozen=True, gc=False):
         parts += [bytes_field(2, each) for each in self.wanted]
         if self.ancestors:
             parts.append(varint_field(3, self.ancestors))
+        if self.known is not None:
+            parts.append(bytes_field(4, self.known))
         return b"".join(parts)
 
 

@@ -69,6 +69,7 @@ class Syncing:
         assert branch.parent is not None
         branch.told_silent = branch.silent
         terms = self._terms(branch, now)
+        branch.comparing = terms.end > terms.start
         self._context.send(branch.parent, letters.join(branch.topic, terms, now), effects)
 
     def _terms(self, branch: Branch, now: float) -> Terms:
