@@ -11,7 +11,10 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
-SCHEMAS = tuple(f"rumormill/wire/proto/{name}.proto" for name in ("kad", "rpc", "trace"))
+SCHEMAS = tuple(
+    f"rumormill/wire/proto/{name}.proto"
+    for name in ("kad", "pulsarcast", "radius", "rpc", "skipring", "trace")
+)
 
 
 def generate(target: Path) -> list[Path]:

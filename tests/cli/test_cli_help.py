@@ -14,7 +14,7 @@ from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 
 VERBS = (
     "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
-    "completion",
+    "inspect", "completion",
 )  # fmt: skip
 KNOWN = {option.flag: option.known for option in SIM_OPTIONS}
 

@@ -44,6 +44,8 @@ class HostilePeer:
         self.damage: int | None = None
         """Which byte of its last handshake message is changed on the way."""
         self.received = 0
+        self.heard: dict[int, bytearray] = {}
+        """What came on each stream behind its negotiation."""
         self.closed = False
         self._noise: NoiseSession | None = None
         self._negotiations: dict[int, Listener | Initiator] = {}
@@ -177,9 +179,11 @@ class HostilePeer:
 
     def _on_data(self, stream_id: int, data: bytes) -> None:
         negotiation = self._negotiations[stream_id]
+        rest = data
         if negotiation.outcome is Outcome.PENDING and self.accepts:
-            negotiation.receive(data)
+            rest = negotiation.receive(data)
             if answer := negotiation.data_to_send():
                 self.session.send(stream_id, answer)
+        self.heard.setdefault(stream_id, bytearray()).extend(rest)
         if self.gives_window:
             self.session.consumed(stream_id, len(data))

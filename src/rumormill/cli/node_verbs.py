@@ -216,6 +216,7 @@ def _add_history(verbs: Verbs) -> None:
         brief="print what the log of a home has of a topic",
         text=(
             "Print the events of a topic in the home's log, each one verified, and stop.\n"
+            "`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic.\n"
             "Works with and without a running node."
         ),
         epilog=(
@@ -223,13 +224,17 @@ def _add_history(verbs: Verbs) -> None:
             "  rumormill history news\n"
             "  rumormill history news --offset -10 --json\n"
             "  rumormill history news --since 2026-01-31T12:00:00 --count 5\n"
+            "  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph\n"
+            "  rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h\n"
         ),
         run=_late("rumormill.cli.history", "run_history"),
     )
-    verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
+    verb.add_argument("topic", metavar="[verify] TOPIC", help="the topic's name")
+    verb.add_argument("subject", nargs="?", help=argparse.SUPPRESS)
     _add_options(verb, "place", PLACE)
     _add_position(verb)
     verb.add_argument("--count", metavar="N", help="print at most so many events")
+    verb.add_argument("--graph", action="store_true", help="draw which event follows which")
     _add_output(verb)
 
 

@@ -1,7 +1,9 @@
 """Where peers can be reached: addresses learnt from tickets, identify and signed records.
 
 Bounded in peers and in addresses of one peer; the peer that was heard of longest ago goes first.
-Addresses that a user gave are never pushed out.
+Addresses that a user gave are never pushed out. What one peer says of another is a hint: it is
+tried last and pushes out nothing but older hints, and as the handshake proves who is there, a false
+one costs a vain attempt and nothing more.
 """
 
 from collections.abc import Iterable
@@ -12,6 +14,9 @@ from rumormill.core.ids import PeerId
 MAX_PEERS: Final = 4096
 MAX_ADDRESSES: Final = 16
 MAX_RECORDS: Final = 1024
+MAX_HINTED_PEERS: Final = 4096
+MAX_HINTS: Final = 4
+"""Our choice: a liar's addresses are tried one after another, and each takes its time."""
 
 
 class AddressBook:
@@ -20,6 +25,7 @@ class AddressBook:
     def __init__(self) -> None:
         self._learnt: dict[PeerId, dict[tuple[str, int], None]] = {}
         self._given: dict[PeerId, dict[tuple[str, int], None]] = {}
+        self._hinted: dict[PeerId, tuple[tuple[str, int], ...]] = {}
         self.records: dict[PeerId, bytes] = {}
         """Signed peer records as their owners sealed them, for peer exchange."""
         self.forgotten = 0
@@ -39,6 +45,17 @@ class AddressBook:
             self.forgotten += 1
         self._learnt[peer] = dict.fromkeys(list(found)[:MAX_ADDRESSES])
 
+    def hint(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
+        """Remember endpoints that one peer named for another, instead of earlier such hints."""
+        found = tuple(dict.fromkeys(endpoints))[:MAX_HINTS]
+        if not found:
+            return
+        self._hinted.pop(peer, None)
+        if len(self._hinted) >= MAX_HINTED_PEERS:
+            del self._hinted[next(iter(self._hinted))]
+            self.forgotten += 1
+        self._hinted[peer] = found
+
     def keep_record(self, peer: PeerId, record: bytes) -> None:
         """Remember a peer's signed record."""
         self.records.pop(peer, None)
@@ -47,5 +64,6 @@ class AddressBook:
         self.records[peer] = record
 
     def endpoints(self, peer: PeerId) -> list[tuple[str, int]]:
-        """Where to try a peer, what the user said first."""
-        return list(dict.fromkeys([*self._given.get(peer, ()), *self._learnt.get(peer, ())]))
+        """Where to try a peer: what the user said, what the peer said, what others said."""
+        given, learnt = self._given.get(peer, ()), self._learnt.get(peer, ())
+        return list(dict.fromkeys([*given, *learnt, *self._hinted.get(peer, ())]))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rumormill.node.driver import Driver
 
 QUEUE_FULL = "queue full"
+NOT_SPOKEN = "the peer does not speak the protocol"
 _INCOMING_STREAMS = 2
 """Streams of one peer that are read; our choice, because of py-libp2p (see `Channel`)."""
 _HELD_MESSAGES = 1024
@@ -44,6 +45,8 @@ class Channel:
         self.queued_bytes = 0
         self.waits_since: float | None = None
         """Since when the queue has not moved; None when nothing waits."""
+        self.refused = ""
+        """Why the peer does not take our stream; empty while it may."""
         self.slow = False
         """Whether the peer has stopped reading; it has until its queue is empty again."""
         self._stream: Stream | None = None
@@ -89,6 +92,7 @@ class Channel:
     def on_open(self, stream: Stream) -> None:
         """The peer speaks our protocol."""
         self.protocol = stream.protocol
+        self.refused = ""
         self.driver.on_channel_open(self)
         early, self._early = self._early, []
         for _, message in early:
@@ -122,9 +126,11 @@ class Channel:
         elif reason != REFUSED:
             self._start_later()
         else:
+            self.refused = NOT_SPOKEN
             for incoming in list(self._incoming):
                 incoming.reset()
-        self.driver.on_channel_lost(self, was_open=was_open)
+        why = self.refused or self.connection.closed_because or reason
+        self.driver.on_channel_lost(self, why, was_open=was_open)
 
     def is_slow(self, now: float) -> bool:
         """Whether the peer does not read; said to the driver once each time."""
@@ -139,6 +145,7 @@ class Channel:
         stream = self._stream
         if stream is None or not self.protocol:
             return False
+        self.connection.active = True
         if not self._rest and not self._bulk and not self._urgent:
             taken = stream.send(frame)
             if taken < len(frame):
@@ -233,6 +240,7 @@ class Incoming:
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, hand them on."""
+        stream.connection.active = True
         frames = self._frames.feed(data)
         if frames:
             decode = self._decode

@@ -59,6 +59,41 @@ class NodeConfig(Config, frozen=True, kw_only=True):
     max_pending_dials: int = 64
     """Dials under way that the network asked for: what a liar's addresses can hold."""
 
+    max_waiting_dials: int = 1024
+    """Peers that wait to be dialled because letters or questions for them do."""
+
+    letters_per_peer: int = 256
+    """Letters that wait for one peer to be reached: what a protocol says within a few round
+    trips, not more."""
+
+    letter_bytes_per_peer: int = 4 << 20
+    """Bytes of those: a quarter of what may wait for a peer that is connected."""
+
+    letters_waiting: int = 8192
+    """Letters that wait in all."""
+
+    letter_bytes_waiting: int = 16 << 20
+    """Bytes of those: no more for all peers out of reach than for one that is connected."""
+
+    letter_timeout: float = 20.0
+    """Seconds that letters wait: for a TCP connection, then for a stream."""
+
+    questions_per_peer: int = 8
+    """Questions that are put to one peer at a time, half of `max_streams_per_protocol`; the
+    others wait for their turn."""
+
+    questions_open: int = 4096
+    """Questions of our own that wait for an answer or for their turn."""
+
+    questions_served: int = 1024
+    """Questions of peers that wait for our answer."""
+
+    answer_timeout: float = 30.0
+    """Seconds after which a question that a peer has ended is not answered any more."""
+
+    max_commands: int = 1024
+    """Commands of the application that wait for their outcome."""
+
     stream_retry_first: float = 1.0
     """Seconds before a lost RPC stream is opened again while its connection lives."""
 

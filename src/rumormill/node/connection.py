@@ -57,6 +57,10 @@ class Connection(asyncio.Protocol):
         self.ready = False
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_used = 0.0
+        self.transient = False
+        """Whether it was opened for letters or questions only, so that it ends when idle."""
+        self.active = False
+        """Whether a protocol's message has passed since the swarm looked last."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._noise: NoiseSession | None = None
@@ -281,6 +285,13 @@ class Connection(asyncio.Protocol):
     def streams_of(self, protocol: str) -> int:
         """How many streams of a protocol are open."""
         return sum(stream.protocol == protocol for stream in self._streams.values())
+
+    @property
+    def local_host(self) -> str:
+        """The network address of our own end, without zone."""
+        assert self._transport is not None
+        name = self._transport.get_extra_info("sockname")
+        return str(name[0]).partition("%")[0] if name else ""
 
     @property
     def in_use(self) -> bool:

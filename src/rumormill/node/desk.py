@@ -4,12 +4,13 @@ Every event that a node publishes or receives in its topics goes into the log fi
 arrive within one turn of the loop are appended together, and the log's writer joins appends into
 group commits. When an append is safe, its events are handed to subscribers in the order of their
 offsets, and publishers get their receipts. An event that the log has already is not handed out
-again: so a restart, or a peer that sends old messages, repeats nothing.
+again: so a restart, or a peer that sends old messages, repeats nothing. That also holds for an
+event that was kept without being handed out: to hand it out later, do not keep it before.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, Topic
@@ -35,6 +36,15 @@ _MAX_WAITING: Final = 100_000
 """Events that are never exceeded: those beyond are lost, and counted."""
 
 
+class _Silent:
+    """Marks an event that nobody publishes and nobody gets."""
+
+
+SILENT: Final = _Silent()
+
+_Taken: TypeAlias = "tuple[StoredEvent, asyncio.Future[Appended] | _Silent | None]"
+
+
 class Desk:
     """Between the protocol and the store, and between the store and the subscribers."""
 
@@ -45,8 +55,10 @@ class Desk:
         self._protocol = protocol
         self._now = now
         self._loop = asyncio.get_running_loop()
+        self.unsafe: dict[tuple[Topic, MessageId], StoredEvent] | None = None
+        """Where those who read back what was kept find what is not in the log yet."""
         self._subscriptions: dict[Topic, dict[Subscription, None]] = {}
-        self._waiting: list[tuple[StoredEvent, asyncio.Future[Appended] | None]] = []
+        self._waiting: list[_Taken] = []
         self._waiting_bytes = 0
         self._flush_scheduled = False
         self._in_flight = 0
@@ -82,20 +94,23 @@ class Desk:
 
     def take(self, event: Event) -> None:
         """Store an event that a peer brought, then hand it out."""
+        self._take(event, None)
+
+    def keep(self, event: Event) -> None:
+        """Store an event that others shall find here, and hand it out to nobody."""
+        self._take(event, SILENT)
+
+    def _take(self, event: Event, publisher: "_Silent | None") -> None:
         if self.failure is not None or len(self._waiting) >= _MAX_WAITING:
             self._lose(event.id, event.topic, LOG_BUSY if self.failure is None else LOG_FAILED)
             return
-        self._waiting.append((self._stored(event), None))
+        self._waiting.append((self._stored(event), publisher))
         self._schedule()
 
-    def take_own(self, event: Event) -> "asyncio.Future[Appended]":
-        """Store an event of our own, then hand it out; the result comes when it is safe."""
-        if self.failure is not None:
-            raise self.failure
-        done: asyncio.Future[Appended] = self._loop.create_future()
+    def take_own(self, event: Event, done: "asyncio.Future[Appended]") -> None:
+        """Store an event of our own, then hand it out; `done` gets the result when it is safe."""
         self._waiting.append((self._stored(event), done))
         self._schedule()
-        return done
 
     def is_full(self) -> bool:
         """Whether so much waits for the log that peers should not send more."""
@@ -103,17 +118,28 @@ class Desk:
 
     def _stored(self, event: Event) -> StoredEvent:
         self._waiting_bytes += len(event.data)
-        return StoredEvent(
-            topic=event.topic,
-            id=event.id,
-            author=event.author,
-            data=event.data,
-            received=self._now(),
-            created=event.created,
-            parents=event.parents,
-            protocol=self._protocol,
-            proof=event.proof,
+        stored = StoredEvent(
+            event.topic,
+            event.id,
+            event.author,
+            event.data,
+            self._now(),
+            event.created,
+            event.parents,
+            self._protocol,
+            event.proof,
         )
+        if self.unsafe is not None:
+            self.unsafe[stored.topic, stored.id] = stored
+        return stored
+
+    def _forget(self, batch: list["_Taken"]) -> None:
+        """These events are in the log, or lost."""
+        unsafe = self.unsafe
+        if unsafe is not None:
+            for event, _ in batch:
+                if unsafe.get((event.topic, event.id)) is event:
+                    del unsafe[event.topic, event.id]
 
     def _schedule(self) -> None:
         if not self._flush_scheduled:
@@ -129,7 +155,7 @@ class Desk:
         if not self._waiting:
             self.on_room()
 
-    def _append(self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]]) -> None:
+    def _append(self, batch: list["_Taken"]) -> None:
         try:
             if self._waiting:
                 raise QueueFullError("what came before is still waiting")
@@ -154,7 +180,7 @@ class Desk:
 
     def _refuse(
         self,
-        batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]],
+        batch: list["_Taken"],
         error: EventRefusedError,
     ) -> None:
         """A batch is too large, or one event of it impossible: find it, and store the others."""
@@ -164,15 +190,11 @@ class Desk:
             self._append(batch[middle:])
             return
         self._note_progress()
+        self._forget(batch)
         ((event, publisher),) = batch
-        if publisher is None:
-            self._lose(event.id, event.topic, EVENT_REFUSED)
-        elif not publisher.done():
-            publisher.set_exception(error)
+        self._tell_lost(event, publisher, EVENT_REFUSED, error)
 
-    def _on_safe(
-        self, batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]], ticket: Ticket
-    ) -> None:
+    def _on_safe(self, batch: list["_Taken"], ticket: Ticket) -> None:
         self._in_flight -= 1
         self._note_progress()
         error = ticket.exception()
@@ -180,8 +202,11 @@ class Desk:
             failure = error if isinstance(error, StoreError) else StoreError(str(error))
             self._fail(batch, failure)
             return
+        self._forget(batch)
         for (event, publisher), appended in zip(batch, ticket.result(), strict=True):
-            if publisher is not None and not publisher.done():
+            if publisher is SILENT:
+                continue
+            if isinstance(publisher, asyncio.Future) and not publisher.done():
                 publisher.set_result(appended)
             if not appended.duplicate:
                 for subscription in self._subscriptions.get(event.topic, ()):
@@ -189,7 +214,7 @@ class Desk:
 
     def _fail(
         self,
-        batch: list[tuple[StoredEvent, "asyncio.Future[Appended] | None"]],
+        batch: list["_Taken"],
         error: StoreError,
     ) -> None:
         """Tell everybody concerned: a batch is kept or lost as a whole.
@@ -200,14 +225,24 @@ class Desk:
         if lasting:
             self.failure = error
         self._note_progress()
+        self._forget(batch)
         for event, publisher in batch:
-            if publisher is None:
-                self._lose(event.id, event.topic, LOG_FAILED if lasting else DISK_FULL)
-            elif not publisher.done():
-                publisher.set_exception(error)
+            self._tell_lost(event, publisher, LOG_FAILED if lasting else DISK_FULL, error)
         if lasting:
             for subscription in self.all_subscriptions():
                 subscription.fail(error)
+
+    def _tell_lost(
+        self,
+        event: StoredEvent,
+        publisher: "asyncio.Future[Appended] | _Silent | None",
+        reason: str,
+        error: StoreError,
+    ) -> None:
+        if not isinstance(publisher, asyncio.Future):
+            self._lose(event.id, event.topic, reason)
+        elif not publisher.done():
+            publisher.set_exception(error)
 
     def _lose(self, message_id: MessageId, topic: Topic, reason: str) -> None:
         self.lost += 1

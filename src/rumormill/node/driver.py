@@ -7,27 +7,37 @@ input at a time, in the order of arrival.
 import asyncio
 import time
 from collections.abc import Callable, Hashable
+from itertools import count
 from typing import Any
 
 from rumormill.core import trace
+from rumormill.core.config import Config
 from rumormill.core.effects import (
+    Answer,
+    Ask,
     CancelTimer,
     Connect,
     Deliver,
     Disconnect,
     Effects,
     Keep,
+    Learn,
     LookUp,
+    Mail,
+    Outcome,
     Published,
     Send,
     SendAll,
     SetTimer,
     Validate,
 )
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import (
+    AskFailed,
+    Command,
+    ConnectFailed,
     Input,
     NotFound,
     PeerConnected,
@@ -42,6 +52,9 @@ from rumormill.core.messages import WireMessage
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.connection import Connection
+from rumormill.node.dialler import Dialler
+from rumormill.node.letters import Letters
+from rumormill.node.queries import Queries
 from rumormill.node.stream import Stream, StreamHandler
 from rumormill.node.swarm import Swarm
 from rumormill.protocols.registry import ProtocolSpec
@@ -49,6 +62,8 @@ from rumormill.trace.recorder import Recorder
 from rumormill.wire.frames import frame
 
 SLOW_PEER = "slow-peer"
+CLOSED = "the node is closed"
+NO_QUESTIONS = "the protocol has no questions"
 _FLUSH_INTERVAL = 1.0
 
 
@@ -63,14 +78,14 @@ class Driver:
         recorder: Recorder,
         config: NodeConfig,
         *,
-        decode: Callable[[bytes], WireMessage],
-        max_frame: int,
+        settings: Config,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
         self.machine = machine
         self.config = config
-        self.max_frame = max_frame
-        self.decode = decode
+        self.max_frame = spec.max_message(settings)
+        self.decode = spec.decoder(settings)
+        self.count = swarm.count
         self.channels: dict[PeerId, Channel] = {}
         self.on_keep: Callable[[Event], None] = lambda _: None
         self.on_deliver: Callable[[Event], None] = lambda _: None
@@ -84,10 +99,15 @@ class Driver:
         self._swarm = swarm
         self._recorder = recorder
         self._record = recorder.record
-        self._id = swarm.id
+        self.id = swarm.id
         self._effects: Effects = []
+        self._moment = 0.0
+        """When the input came whose effects are being carried out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._published: Published | None = None
+        self._published: list[Published] = []
+        self._connecting: dict[PeerId, None] = {}
+        self._commands: dict[int, asyncio.Future[object]] = {}
+        self._command_numbers = count(1)
         self._loop = asyncio.get_running_loop()
         self._epoch = time.time() - self._loop.time()
         self._flush_timer: asyncio.TimerHandle | None = None
@@ -95,6 +115,19 @@ class Driver:
         swarm.has_queued = self._has_queued
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
+        swarm.on_unreached = self._on_unreached
+        dialler = Dialler(swarm)
+        self.letters = Letters(self, dialler, config)
+        self.queries: Queries | None = None
+        if spec.queries is not None:
+            self.queries = Queries(
+                self,
+                swarm,
+                dialler,
+                spec.queries,
+                decode=spec.queries.decoder(settings),
+                max_frame=spec.queries.max_message(settings),
+            )
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
 
@@ -104,7 +137,7 @@ class Driver:
 
     def start(self) -> None:
         """Start the machine."""
-        self._record((self.now(), self._id, trace.NodeUp()))
+        self._record((self.now(), self.id, trace.NodeUp()))
         self.feed(Start())
         self._flush_trace()
 
@@ -114,9 +147,15 @@ class Driver:
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
+        self.letters.close()
+        if self.queries is not None:
+            self.queries.close()
+        for waiting in self._commands.values():
+            if not waiting.done():
+                waiting.set_exception(LocalError(CLOSED))
         if self._flush_timer is not None:
             self._flush_timer.cancel()
-        self._record((self.now(), self._id, trace.NodeDown(reason)))
+        self._record((self.now(), self.id, trace.NodeDown(reason)))
         self._recorder.close()
 
     def _flush_trace(self) -> None:
@@ -132,6 +171,7 @@ class Driver:
     def _feed(self, event: Input, now: float) -> None:
         if self._stopped:
             return
+        self._moment = now
         effects, self._effects = self._effects, []
         self.machine.handle(event, now, effects)
         if effects:
@@ -140,20 +180,37 @@ class Driver:
         self._effects = effects
         self._recorder.maybe_flush()
 
-    def publish(self, request: Input) -> Published:
-        """Give the machine a publication and return what became of it."""
-        self._published = None
+    def publish(self, request: Input) -> list[Published]:
+        """Give the machine a publication, or a batch, and return what became of each message."""
+        published = self._published = []
         self.feed(request)
-        published: Published | None = self._published
-        if published is None:
-            raise LocalError("the node is closed")
+        if not published:
+            raise LocalError(CLOSED)
         return published
+
+    async def command(self, body: object) -> object:
+        """Give the machine a command and wait for its outcome."""
+        if self._stopped:
+            raise LocalError(CLOSED)
+        if len(self._commands) >= self.config.max_commands:
+            raise LimitError(f"{len(self._commands)} commands wait for their outcome")
+        number = next(self._command_numbers)
+        outcome = self._commands[number] = self._loop.create_future()
+        try:
+            self.feed(Command(number, body))
+            return await outcome
+        finally:
+            del self._commands[number]
 
     def receive(self, peer: PeerId, message: WireMessage) -> None:
         """Give the machine a message from a peer."""
         now = self._loop.time() + self._epoch
-        self._record((now, self._id, trace.RecvRPC(peer, message.meta)))
+        self._record((now, self.id, trace.RecvRPC(peer, message.meta)))
         self._feed(Received(peer, message), now)
+
+    def record(self, entry: trace.TracePayload) -> None:
+        """Trace something that happens now."""
+        self._record((self.now(), self.id, entry))
 
     # Peers.
 
@@ -172,18 +229,29 @@ class Driver:
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
         connection = channel.connection
+        self._connecting.pop(channel.peer, None)
         self.feed(
             PeerConnected(
                 channel.peer, channel.protocol, connection.outbound, connection.remote_address
             )
         )
+        self.letters.send(channel)
         self.on_change()
 
-    def on_channel_lost(self, channel: Channel, *, was_open: bool) -> None:
+    def on_channel_lost(self, channel: Channel, reason: str, *, was_open: bool) -> None:
         """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
+        self.letters.fail(channel.peer, reason)
         if was_open:
             self.feed(PeerDisconnected(channel.peer))
             self.on_change()
+        else:
+            self._on_unreached(channel.peer, reason)
+
+    def _on_unreached(self, peer: PeerId, reason: str) -> None:
+        """A peer that the machine wants to be connected to is not, and will not be."""
+        if peer in self._connecting:
+            del self._connecting[peer]
+            self.feed(ConnectFailed(peer, reason))
 
     def hold(self, stream: Stream) -> None:
         """Stop reading from a stream until the log keeps up again."""
@@ -203,16 +271,18 @@ class Driver:
         channel = self.channels.pop(peer, None)
         if channel is not None:
             channel.stop()
+        self.letters.fail(peer, reason)
+        self._on_unreached(peer, reason)
 
     def on_slow_peer(self, channel: Channel) -> None:
         """A peer does not read: publishing no longer waits for it."""
         self._swarm.count(SLOW_PEER)
-        self._record((self.now(), self._id, trace.Penalise(channel.peer, SLOW_PEER, 0.0)))
+        self._record((self.now(), self.id, trace.Penalise(channel.peer, SLOW_PEER, 0.0)))
 
     def refuse(self, peer: PeerId, reason: str) -> None:
         """Count and trace that a peer was refused something."""
         self._swarm.count(reason)
-        self._record((self.now(), self._id, trace.Refuse(peer, reason)))
+        self._record((self.now(), self.id, trace.Refuse(peer, reason)))
 
     def on_room(self, channel: Channel) -> None:
         """A peer's queue has become shorter."""
@@ -225,37 +295,69 @@ class Driver:
         for effect in effects:
             action = _ACTIONS.get(type(effect))
             if action is None:
-                record((now, self._id, effect))  # type: ignore[arg-type]
+                record((now, self.id, effect))  # type: ignore[arg-type]
             else:
                 action(self, effect)
 
     def _do_send(self, effect: Send) -> None:
         message = effect.message
-        self._send(effect.peer, message, frame(self._encode(message)), self.now())
+        self.send(effect.peer, message, frame(self._encode(message)), self._moment)
 
     def _do_send_all(self, effect: SendAll) -> None:
-        now, message = self.now(), effect.message
+        now, message = self._moment, effect.message
         framed = frame(self._encode(message))
         for peer in effect.peers:
-            self._send(peer, message, framed, now)
+            self.send(peer, message, framed, now)
 
-    def _send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
+    def _do_mail(self, effect: Mail) -> None:
+        peer, message = effect.peer, effect.message
+        framed = frame(self._encode(message))
+        channel = self.channels.get(peer)
+        if channel is not None and channel.open and peer not in self.letters:
+            self.send(peer, message, framed, self.now())
+        else:
+            self.letters.add(peer, message, framed)
+
+    def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
+        """Send a message to a peer that is connected, and trace what came of it."""
         channel = self.channels.get(peer)
         if channel is None or not channel.open:
-            self._record((now, self._id, trace.DropRPC(peer, message.meta, "not connected")))
+            self._record((now, self.id, trace.DropRPC(peer, message.meta, "not connected")))
         elif channel.send(framed, urgent=message.urgent):
-            self._record((now, self._id, trace.SendRPC(peer, message.meta)))
+            self._record((now, self.id, trace.SendRPC(peer, message.meta)))
         else:
             self._swarm.count("queue-full")
-            self._record((now, self._id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
+            self._record((now, self.id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
             self._loop.call_soon(self.feed, SendDropped(peer, message, QUEUE_FULL))
 
+    def _do_ask(self, effect: Ask) -> None:
+        if self.queries is not None:
+            self.queries.ask(effect)
+        else:
+            self._loop.call_soon(self.feed, AskFailed(effect.peer, effect.number, NO_QUESTIONS))
+
+    def _do_answer(self, effect: Answer) -> None:
+        if self.queries is not None:
+            self.queries.answer(effect)
+
+    def _do_learn(self, effect: Learn) -> None:
+        self._swarm.take_hint(effect.peer, effect.addresses)
+
+    def _do_outcome(self, effect: Outcome) -> None:
+        waiting = self._commands.get(effect.number)
+        if waiting is None or waiting.done():
+            return
+        if effect.error:
+            waiting.set_exception(LocalError(effect.error))
+        else:
+            waiting.set_result(effect.result)
+
     def _do_deliver(self, effect: Deliver) -> None:
-        if effect.received_from != self._id:  # our own are kept, and delivered when they are safe
+        if effect.received_from != self.id:  # our own are kept, and delivered when they are safe
             self.on_deliver(effect.event)
 
     def _do_published(self, effect: Published) -> None:
-        self._published = effect
+        self._published.append(effect)
 
     def _do_keep(self, effect: Keep) -> None:
         self.on_keep(effect.event)
@@ -278,7 +380,16 @@ class Driver:
         self.feed(TimerFired(timer))
 
     def _do_connect(self, effect: Connect) -> None:
-        self._swarm.dial_record(effect.peer, effect.record)
+        peer = effect.peer
+        channel = self.channels.get(peer)
+        if channel is not None and channel.open:
+            channel.connection.transient = False
+            return
+        refusal = channel.refused if channel is not None else ""
+        refusal = refusal or self._swarm.dial_record(peer, effect.record)
+        self._connecting[peer] = None
+        if refusal:
+            self._loop.call_soon(self._on_unreached, peer, refusal)
 
     def _do_disconnect(self, effect: Disconnect) -> None:
         connection = self._swarm.connections.get(effect.peer)
@@ -292,6 +403,11 @@ class Driver:
 _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     Send: Driver._do_send,
     SendAll: Driver._do_send_all,
+    Mail: Driver._do_mail,
+    Ask: Driver._do_ask,
+    Answer: Driver._do_answer,
+    Learn: Driver._do_learn,
+    Outcome: Driver._do_outcome,
     Deliver: Driver._do_deliver,
     Published: Driver._do_published,
     Keep: Driver._do_keep,

@@ -113,6 +113,7 @@ class Counts:
         }
         # What every message touches, without looking it up by name.
         self._accepted = self.values["accepted_messages"]
+        self._published = self.values["topic_msg_published"]
         self._received = _Traffic(self, "rumormill_rpc_received", "topic_msg_recv", "_unfiltered")
         self._sent = _Traffic(self, "rumormill_rpc_sent", "topic_msg_sent", "")
         self._handlers: dict[type, Callable[[Any, PeerId], None]] = {
@@ -120,8 +121,6 @@ class Counts:
             trace.RejectMessage: self._on_reject,
             trace.DuplicateMessage: self._on_duplicate,
             trace.DeliverMessage: self._on_deliver,
-            trace.RecvRPC: self._received.count,
-            trace.SendRPC: self._sent.count,
             trace.DropRPC: self._on_dropped,
             trace.Graft: lambda entry, _: self.add("rumormill_grafts", entry.topic),
             trace.Prune: lambda entry, _: self.add("rumormill_prunes", entry.topic),
@@ -133,9 +132,13 @@ class Counts:
     def observe(self, batch: Batch) -> None:
         """Count the next entries of the trace."""
         handlers = self._handlers
+        received, sent = self._received.count, self._sent.count
         for _, peer, payload in batch:
-            handler = handlers.get(type(payload))
-            if handler is not None:
+            if isinstance(payload, trace.RecvRPC):
+                received(payload.meta)
+            elif isinstance(payload, trace.SendRPC):
+                sent(payload.meta)
+            elif (handler := handlers.get(type(payload))) is not None:
                 handler(payload, peer)
 
     def close(self) -> None:
@@ -152,7 +155,10 @@ class Counts:
             values[OTHER] = values.get(OTHER, 0.0) + amount
 
     def _on_publish(self, entry: trace.PublishMessage, _: PeerId) -> None:
-        self.add("topic_msg_published", entry.topic)
+        if entry.topic in self._published:
+            self._published[entry.topic] += 1
+        else:
+            self.add("topic_msg_published", entry.topic)
 
     def _on_reject(self, entry: trace.RejectMessage, _: PeerId) -> None:
         self.add("rumormill_rejected", entry.reason)
@@ -193,9 +199,8 @@ class _Traffic:
         self._names = (f"{message}_counts{suffix}", f"{message}_bytes")
         self._messages, self._message_bytes = (counts.values[name] for name in self._names)
 
-    def count(self, entry: trace.RecvRPC | trace.SendRPC, _: PeerId) -> None:
+    def count(self, meta: trace.RpcMeta) -> None:
         """Count an RPC. The trace has the bytes of all its messages: each gets an equal share."""
-        meta = entry.meta
         self._rpcs[""] += 1
         self._rpc_bytes[""] += meta.size
         messages = meta.messages

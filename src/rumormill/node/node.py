@@ -14,30 +14,33 @@ each time and a log in memory: a choice that says so, not a default.
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.archive import EmptyArchive
 from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
-from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.inputs import Publish, Subscribe, Unsubscribe, Validated
+from rumormill.core.inputs import Subscribe, Unsubscribe, Validated
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
-from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
+from rumormill.node.history import read_history
+from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
 from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.peer_view import PeerView
+from rumormill.node.publisher import Publisher
 from rumormill.node.receipt import Receipt
+from rumormill.node.store_archive import StoreArchive
 from rumormill.node.subscription import (
     Overflow,
     ReceivedEvent,
     Subscription,
-    received_event,
+    chosen_overflow,
 )
 from rumormill.node.swarm import Swarm
 from rumormill.node.topic import Topic as TopicHandle
@@ -45,15 +48,12 @@ from rumormill.node.validation import TopicValidator, Validators
 from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
 from rumormill.store.errors import OffsetAheadError
 from rumormill.store.log import EventLog
-from rumormill.store.model import Appended, Durability, StoreConfig, check_topic
+from rumormill.store.model import Durability, StoreConfig, check_topic
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
-from rumormill.wire.envelope import unseal_peer_record
 from rumormill.wire.keys import PeerId as ReadablePeerId
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
-
-_HISTORY_CHUNK = 500
 
 
 class Node:
@@ -64,7 +64,7 @@ class Node:
         home: str | Path | None,
         *,
         listen: str | Sequence[str] = "/ip4/127.0.0.1/tcp/0",
-        protocol: str = "gossipsub",
+        protocol: str | ProtocolSpec = "gossipsub",
         preset: str = "default",
         parameters: Mapping[str, Any] | None = None,
         protocol_ids: Sequence[str] | None = None,
@@ -76,13 +76,14 @@ class Node:
         """Describe a node; nothing is opened before `start`.
 
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `parameters` are the protocol's, by name.
+        multiaddrs; port 0 lets the system choose. `protocol` is a name, or the specification of a
+        protocol that is not rumormill's own; `parameters` are the protocol's, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `durability` is `fsync` unless there is no home. `observers` see the trace.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
-        self._protocol_name = protocol
+        self._protocol = protocol
         self._preset = preset
         self._parameters = dict(parameters or {})
         self._protocol_ids = None if protocol_ids is None else tuple(protocol_ids)
@@ -92,7 +93,7 @@ class Node:
         self._observers = tuple(observers)
         self._validators = Validators(self._on_verdict)
         self._waiters: dict[asyncio.Future[None], None] = {}
-        self._own: dict[MessageId, asyncio.Future[Appended]] = {}
+        self._checked_topic: Topic | None = None
         self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
 
@@ -121,15 +122,23 @@ class Node:
         spec = self._chosen_protocol()
         settings = spec.configure(self._preset, self._parameters)
         self.identity = NodeIdentity(self._load_key())
-        self._turn = asyncio.Lock()
         self._swarm = Swarm(self.identity.key, self._config)
         self._log = EventLog(self._home, self._store_config)
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._driver = self._build_driver(spec, settings)
-            self._desk = Desk(self._log, self._protocol_name, self._driver.now)
-            self._driver.on_keep = self._keep
+            archive = StoreArchive(self._log) if spec.reads_archive else None
+            self._driver = self._build_driver(spec, settings, archive)
+            self._desk = Desk(self._log, spec.name, self._driver.now)
+            self._desk.unsafe = None if archive is None else archive.unsafe
+            self._publisher = Publisher(
+                self._driver,
+                self._desk,
+                self._config,
+                batches=spec.takes_batches,
+                change=self._change,
+            )
+            self._driver.on_keep = self._publisher.keep
             self._driver.on_deliver = self._desk.take
             self._driver.store_full = self._desk.is_full
             self._desk.on_room = self._driver.release_held
@@ -152,7 +161,8 @@ class Node:
         return load_or_create_key(self._home / KEY_FILE)
 
     def _chosen_protocol(self) -> ProtocolSpec:
-        spec = protocol(self._protocol_name)
+        chosen = self._protocol
+        spec = protocol(chosen) if isinstance(chosen, str) else chosen
         offered = self._protocol_ids
         if offered is None:
             return spec
@@ -164,11 +174,15 @@ class Node:
             )
         return msgspec.structs.replace(spec, protocol_ids=offered)
 
-    def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
+    def _build_driver(
+        self, spec: ProtocolSpec, settings: Config, archive: StoreArchive | None
+    ) -> Driver:
         hooks = Hooks(
             validator=self._validators.judge,
-            check_record=_record_is_of,
+            check_record=record_is_of,
             peer_records=self._swarm.book.records,
+            addresses=self._swarm.addresses_of,
+            archive=archive or EmptyArchive(),
         )
         randomness = random.Random(secrets.token_bytes(32))
         return Driver(
@@ -177,8 +191,7 @@ class Node:
             self._swarm,
             self._recorder,
             self._config,
-            decode=spec.decoder(settings),
-            max_frame=spec.max_message(settings),
+            settings=settings,
         )
 
     def _endpoint(self, address: str) -> tuple[str, int]:
@@ -198,6 +211,7 @@ class Node:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
         self._validators.close()
+        self._publisher.close()
         await self._desk.drain()
         await self._swarm.close()
         await self._desk.drain()
@@ -276,8 +290,8 @@ class Node:
 
     def subscribers(self, topic: Topic) -> int:
         """How many connected peers subscribe to a topic."""
-        machine: Any = self._driver.machine
-        return len(machine.topics.get(topic, ()))
+        topics = getattr(self._driver.machine, "topics", {})
+        return len(topics.get(topic, ()))
 
     async def wait_until_ready(
         self,
@@ -341,7 +355,7 @@ class Node:
             self._log,
             next_offset,
             buffer=buffer,
-            overflow=_overflow(overflow),
+            overflow=chosen_overflow(overflow),
             on_close=self._desk.remove,
             on_drop=self._on_dropped,
         )
@@ -372,45 +386,24 @@ class Node:
         When peers cannot take as fast as we publish, this waits for them, but not longer than
         for a peer that has stopped reading.
         """
+        self._check_publishable(topic)
+        return await self._publisher.publish(topic, bytes(data))
+
+    async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
+        """Publish events in the order given; return their receipts when all are safe in the log.
+
+        Their offsets rise in that order, and together they cost less than one by one. Nothing is
+        published of up to 256 events of which one is impossible, for example too long; of a longer
+        list, what stands before such a stretch is. Waits for peers as `publish` does.
+        """
+        self._check_publishable(topic)
+        return await self._publisher.publish_many(topic, [bytes(data) for data in items])
+
+    def _check_publishable(self, topic: Topic) -> None:
         self._check_running()
-        if self._turn.locked() or self._congested():
-            await self._wait_for_room()
-        check_topic(topic, self._store_config)
-        published = self._driver.publish(Publish(topic, bytes(data)))
-        own = self._own.pop(published.event.id, None)
-        if own is None:
-            raise LocalError(published.note)
-        appended = await own
-        return Receipt(
-            topic,
-            published.event.id,
-            appended.offset,
-            appended.durable_at,
-            published.peers,
-            published.note,
-        )
-
-    def _keep(self, event: Event) -> None:
-        self._own[event.id] = self._desk.take_own(event)
-
-    async def _wait_for_room(self) -> None:
-        """Wait until no peer is congested, in the order of asking: one looks, the others queue."""
-        async with self._turn:
-            while self._congested():
-                await self._change()
-            self._check_running()
-
-    def _congested(self) -> bool:
-        """Whether a peer that still reads has half a queue of work before it."""
-        now = self._driver.now()
-        bytes_limit = self._config.queue_bytes // 2
-        messages_limit = self._config.queue_messages // 2
-        for channel in self._driver.channels.values():
-            if channel.waits_since is None or channel.is_slow(now):
-                continue
-            if channel.queued_bytes > bytes_limit or channel.queued_messages > messages_limit:
-                return True
-        return False
+        if topic != self._checked_topic:
+            check_topic(topic, self._store_config)
+            self._checked_topic = topic
 
     async def history(
         self,
@@ -427,22 +420,16 @@ class Node:
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        found: list[ReceivedEvent] = []
-        info = self._log.topic(topic)
-        if info is None or (limit is not None and limit < 1):
-            return found
-        start = max(since_offset, info.first_offset)
-        if since is not None:
-            first = await asyncio.to_thread(self._log.read_since, topic, since, 1)
-            start = max(start, first[0].offset if first else info.next_offset)
-        while start < info.next_offset and (limit is None or len(found) < limit):
-            want = _HISTORY_CHUNK if limit is None else min(_HISTORY_CHUNK, limit - len(found))
-            events = await asyncio.to_thread(self._log.read, topic, start, want)
-            if not events:
-                break
-            found.extend(received_event(event, event.offset) for event in events)
-            start = events[-1].offset + 1
-        return found
+        return await read_history(self._log, topic, since_offset, since, limit)
+
+    async def command(self, body: object) -> Any:
+        """Ask the protocol for something that only it offers; return what came of it.
+
+        `body` is a request type of the protocol, which says how long it may take. `LocalError`
+        tells why there is no result, also when the node is closed meanwhile.
+        """
+        self._check_running()
+        return await self._driver.command(body)
 
     # Validation.
 
@@ -478,19 +465,3 @@ class Node:
         for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def _overflow(chosen: Overflow | str) -> Overflow:
-    try:
-        return Overflow(chosen)
-    except ValueError:
-        choices = ", ".join(policy.value for policy in Overflow)
-        raise LocalError(f"overflow: {chosen!r} is not one of {choices}") from None
-
-
-def _record_is_of(peer: PeerId, record: bytes) -> bool:
-    """Whether a signed record is valid and belongs to the peer."""
-    try:
-        return bytes(unseal_peer_record(record).peer_id) == peer
-    except PeerError:
-        return False

@@ -34,6 +34,15 @@ class Overflow(Enum):
     """Forget the new event, and count it."""
 
 
+def chosen_overflow(choice: Overflow | str) -> Overflow:
+    """Read a policy that a caller names."""
+    try:
+        return Overflow(choice)
+    except ValueError:
+        choices = ", ".join(policy.value for policy in Overflow)
+        raise LocalError(f"overflow: {choice!r} is not one of {choices}") from None
+
+
 class ReceivedEvent(msgspec.Struct, frozen=True, gc=False):
     """An event as a subscriber gets it: what was said, by whom, and where it lies in the log."""
 

@@ -12,13 +12,14 @@ peers meet again from the start.
 """
 
 import asyncio
+import functools
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
-from rumormill.node.address_book import AddressBook
+from rumormill.node.address_book import MAX_HINTS, AddressBook
 from rumormill.node.config import NodeConfig
 from rumormill.node.connection import Connection
 from rumormill.node.services import (
@@ -39,6 +40,8 @@ from rumormill.wire.multiaddr import Multiaddr, known_addresses
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
 _POLL = 0.005
+_WILDCARDS = ("0.0.0.0", "::")
+_MAX_LOCAL_HOSTS = 8
 
 
 class Swarm:
@@ -56,6 +59,7 @@ class Swarm:
         """What peers were refused or cut off for, by reason."""
         self.on_peer: Callable[[Connection], None] = lambda _: None
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
+        self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(self._describe),
             IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn),
@@ -64,6 +68,7 @@ class Swarm:
         self._all: dict[Connection, None] = {}
         self._upgrading = 0
         self._per_host: dict[str, int] = {}
+        self._local_hosts: dict[str, None] = {}
         self._servers: list[asyncio.Server] = []
         self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
         self._wanted: dict[PeerId, float] = {}
@@ -148,6 +153,8 @@ class Swarm:
                 self._keep_spare(connection)
                 return
         self.connections[peer] = connection
+        if len(self._local_hosts) < _MAX_LOCAL_HOSTS:
+            self._local_hosts[connection.local_host] = None
         if other is not None:  # most likely dead on the other side, which dialled again
             other.close("duplicate connection")
             self.on_peer_gone(peer, "duplicate connection")
@@ -216,39 +223,50 @@ class Swarm:
         await self.dial(bytes(peer))
         return bytes(peer)
 
-    def dial_record(self, peer: PeerId, record: bytes) -> None:
-        """Dial a peer in the background, with the addresses of a signed record if there is one."""
+    def dial_record(self, peer: PeerId, record: bytes) -> str:
+        """Dial a peer in the background, with the addresses of a signed record if there is one.
+
+        Return why not, when it cannot even be tried; `on_unreached` tells of what fails later.
+        """
         if record:
             try:
                 self._learn_record(peer, record)
             except PeerError as error:
                 self.count(error.reason)
-                return
+                return error.reason
         if len(self._dialling) >= self.config.max_pending_dials:
             self.count("too-many-dials")
-            return
-        self.spawn(self._dial_quietly(peer))
+            return "too many dials"
+        self.spawn(self._dial_quietly(peer, self.on_unreached))
+        return ""
 
-    async def dial(self, peer: PeerId) -> Connection:
-        """Return the connection to a peer, dialling where there is none."""
+    async def dial(self, peer: PeerId, *, transient: bool = False) -> Connection:
+        """Return the connection to a peer, dialling where there is none.
+
+        A transient one is closed when nothing passes over it; it lasts once anybody asks for it
+        without that.
+        """
         connection = self.connections.get(peer)
-        if connection is not None:
-            return connection
-        task = self._dialling.get(peer)
-        if task is None:
-            task = self._dialling[peer] = asyncio.ensure_future(self._dial(peer))
-            task.add_done_callback(lambda done: self._on_dialled(peer, done))
-        return await asyncio.shield(task)
+        if connection is None:
+            task = self._dialling.get(peer)
+            if task is None:
+                dialling = self._dial(peer, transient=transient)
+                task = self._dialling[peer] = asyncio.ensure_future(dialling)
+                task.add_done_callback(lambda done: self._on_dialled(peer, done))
+            connection = await asyncio.shield(task)
+        connection.transient &= transient
+        return connection
 
     def _on_dialled(self, peer: PeerId, task: asyncio.Task[Connection]) -> None:
         self._dialling.pop(peer, None)
         if not task.cancelled():
             task.exception()  # whoever waited for it may be gone
 
-    async def _dial(self, peer: PeerId) -> Connection:
+    async def _dial(self, peer: PeerId, *, transient: bool = False) -> Connection:
         endpoints = self.book.endpoints(peer)
         if not endpoints:
             raise LocalError(f"no address is known of {keys.PeerId(peer)}")
+        self._make_room()
         if len(self._all) >= self.config.max_connections:
             raise LimitError(f"{len(self._all)} connections are open (max_connections)")
         loop = asyncio.get_running_loop()
@@ -266,16 +284,29 @@ class Swarm:
                     break  # it dialled us meanwhile, and that connection was kept
                 reasons.append(f"{host}:{port}: {_why(error)}")
                 continue
+            connection.transient = transient
             return self.connections.get(peer, connection)
         if peer in self.connections:
             return self.connections[peer]
         raise LocalError(f"cannot reach {expected}: {'; '.join(reasons)}")
 
-    async def _dial_quietly(self, peer: PeerId) -> None:
+    def _make_room(self) -> None:
+        """Close the transient connection that was idle longest, before all places are taken."""
+        if len(self._all) >= self.config.max_connections * 3 // 4:
+            each = self.connections.values()
+            idle = [one for one in each if one.transient and not one.active]
+            if idle:
+                min(idle, key=lambda one: one.last_used).close("making room")
+
+    async def _dial_quietly(
+        self, peer: PeerId, failed: Callable[[PeerId, str], None] | None = None
+    ) -> None:
         try:
             await self.dial(peer)
-        except LocalError:
+        except LocalError as error:
             self.count("dial-failed")
+            if failed is not None:
+                failed(peer, str(error))
 
     async def _redial(self, peer: PeerId) -> None:
         """Dial a wanted peer until it is back, with growing pauses."""
@@ -292,7 +323,10 @@ class Swarm:
             await self._dial_quietly(peer)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something in the background until the swarm closes."""
+        """Run something in the background until the swarm closes; nothing is begun then."""
+        if self._closing:
+            work.close()
+            return
         task = asyncio.ensure_future(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -319,7 +353,12 @@ class Swarm:
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer
         said.check(keys.PeerId(peer))
-        self._learn_addresses(peer, said.listen_addresses)
+        endpoints = _endpoints(said.listen_addresses)
+        if any(host in _WILDCARDS for host, _ in endpoints):  # it listens everywhere: also here
+            seen = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint
+            here = "" if seen is None else seen[0]
+            endpoints = [(here if host in _WILDCARDS else host, port) for host, port in endpoints]
+        self.book.learn(peer, endpoints)
         if said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
@@ -327,12 +366,25 @@ class Swarm:
         opened = unseal_peer_record(record)
         if opened.peer_id != peer:
             raise PeerError("wrong-peer", "a record of another peer")
-        self._learn_addresses(peer, opened.addresses)
+        self.book.learn(peer, _endpoints(opened.addresses))
 
-    def _learn_addresses(self, peer: PeerId, encoded: Iterable[bytes]) -> None:
-        addresses, _ = known_addresses(encoded)
-        endpoints = (address.tcp_endpoint for address in addresses)
-        self.book.learn(peer, (endpoint for endpoint in endpoints if endpoint is not None))
+    def take_hint(self, peer: PeerId, encoded: Sequence[bytes]) -> None:
+        """Remember where a peer may be, as another one says."""
+        if peer != self.id:
+            endpoints = _endpoints(encoded[: 4 * MAX_HINTS])
+            self.book.hint(peer, [each for each in endpoints if each[0] not in _WILDCARDS])
+
+    def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
+        """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
+        if peer != self.id:
+            return [_encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
+        endpoints: dict[tuple[str, int], None] = {}
+        for address in self.listen_addresses:
+            host, port = address.tcp_endpoint or ("", 0)
+            if host in _WILDCARDS:  # others find us where our connections end
+                endpoints.update(dict.fromkeys((each, port) for each in self._local_hosts))
+            endpoints[host, port] = None
+        return [_encoded(*endpoint) for endpoint in endpoints]
 
     # Housekeeping.
 
@@ -343,12 +395,20 @@ class Swarm:
             await asyncio.sleep(interval)
             now = asyncio.get_running_loop().time()
             for connection in [*self.connections.values(), *self.spares.values()]:
-                if connection.in_use:
+                if self._is_used(connection):
                     connection.last_used = now
                 elif now - connection.last_used > self.config.idle_timeout:
                     connection.close("idle")
                     continue
                 connection.keep_alive(now)
+
+    def _is_used(self, connection: Connection) -> bool:
+        """Whether anybody has a use for a connection: streams, or traffic on a transient one."""
+        active, connection.active = connection.active, False
+        if not connection.transient:
+            return connection.in_use
+        spare = self.spares.get(connection.remote_peer)
+        return active or (spare is not None and spare.active)
 
     async def close(self) -> None:
         """Send what waits, as far as peers read it in time; then close everything."""
@@ -380,6 +440,17 @@ class Swarm:
         deadline = loop.time() + seconds
         while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
             await asyncio.sleep(_POLL)
+
+
+def _endpoints(encoded: Iterable[bytes]) -> list[tuple[str, int]]:
+    """The TCP endpoints among a peer's addresses."""
+    endpoints = (address.tcp_endpoint for address in known_addresses(encoded)[0])
+    return [endpoint for endpoint in endpoints if endpoint is not None]
+
+
+@functools.lru_cache(4096)
+def _encoded(host: str, port: int) -> bytes:
+    return Multiaddr.tcp(host, port).encode()
 
 
 def _add(totals: dict[str, int], more: Mapping[str, int]) -> None:

@@ -165,6 +165,10 @@ class SyncNode:
             self._node.history(topic, since_offset=since_offset, since=since, limit=limit)
         )
 
+    def command(self, body: object) -> Any:
+        """Ask the protocol for something that only it offers (`Node.command`)."""
+        return self._call(self._node.command(body))
+
     def set_validator(self, topic: str, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic; it runs in the node's thread."""
         self._node.set_validator(topic, validator)

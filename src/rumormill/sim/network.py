@@ -36,6 +36,11 @@ _LOOK_UP_TIME = 0.05
 """Seconds until a look-up is answered; our choice: one link's default latency."""
 
 
+def peer_id(index: int) -> PeerId:
+    """The id of the host with this number."""
+    return index.to_bytes(4, "big")
+
+
 class Network:
     """All hosts of a simulation and the connections between them."""
 
@@ -75,7 +80,7 @@ class Network:
     ) -> Host:
         """Add a peer that is not up yet."""
         index = len(self.hosts)
-        peer = index.to_bytes(4, "big")
+        peer = peer_id(index)
         where = address or f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}"
         host = Host(self, index, peer, where, protocols, lambda rng: build(peer, rng))
         self.hosts.append(host)

@@ -16,7 +16,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Publish, Subscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
-from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, protocol
+from rumormill.protocols.registry import Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.archive import DEFAULT_LIMIT, MemoryArchive
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.bandwidth import build_bandwidth
@@ -25,7 +25,7 @@ from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import parse_latency
 from rumormill.sim.link import LinkFaults
-from rumormill.sim.network import Network
+from rumormill.sim.network import Network, peer_id
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
@@ -51,6 +51,11 @@ class Simulation:
         self.recorder = Recorder(observers)
         self.spec = protocol(scenario.protocol)
         self.config = self.spec.configure(scenario.preset, scenario.parameters)
+        self.servers = self._appoint_servers()
+        self._hosts = scenario.peers + len(self.servers)
+        study = self.spec.study
+        self.inspection = None if study is None else study.inspect(self.config)
+        self._begin = self._beginning()
         self.plan = build_plan(scenario, self._randomness("workload"))
         require(
             self.spec.reads_archive or scenario.archive_limit == DEFAULT_LIMIT,
@@ -62,21 +67,23 @@ class Simulation:
         self.network = Network(
             scenario.seed,
             self.recorder,
-            parse_latency(links.latency, scenario.peers, self._randomness("latency")),
+            parse_latency(links.latency, self._hosts, self._randomness("latency")),
             LinkFaults(links.jitter, links.loss, links.reorder, links.queue_limit),
             round_trip_of(self.spec, self.config) if check else None,
             processing_delay=scenario.processing_delay,
             query_round_trip=round_trip_of(queries, self.config) if check and queries else None,
         )
-        self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
         self._add_hosts()
-        self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(scenario.peers)]
+        self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(self._hosts)]
         for edge in build_topology(scenario.topology, scenario.peers, self._randomness("topology")):
             for end in edge:
                 self._neighbours[end].append(edge)
         self.set_up = SetUp(self.spec.topics, self.plan)
-        self._faults = expand_faults(scenario, self.plan, self._randomness("faults"))
+        self._faults = expand_faults(
+            scenario, self.plan, self._randomness("faults"), len(self.servers)
+        )
         self._fillers: dict[int, bytes] = {}
+        self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
         self._joined: dict[int, None] = {}
         self._crashed: dict[int, None] = {}
         self._hostile: dict[int, float] = {}
@@ -91,13 +98,14 @@ class Simulation:
             scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
         )
         hooks = Hooks(addresses=self._addresses_of)
-        for index in range(scenario.peers):
+        for index in range(self._hosts):
             archive = MemoryArchive(scenario.archive_limit) if spec.reads_archive else None
             own = hooks if archive is None else msgspec.structs.replace(hooks, archive=archive)
             host = self.network.add_host(spec.protocol_ids, self._builder(own))
             host.archive = archive
-            host.upload = bandwidth.upload[index]
-            host.download = bandwidth.download[index]
+            if index < scenario.peers:
+                host.upload = bandwidth.upload[index]
+                host.download = bandwidth.download[index]
 
     def _builder(self, hooks: Hooks) -> Callable[[PeerId, random.Random], Machine]:
         spec, config = self.spec, self.config
@@ -108,9 +116,8 @@ class Simulation:
         known = self._addresses.get(peer)
         if known is None:
             host = self.network.by_id.get(peer)
-            if host is None:
-                return ()
-            known = self._addresses[peer] = (Multiaddr.tcp(host.address, _PORT).encode(),)
+            known = () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
+            self._addresses[peer] = known
         return known
 
     def run(self, progress: Callable[[float], None] | None = None) -> None:
@@ -119,10 +126,14 @@ class Simulation:
         An error that escapes carries the seed and the way to repeat the run.
         """
         scenario, engine = self.scenario, self.network.engine
-        one_by_one = scenario.join == "one-by-one"
-        for index, host in enumerate(self.network.hosts):
+        one_by_one = scenario.join == "one-by-one" and self._begin is None
+        for host in self.network.hosts[scenario.peers :]:
+            engine.schedule(0.0, self._join, host)
+        for index, host in enumerate(self.network.hosts[: scenario.peers]):
             at = index * scenario.join_interval if one_by_one else 0.0
             engine.schedule(at, self._join, host)
+        if self.inspection is not None:
+            engine.schedule(0.0, self._observe)
         for action in self._faults:
             engine.schedule(action.at, self._strike, action)
         if self.set_up.waits:
@@ -143,6 +154,48 @@ class Simulation:
             error.add_note(how_to_repeat(scenario))
             raise
 
+    # Servers, and the state of all machines together.
+
+    def _appoint_servers(self) -> list[PeerId]:
+        """Name the peers that the protocol needs besides the scenario's; they come behind these."""
+        servers, peers = self.spec.servers, self.scenario.peers
+        if servers is None:
+            return []
+        named = [peer_id(peers + number) for number in range(servers.count(self.config))]
+        self.config = servers.appoint(self.config, tuple(named))
+        return named
+
+    def _beginning(self) -> Begin | None:
+        start, study = self.scenario.start, self.spec.study
+        if not start:
+            return None
+        known = list(study.starts) if study is not None else []
+        rule = f"{self.spec.name} begins in {', '.join(known) or 'no other state'}, not in {start}"
+        require(start in known, "start", rule)
+        return study.starts[start] if study is not None else None
+
+    @property
+    def machines(self) -> dict[PeerId, Machine]:
+        """The machines of all peers that are up and honest."""
+        hosts = self.network.hosts
+        return {
+            host.id: host.machine for host in hosts if host.up and host.index not in self._hostile
+        }
+
+    def _observe(self, _argument: None = None) -> None:
+        """Begin in the wanted state, and look at all machines now and in every interval."""
+        engine = self.network.engine
+        if self._begin is not None and engine.now == 0:
+            for sender, letter in self._begin(self.machines, self._randomness("start")):
+                host = self.network.by_id[sender]
+                host.effects.append(letter)
+                host.carry_out()
+        if self.inspection is not None and self.spec.study is not None:
+            for peer, payload in self.inspection.look(engine.now, self.machines):
+                self.recorder.record((engine.now, peer, payload))
+            interval = self.spec.study.interval(self.config)
+            engine.schedule(engine.now + interval, self._observe)
+
     # The workload.
 
     def _join(self, host: Host) -> None:
@@ -158,7 +211,8 @@ class Simulation:
             self.network.replace_machine(host, self._attacker(index))
         else:
             self.network.start(host, keep_state=keep_state)
-            self._subscribe(host)
+            if index < self.scenario.peers:
+                self._subscribe(host)
         self._dial_neighbours(host)
 
     def _topics_of(self, index: int) -> list[Topic]:
@@ -176,7 +230,7 @@ class Simulation:
 
     def _subscribe_all(self, _argument: None = None) -> None:
         self._may_subscribe = True
-        for host in self.network.hosts:
+        for host in self.network.hosts[: self.scenario.peers]:
             if host.up and host.index not in self._hostile:
                 self._subscribe(host)
 

@@ -63,6 +63,7 @@ from rumormill.store.reader import (
     read_rows,
 )
 from rumormill.store.retention import Retainer
+from rumormill.store.rows import SELECT_ID, row_event, row_is_whole
 from rumormill.store.schema import (
     SCHEMA_VERSION,
     StoreLock,
@@ -231,6 +232,19 @@ class EventLog:
             if found and sum(len(event.data) for event in found) >= max_bytes:
                 break
         return found[:limit]
+
+    def find(self, topic: str, event_id: bytes) -> StoredEvent | None:
+        """The event of an id, verified; None where there is none that can be served."""
+        with self._readers.snapshot() as db, self._translated():
+            info = get_topic(db, topic)
+            if info is None:
+                return None
+            row = db.execute(SELECT_ID, (info.topic_id, event_id)).fetchone()
+        if row is None or not row_is_whole(row, info.topic_id, topic.encode()):
+            return None
+        event = row_event(row, topic)
+        bar = next_bar(self._barred.get(topic, []), event.offset)
+        return None if bar is not None and bar.start <= event.offset else event
 
     def chunks(
         self, topic: str, start: int | None = None, stop: int | None = None, limit: int = 1000

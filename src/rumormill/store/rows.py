@@ -47,6 +47,7 @@ def insert_statement(rows: int) -> str:
 INSERT = insert_statement(1)
 SELECT = f"SELECT {COLUMNS} FROM events WHERE key BETWEEN ? AND ? ORDER BY key"
 SELECT_ONE = f"SELECT {COLUMNS} FROM events WHERE key = ?"
+SELECT_ID = f"SELECT {COLUMNS} FROM events WHERE topic_id = ? AND id = ?"
 
 _EVENT_HEAD = struct.Struct("<QBddIIIIIII")
 _TOPIC_HEAD = struct.Struct("<QQQQQdI")
@@ -144,6 +145,21 @@ def make_row(event: StoredEvent, topic_id: int, topic: bytes, offset: int, prev:
         key, topic_id, event.id, event.author, event.data, parents, created, received,
         protocol, event.proof, prev, digest,
     )  # fmt: skip
+
+
+def bound(row: EventRow) -> tuple[object, ...]:
+    """A row as it is handed to SQLite: Python binds a `bytearray` as it is, while for each `bytes`
+    it first looks for adapters, which takes longer than inserting the row.
+    """
+    key, topic_id, id_, author, data, parents, created, received, protocol, proof, prev, has = row
+    return (
+        key, topic_id, bytearray(id_), bytearray(author), bytearray(data),
+        bytearray(parents) if parents else _EMPTY, created, received,
+        protocol, bytearray(proof), bytearray(prev), bytearray(has),
+    )  # fmt: skip
+
+
+_EMPTY = bytearray()
 
 
 def row_is_whole(row: tuple[Any, ...], topic_id: int, topic: bytes) -> bool:

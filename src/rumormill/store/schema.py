@@ -26,7 +26,14 @@ from rumormill.store.errors import (
     from_os,
 )
 from rumormill.store.model import Durability, Finding, FindingKind, StoreConfig
-from rumormill.store.rows import TopicRow, insert_statement, seal_loss, seal_store, seal_topic
+from rumormill.store.rows import (
+    TopicRow,
+    bound,
+    insert_statement,
+    seal_loss,
+    seal_store,
+    seal_topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -295,7 +302,7 @@ def put_events(db: sqlite3.Connection, rows: Sequence[EventRow]) -> int:
     new = start = 0
     for size, statement in _INSERTS:
         while len(rows) - start >= size:
-            values = tuple(chain.from_iterable(rows[start : start + size]))
+            values = tuple(chain.from_iterable(map(bound, rows[start : start + size])))
             new += db.execute(statement, values).rowcount
             start += size
     return new

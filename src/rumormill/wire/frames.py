@@ -55,6 +55,21 @@ class FrameReader:
         position, end = 0, len(data)
         while position < end or self._length == 0:
             if self._length < 0:
+                if not self._shift and end - position > 2:
+                    # Nearly every frame: a prefix of two bytes, as short as possible, and all of
+                    # the frame is here.
+                    low, high = data[position], data[position + 1]
+                    start = position + 2
+                    stop = start + (low & 0x7F | high << 7)
+                    if (
+                        low >= 0x80
+                        and 0 < high < 0x80
+                        and stop <= end
+                        and stop - start <= self.max_bytes
+                    ):
+                        frames.append(data[start:stop])
+                        position = stop
+                        continue
                 try:
                     position = self._read_prefix(data, position, end)
                 except DecodeError as error:

@@ -85,12 +85,27 @@ class KadLimits(Config, frozen=True, kw_only=True):
 DEFAULT_KAD_LIMITS: Final = KadLimits()
 
 
-class KadPeer(msgspec.Struct, frozen=True, gc=False):
-    """A peer that the sender knows, and where it may be reached (binary multiaddrs)."""
+class KadPeer(msgspec.Struct, gc=False):
+    """A peer that the sender knows, and where it may be reached (binary multiaddrs).
+
+    Immutable; what it takes in a message is kept, because one contact is named in many answers.
+    """
 
     peer: PeerId
     addresses: tuple[bytes, ...] = ()
     connection: int = NOT_CONNECTED
+    cached_size: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the encoded peer, with the tag and length that frame it in a message."""
+        size = self.cached_size
+        if not size:
+            size = field_size(len(self.peer))
+            for address in self.addresses:
+                size += field_size(len(address))
+            size = self.cached_size = field_size(size + 2 if self.connection else size)
+        return size
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -142,9 +157,9 @@ def _size(message: KadMessage) -> int:
     if message.record is not None:
         size += field_size(_record_size(message.record))
     for peer in message.closer:
-        size += field_size(_peer_size(peer))
+        size += peer.cached_size or peer.size
     for peer in message.providers:
-        size += field_size(_peer_size(peer))
+        size += peer.cached_size or peer.size
     return size
 
 
@@ -153,13 +168,6 @@ def _record_size(record: Record) -> int:
     if record.time_received:
         size += field_size(len(record.time_received.encode()))
     return size
-
-
-def _peer_size(peer: KadPeer) -> int:
-    size = field_size(len(peer.peer))
-    for address in peer.addresses:
-        size += field_size(len(address))
-    return size + 2 if peer.connection else size
 
 
 def encode_kad(message: KadMessage) -> bytes:

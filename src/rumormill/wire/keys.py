@@ -11,6 +11,7 @@ holds or it does not. Our own keys are Ed25519 only.
 
 import enum
 import hashlib
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final, Protocol, Self
 
@@ -18,8 +19,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 from nacl.exceptions import CryptoError
-from nacl.signing import SigningKey, VerifyKey
 
 from rumormill.core.errors import DecodeError, LocalError
 from rumormill.wire import base32, base58, schema
@@ -38,6 +39,7 @@ MAX_PEER_ID_BYTES: Final = 44
 """An identity multihash of the longest key that is embedded: 2 + 42 bytes (peer-ids spec)."""
 
 _ED25519_BYTES = 32
+_SIGNATURE_BYTES = 64
 _SECP256K1_BYTES = 33
 _SECP256K1_HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 _MIN_RSA_DER_BYTES = MIN_RSA_BITS // 8
@@ -69,14 +71,16 @@ class _Verifier(Protocol):
 class PublicKey:
     """A peer's public key, checked; compare and hash by its one encoding."""
 
-    __slots__ = ("_verifier", "data", "encoded", "key_type")
+    __slots__ = ("data", "encoded", "key_type", "verify")
 
     key_type: KeyType
     data: bytes
     encoded: bytes
+    verify: Callable[[bytes, bytes], bool]
+    """Whether the second argument is this key's signature of the first, a message."""
 
     def __init__(self, key_type: KeyType, data: bytes) -> None:
-        self._verifier = _VERIFIERS[key_type](data)
+        self.verify = _VERIFIERS[key_type](data).verify
         self.key_type = key_type
         self.data = data
         self.encoded = varint_field(1, key_type) + bytes_field(2, data)
@@ -96,10 +100,6 @@ class PublicKey:
         if key.encoded != encoded:
             raise DecodeError("not-canonical", "a public key in another than its one encoding")
         return key
-
-    def verify(self, message: bytes, signature: bytes) -> bool:
-        """Whether `signature` is this key's signature of `message`."""
-        return self._verifier.verify(message, signature)
 
     def peer_id(self) -> "PeerId":
         """Derive the id of the peer that owns this key."""
@@ -127,7 +127,7 @@ class PrivateKey:
         """Take 32 secret random bytes."""
         if len(seed) != _ED25519_BYTES:
             raise ValueError("an Ed25519 seed has 32 bytes")
-        self._signing_key = SigningKey(seed)
+        self._public, self._secret = crypto_sign_seed_keypair(seed)
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
@@ -151,17 +151,16 @@ class PrivateKey:
 
     def encode(self) -> bytes:
         """Write libp2p's key-file format. This is the secret itself."""
-        data = bytes(self._signing_key) + self.public_key.data
-        return varint_field(1, KeyType.ED25519) + bytes_field(2, data)
+        return varint_field(1, KeyType.ED25519) + bytes_field(2, self._secret)
 
     def sign(self, message: bytes) -> bytes:
         """Sign a message: 64 bytes."""
-        return self._signing_key.sign(message).signature
+        return crypto_sign(message, self._secret)[:_SIGNATURE_BYTES]
 
     @cached_property
     def public_key(self) -> PublicKey:
         """The public half."""
-        return PublicKey(KeyType.ED25519, bytes(self._signing_key.verify_key))
+        return PublicKey(KeyType.ED25519, self._public)
 
     @cached_property
     def peer_id(self) -> "PeerId":
@@ -224,19 +223,19 @@ class PeerId(bytes):
 
 
 class _Ed25519Verifier:
-    __slots__ = ("_verify",)
+    __slots__ = ("_key",)
 
     def __init__(self, data: bytes) -> None:
         if len(data) != _ED25519_BYTES:
             raise DecodeError("bad-key", "an Ed25519 public key has 32 bytes")
-        self._verify = VerifyKey(data).verify
+        self._key = data
 
     def verify(self, message: bytes, signature: bytes) -> bool:
         # The library refuses keys and points of small order and signatures that are not reduced.
-        if len(signature) != 64:
+        if len(signature) != _SIGNATURE_BYTES:
             return False
         try:
-            self._verify(message, signature)
+            crypto_sign_open(signature + message, self._key)
         except CryptoError:
             return False
         return True

@@ -116,6 +116,8 @@ def varint(value: int) -> bytes:
         if value < 0:
             raise ValueError("a varint is not negative")
         return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     if value > _UINT64_MAX:
         raise ValueError("a varint has at most 64 bits")
     encoded = bytearray()
@@ -136,6 +138,8 @@ def varint_size(value: int) -> int:
 
 def field_size(length: int) -> int:
     """Bytes of a length-delimited field whose value takes `length`, with a tag of one byte."""
+    if length < 0x4000:  # said without a call: this is asked for every message
+        return length + (2 if length < 0x80 else 3)
     return 1 + varint_size(length) + length
 
 

@@ -27,7 +27,8 @@ class Message(msgspec.Struct, gc=False):
 
     `id` is filled in by the router's message-id function. `encoded` is the message as it arrived,
     or as it was first sent, so that forwarding repeats it byte for byte, fields that we do not
-    know included; a copy with other values must be given an empty one.
+    know included; a copy with other values must be given an empty one. `signed_bytes` says how much
+    of it, from its beginning, is exactly what the signature covers; 0 means: not known.
     """
 
     topic: Topic
@@ -38,6 +39,7 @@ class Message(msgspec.Struct, gc=False):
     key: bytes = b""
     id: MessageId = b""
     encoded: bytes = b""
+    signed_bytes: int = 0
     cached_meta: RpcMeta | None = None
 
     def alone(self) -> "Rpc":
@@ -49,9 +51,9 @@ class Message(msgspec.Struct, gc=False):
         """What the trace says of that RPC: computed once, however many peers forward it."""
         meta = self.cached_meta
         if meta is None:
-            size = field_size(self.size)
+            size = field_size(len(self.encoded) or self.size)
             carried = (MessageMeta(self.id, self.topic),)
-            meta = self.cached_meta = RpcMeta(carried, size=size, data_size=size)
+            meta = self.cached_meta = RpcMeta(carried, (), None, size, size)
         return meta
 
     @property

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId, Topic
 from rumormill.wire.protobuf import (
+    LENGTH_DELIMITED,
     PLAIN_TAGS,
     bytes_field,
+    field_size,
     next_field,
     read_varint,
     string_field,
@@ -82,11 +84,16 @@ def decode_rpc(
 
 
 def _read_rpc(data: bytes, limits: RpcLimits) -> Rpc:
+    end = len(data)
+    if end and data[0] == _FIELD_2:
+        # One message and nothing else, as most RPCs are.
+        _, start, stop = next_field(data, 0, end)
+        if stop == end and limits.messages:
+            return Rpc((), (_read_message(data, start, end, limits),))
     subscriptions: list[SubOpts] = []
     publish: list[Message] = []
     control: _ControlReader | None = None
     others = position = 0
-    end = len(data)
     while position < end:
         tag, start, position = next_field(data, position, end)
         if tag == _FIELD_2:
@@ -123,14 +130,18 @@ def _topic(raw: bytes, limits: RpcLimits) -> Topic:
 
 
 _MESSAGE_FIELDS = range(_MAX_FIELDS)
+_DISORDER = 0x100
+"""Above every tag of one byte: no field behind it is in order."""
 
 
 def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Message:
     begin = position
     author = payload = seqno = topic = signature = key = b""
+    signed_end = previous = 0
     for _ in _MESSAGE_FIELDS:
         if position >= end:
             break
+        field = position
         # `next_field` written out: this loop runs five times for every message.
         tag, length, start = data[position], data[position + 1], position + 2
         if length >= 0x80:
@@ -139,6 +150,13 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
         stop = start + length
         if length >= 0x4000 or stop > end or tag not in PLAIN_TAGS:
             tag, start, stop = next_field(data, position, end)
+            length = stop - start
+            shortest = tag & 7 == LENGTH_DELIMITED and field_size(length) == stop - field
+        else:
+            shortest = length >= 0x80 or start == field + 2
+        # Who writes the fields in the order of their numbers, and no length longer than need be,
+        # has signed the bytes before the signature as they are.
+        previous = tag if tag > previous and shortest else _DISORDER
         position = stop
         if tag == _FIELD_1:
             author = data[start:position]
@@ -150,6 +168,7 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
             topic = data[start:position]
         elif tag == _FIELD_5:
             signature = data[start:position]
+            signed_end = field
         elif tag == _FIELD_6:
             key = data[start:position]
     if position < end:
@@ -158,7 +177,9 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
         raise _topic_too_long(topic, limits)
     if len(signature) > limits.signature_bytes or len(key) > limits.key_bytes:
         signature, key = signature[: limits.signature_bytes + 1], key[: limits.key_bytes + 1]
-    return Message(topic.decode(), payload, author, seqno, signature, key, b"", data[begin:end])
+    signed = signed_end - begin if signed_end and previous <= _FIELD_6 else 0
+    encoded = data[begin:end]
+    return Message(topic.decode(), payload, author, seqno, signature, key, b"", encoded, signed)
 
 
 def _item_fields(
@@ -395,8 +416,10 @@ def signature_fields(message: Message) -> bytes:
 
 def proof_fields(message: Message) -> bytes:
     """Encode what proves the author: the sequence number, the signature and the key."""
-    seqno = message.seqno
+    seqno, encoded = message.seqno, message.encoded
     head = _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(_FIELD_3, n)
+    if encoded and message.signed_bytes:
+        return b"".join((head, seqno, encoded[message.signed_bytes :]))
     return b"".join((head, seqno, signature_fields(message)))
 
 
@@ -418,6 +441,7 @@ def sign_message(message: Message, sign: Callable[[bytes], bytes], key: bytes) -
     message.signature = sign(SIGN_PREFIX + unsigned)
     message.key = key
     message.encoded = unsigned + signature_fields(message)
+    message.signed_bytes = len(unsigned)
 
 
 def signing_payload(message: Message) -> bytes:
@@ -429,9 +453,10 @@ def signing_payload(message: Message) -> bytes:
     Of a message of too many fields nothing was signed that counts: that is a `DecodeError`.
     """
     data = message.encoded
-    unsigned = _build_unsigned(message)
-    if not data or data == unsigned + signature_fields(message):
-        return SIGN_PREFIX + unsigned  # as nearly every author encodes
+    if not data:
+        return SIGN_PREFIX + _build_unsigned(message)
+    if message.signed_bytes:
+        return SIGN_PREFIX + data[: message.signed_bytes]  # as nearly every author encodes
     known: dict[int, bytes] = {}
     unknown: list[bytes] = []
     begin = 0
@@ -449,6 +474,10 @@ def signing_payload(message: Message) -> bytes:
 
 def encode_rpc(rpc: Rpc) -> bytes:
     """The bytes of an RPC, without the length prefix of the stream."""
+    if len(rpc.publish) == 1 and rpc.control is None and not rpc.subscriptions:
+        encoded = rpc.publish[0].encoded or encode_message(rpc.publish[0])
+        length = len(encoded)
+        return (_HEADS[1][length] if length < 0x80 else _long_head(_FIELD_2, length)) + encoded
     parts: list[bytes] = []
     for sub in rpc.subscriptions:
         inner = varint_field(1, sub.subscribe) + string_field(2, sub.topic)

@@ -26,6 +26,7 @@ from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.wire.yamux_types import (
     HEADER_BYTES,
     INITIAL_WINDOW_BYTES,
+    RESET_BY_PEER,
     DataReceived,
     Event,
     GoAwayCode,
@@ -427,7 +428,7 @@ class YamuxSession:
             self._outbound_backlog -= 1
         if flags & _RST:
             self._forget(stream)
-            events.append(StreamReset(stream_id, "peer"))
+            events.append(StreamReset(stream_id, RESET_BY_PEER))
             return None
         return stream
 

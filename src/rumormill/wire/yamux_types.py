@@ -42,6 +42,10 @@ class StreamEnded(msgspec.Struct, frozen=True, gc=False):
     stream_id: int
 
 
+RESET_BY_PEER: Final = "peer"
+"""The reason of a reset that the peer sent."""
+
+
 class StreamReset(msgspec.Struct, frozen=True, gc=False):
     """The stream is gone, in both directions: given up by the peer, or by us for `reason`."""
 

@@ -15,8 +15,8 @@ from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.questions import CHECK, Questions
 from rumormill.overlay.kademlia.subnets import network_of, network_of_text
-from rumormill.overlay.kademlia.table import CROWDED, FULL, RoutingTable
-from rumormill.wire.kad import KadMessage, KadType
+from rumormill.overlay.kademlia.table import FULL, RoutingTable
+from rumormill.wire.kad import KadMessage, KadPeer, KadType
 
 OFFENCE_WEIGHT = 1.0
 _REMEMBERED_MAX = 1024
@@ -58,6 +58,11 @@ class Contacts:
         """A peer is no longer connected, which says nothing about whether it can be reached."""
         self.connected.pop(peer, None)
 
+    def forget_connections(self) -> None:
+        """Nobody is connected, and no answer is under way."""
+        self.connected.clear()
+        self._checking.clear()
+
     def consider(self, peer: PeerId, now: float, effects: Effects) -> None:
         """Ask a peer that might be a server, if the table has a place for it."""
         if (
@@ -87,8 +92,8 @@ class Contacts:
             silent = self.table.silent_longest(self.table.bucket_of(peer), before)
             if silent is not None:
                 self.check(silent.peer, effects)
-        elif refused == CROWDED:
-            effects.append(trace.Refuse(peer, CROWDED))
+        elif refused:
+            effects.append(trace.Refuse(peer, refused))
         elif new:
             self._lost.pop(peer, None)
         return new and not refused
@@ -123,6 +128,27 @@ class Contacts:
     def is_banned(self, peer: PeerId, now: float) -> bool:
         """Whether a peer gave a false value not long ago."""
         return bool(self._banned) and self._banned.get(peer, 0.0) > now
+
+    def without_banned(self, peers: Sequence[KadPeer], now: float) -> Sequence[KadPeer]:
+        """Leave out whoever is banned."""
+        if not self._banned:
+            return peers
+        return [each for each in peers if not self.is_banned(each.peer, now)]
+
+    # Who is named to others.
+
+    def describe(self, peer: PeerId, now: float) -> KadPeer:
+        """A peer as messages name it, with where it can be reached."""
+        contact = self.table.get(peer)
+        if contact is None:
+            return KadPeer(peer, self._reachable_at(peer))
+        if contact.described is None or now - contact.described_at > self._config.recheck_after:
+            contact.described = KadPeer(peer, self._reachable_at(peer))
+            contact.described_at = now
+        return contact.described
+
+    def _reachable_at(self, peer: PeerId) -> tuple[bytes, ...]:
+        return tuple(self._addresses(peer)[: self._config.limits.addresses])
 
     def punish(self, peer: PeerId, reason: str, now: float, effects: Effects) -> None:
         """A peer gave a value that cannot be what its key says: forget and avoid it."""

@@ -14,7 +14,7 @@ returns its number at once; its result comes later through `on_result`, never du
 from collections.abc import Callable, Mapping, Sequence
 
 from rumormill.core import trace
-from rumormill.core.effects import CancelTimer, Effects, Learn, SetTimer
+from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import (
@@ -31,6 +31,7 @@ from rumormill.core.inputs import (
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
+from rumormill.overlay.kademlia.findings import WRONG_ANSWER, Findings
 from rumormill.overlay.kademlia.lookup import Lookup
 from rumormill.overlay.kademlia.operations import (
     BUSY,
@@ -55,9 +56,7 @@ from rumormill.overlay.kademlia.space import position
 from rumormill.overlay.kademlia.upkeep import Upkeep
 from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
 from rumormill.wire import rfc3339
-from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
-
-WRONG_ANSWER = "kad-wrong-answer"
+from rumormill.wire.kad import KadMessage, KadType, Record
 
 _QUESTIONS = {
     LookupKind.GET_VALUE: KadType.GET_VALUE,
@@ -87,16 +86,14 @@ class Kademlia:
         self.peer = peer
         self.config = config
         self._on_result = on_result
-        self._addresses = addresses
         self._validators = Validators(validators)
         self._questions = Questions(config.ask_timeout)
         self.contacts = Contacts(peer, config, self._questions, addresses)
         own = self.contacts.table.own
         self.records = RecordStore(own, config)
         self.providers = ProviderStore(own, config)
-        self._server = Server(
-            config, self.contacts, self.records, self.providers, self._validators, addresses
-        )
+        self._server = Server(config, self.contacts, self.records, self.providers, self._validators)
+        self._findings = Findings(peer, config, self.contacts, self._validators)
         self._upkeep = Upkeep(self, randomness)
         self._operations: dict[int, Operation] = {}
         self._waiting = Waiting(config.waiting_lookups)
@@ -123,7 +120,20 @@ class Kademlia:
         elif isinstance(event, ConnectFailed):
             self.contacts.failed(event.peer, now)
         elif isinstance(event, Start):
-            self._upkeep.start(now, effects)
+            self._start(now, effects)
+
+    def _start(self, now: float, effects: Effects) -> None:
+        """Set the timers; after a restart, do again what was under way, for no answer will come."""
+        self._questions.forget()
+        self.contacts.forget_connections()
+        self._upkeep.start(now, effects)
+        interrupted, self._operations = list(self._operations.values()), {}
+        for operation in interrupted:
+            if not operation.internal:
+                operation.storing = 0
+                self._begin(operation, now, effects)
+        for number in self._finished:
+            effects.append(SetTimer(KadTimer(LOCAL, number), now))
 
     def owns(self, timer: object) -> bool:
         """Whether a timer is Kademlia's."""
@@ -159,7 +169,7 @@ class Kademlia:
             return
         if question.type is KadType.PUT_VALUE:
             self._on_stored(operation, event.peer, message, now, effects)
-        elif self._believe(operation, event.peer, message, now, effects):
+        elif self._findings.take(operation, event.peer, message, now, effects):
             self._on_step(operation, event.peer, message, now, effects)
         else:
             self._on_failed_step(operation, event.peer, now, effects)
@@ -188,8 +198,14 @@ class Kademlia:
         """The known peers closest to a peer id or key, the closest first, from local state only."""
         return self.contacts.table.closest(position(target), count)
 
+    def meet(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """Ask a peer that may be a server, known from elsewhere, to be a contact."""
+        self.contacts.consider(peer, now, effects)
+
     def get_value(self, key: bytes, now: float, effects: Effects) -> int:
         """Look for the value of a key."""
+        if self._validators.of(key) is None:
+            raise LocalError("no validator knows the key, so nothing that is found could be used")
         operation = self._new(LookupKind.GET_VALUE, key)
         held = self.records.get(key, now)
         if held is not None:
@@ -290,6 +306,7 @@ class Kademlia:
             return
         operation.lookup = Lookup(
             target,
+            self.peer,
             seeds,
             k=config.k,
             alpha=config.alpha,
@@ -314,72 +331,18 @@ class Kademlia:
         elif not lookup.in_flight:
             self._conclude(operation, "", now, effects)
 
-    def _believe(
-        self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
-    ) -> bool:
-        """Take what an answer says besides closer peers; false where it gave a false value."""
-        if operation.kind is LookupKind.GET_VALUE and message.record is not None:
-            return self._take_value(operation, peer, message.record, now, effects)
-        if operation.kind is LookupKind.FIND_PROVIDERS:
-            for provider in message.providers:
-                if len(operation.found) >= self.config.providers_wanted:
-                    break
-                if provider.peer not in operation.found:
-                    operation.found[provider.peer] = None
-                    if provider.addresses and provider.peer != self.peer:
-                        effects.append(Learn(provider.peer, provider.addresses))
-        elif operation.kind is LookupKind.FIND_PEER:
-            for other in message.closer:
-                if other.peer == operation.key:
-                    operation.found[other.peer] = None
-                    if other.addresses:
-                        effects.append(Learn(other.peer, other.addresses))
-        return True
-
-    def _take_value(
-        self, operation: Operation, peer: PeerId, record: Record, now: float, effects: Effects
-    ) -> bool:
-        key, value = operation.key, record.value
-        refused = self._validators.refusal(key, value)
-        if refused or record.key != key:
-            self.contacts.punish(peer, refused or WRONG_ANSWER, now, effects)
-            return False
-        operation.values += 1
-        if operation.value is None or operation.value == value:
-            operation.value = value
-            operation.found[peer] = None
-        elif self._validators.better(key, value, operation.value):
-            operation.outdated.update(operation.found)
-            operation.found = {peer: None}
-            operation.value = value
-        else:
-            operation.outdated[peer] = None
-        return True
-
     def _on_step(
         self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
     ) -> None:
         lookup = operation.lookup
         if lookup is None:  # an answer that came after its walk was over
             return
-        contacts, own = self.contacts, self.peer
-        closer = [
-            (other.peer, other.addresses)
-            for other in message.closer[: self.config.k]
-            if other.peer != own and not contacts.is_banned(other.peer, now)
-        ]
-        lookup.answered(peer, closer)
-        if self._is_satisfied(operation):
+        closer = message.closer[: self.config.k]
+        lookup.answered(peer, self.contacts.without_banned(closer, now))
+        if self._findings.suffice(operation):
             self._conclude(operation, "", now, effects)
         else:
             self._advance(operation, now, effects)
-
-    def _is_satisfied(self, operation: Operation) -> bool:
-        if operation.kind is LookupKind.GET_VALUE:
-            return operation.values >= self.config.quorum
-        if operation.kind is LookupKind.FIND_PROVIDERS:
-            return len(operation.found) >= self.config.providers_wanted
-        return operation.kind is LookupKind.FIND_PEER and bool(operation.found)
 
     def _on_failed_step(
         self, operation: Operation, peer: PeerId, now: float, effects: Effects
@@ -400,14 +363,13 @@ class Kademlia:
             self._store(operation, lookup.holders(self.config.k), now, effects)
             return
         if kind is LookupKind.PROVIDE:
-            self._announce(operation, lookup.holders(self.config.k), effects)
+            self._announce(operation, lookup.holders(self.config.k), now, effects)
         elif kind is LookupKind.FIND_CLOSEST:
             operation.found = dict.fromkeys(lookup.closest(self.config.k))
         elif kind is LookupKind.GET_VALUE:
             self._correct(operation, lookup, now, effects)
-        if operation.found or operation.stored:
-            reason = ""
-        self._finish(operation, reason or NOT_FOUND, now, effects)
+        succeeded = operation.found or operation.stored
+        self._finish(operation, "" if succeeded else reason or NOT_FOUND, now, effects)
 
     # Storing.
 
@@ -442,8 +404,10 @@ class Kademlia:
         if not operation.storing:
             self._finish(operation, "" if operation.stored else NOT_STORED, now, effects)
 
-    def _announce(self, operation: Operation, holders: list[PeerId], effects: Effects) -> None:
-        own = KadPeer(self.peer, tuple(self._addresses(self.peer))[: self.config.limits.addresses])
+    def _announce(
+        self, operation: Operation, holders: list[PeerId], now: float, effects: Effects
+    ) -> None:
+        own = self.contacts.describe(self.peer, now)
         message = KadMessage(KadType.ADD_PROVIDER, operation.key, providers=(own,))
         operation.asked += len(holders)
         for holder in holders:
@@ -471,9 +435,9 @@ class Kademlia:
     def _finish_later(self, operation: Operation, reason: str, now: float, effects: Effects) -> int:
         """Report what is known already, but not while the caller is still asking for it."""
         result = result_of(operation, reason)
-        if operation.internal:
+        if operation.kind is LookupKind.PUT_VALUE or operation.internal:
             self._upkeep.on_result(result, now, effects)
-        else:
+        if not operation.internal:
             self._finished[operation.number] = result
             effects.append(SetTimer(KadTimer(LOCAL, operation.number), now))
         return operation.number

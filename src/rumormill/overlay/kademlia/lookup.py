@@ -11,12 +11,15 @@ Every list is bounded, and so is the number of questions.
 """
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.space import position
+from rumormill.wire.kad import KadPeer
 
 _ASKED, _ANSWERED = 1, 2
+_NOBODY = -1
+"""The path that asks us: none does."""
 
 
 class _Path:
@@ -42,6 +45,7 @@ class Lookup:
     def __init__(
         self,
         target: int,
+        own: PeerId,
         seeds: Sequence[PeerId],
         *,
         k: int,
@@ -58,15 +62,13 @@ class Lookup:
         count = max(1, min(paths, len(seeds)))
         self._share = -(-k // count)
         self._paths = [_Path() for _ in range(count)]
-        self._takers: dict[PeerId, int] = {}
+        self._takers: dict[PeerId, int] = {own: _NOBODY}
         self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
         self._answered: list[tuple[int, PeerId]] = []
         for index, seed in enumerate(seeds):
             self._add(self._paths[index % count], seed)
 
     def _add(self, path: _Path, peer: PeerId) -> bool:
-        if peer in path.known:
-            return False
         entry = (position(peer) ^ self.target, peer)
         candidates = path.candidates
         if len(candidates) >= self._width:
@@ -114,25 +116,31 @@ class Lookup:
                 return None
         return None
 
-    def answered(self, peer: PeerId, closer: Iterable[tuple[PeerId, tuple[bytes, ...]]]) -> None:
+    def _asked_by(self, peer: PeerId) -> _Path | None:
+        """The path that waits for an answer of a peer."""
+        index = self._takers.get(peer, _NOBODY)
+        if index == _NOBODY or self._paths[index].states.get(peer) != _ASKED:
+            return None
+        return self._paths[index]
+
+    def answered(self, peer: PeerId, closer: Sequence[KadPeer]) -> None:
         """Note an answer and the peers that it names."""
-        index = self._takers.get(peer)
-        if index is None or self._paths[index].states.get(peer) != _ASKED:
+        path = self._asked_by(peer)
+        if path is None:
             return
-        path = self._paths[index]
         path.in_flight -= 1
         path.states[peer] = _ANSWERED
         self._answered.append((position(peer) ^ self.target, peer))
-        for other, addresses in closer:
-            if self._add(path, other) and addresses:
-                self._addresses[other] = addresses
+        known = path.known
+        for other in closer:
+            if other.peer not in known and self._add(path, other.peer) and other.addresses:
+                self._addresses[other.peer] = other.addresses
 
     def failed(self, peer: PeerId) -> None:
         """Note that a peer did not answer, or answered falsely."""
-        index = self._takers.get(peer)
-        if index is None or self._paths[index].states.get(peer) != _ASKED:
+        path = self._asked_by(peer)
+        if path is None:
             return
-        path = self._paths[index]
         path.in_flight -= 1
         self.failures += 1
         del path.states[peer]
@@ -172,5 +180,6 @@ class Lookup:
         """The peers that each path asked, in the order of asking."""
         asked: list[list[PeerId]] = [[] for _ in self._paths]
         for peer, index in self._takers.items():
-            asked[index].append(peer)
+            if index != _NOBODY:
+                asked[index].append(peer)
         return asked

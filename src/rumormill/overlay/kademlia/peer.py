@@ -53,7 +53,13 @@ class FindProviders(msgspec.Struct, frozen=True):
     key: bytes
 
 
-Request: TypeAlias = GetValue | PutValue | FindPeer | FindClosest | Provide | FindProviders
+class Meet(msgspec.Struct, frozen=True):
+    """Ask a peer to be a contact; the outcome comes at once and says nothing."""
+
+    peer: PeerId
+
+
+Request: TypeAlias = Meet | GetValue | PutValue | FindPeer | FindClosest | Provide | FindProviders
 
 
 class KademliaPeer:
@@ -82,6 +88,10 @@ class KademliaPeer:
         """Take one input."""
         if not isinstance(event, Command):
             self.overlay.handle(event, now, effects)
+            return
+        if isinstance(event.body, Meet):
+            self.overlay.meet(event.body.peer, now, effects)
+            effects.append(Outcome(event.number))
             return
         try:
             number = self._start(event.body, now, effects)

@@ -51,6 +51,10 @@ class Questions:
         self._last += 1
         effects.append(Ask(peer, self._last, message, self._timeout, one_way=True))
 
+    def forget(self) -> None:
+        """Expect no answers any more."""
+        self._open.clear()
+
     def close(self, number: int, peer: PeerId) -> Question | None:
         """Return a question that was open, which it no longer is."""
         question = self._open.get(number)

@@ -5,8 +5,6 @@ us to keep a value that its key contradicts is punished for it. Providers may on
 themselves. A client answers nobody.
 """
 
-from collections.abc import Callable, Sequence
-
 from rumormill.core import trace
 from rumormill.core.effects import Answer, Effects, Learn
 from rumormill.core.errors import DecodeError
@@ -19,7 +17,7 @@ from rumormill.overlay.kademlia.records import Held, RecordStore
 from rumormill.overlay.kademlia.space import position
 from rumormill.overlay.kademlia.validators import BAD_KEY, NO_VALIDATOR, Validators
 from rumormill.wire import rfc3339
-from rumormill.wire.kad import CONNECTED, NOT_CONNECTED, KadMessage, KadPeer, KadType, Record
+from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
 from rumormill.wire.protobuf import read_varint
 
 CLIENT = "kad-client"
@@ -28,6 +26,7 @@ NOT_A_QUESTION = "kad-not-a-question"
 NO_RECORD = "kad-no-record"
 FOREIGN_PROVIDER = "kad-foreign-provider"
 WORSE_VALUE = "kad-worse-value"
+EXPIRED = "kad-expired"
 
 _MAX_PROVIDER_KEY = 80
 """Bytes of a CID or multihash (go-libp2p-kad-dht)."""
@@ -43,14 +42,12 @@ class Server:
         records: RecordStore,
         providers: ProviderStore,
         validators: Validators,
-        addresses: Callable[[PeerId], Sequence[bytes]],
     ) -> None:
         self._config = config
         self._contacts = contacts
         self._records = records
         self._providers = providers
         self._validators = validators
-        self._addresses = addresses
 
     def handle(self, asked: Asked, now: float, effects: Effects) -> None:
         """Answer a question, or refuse it."""
@@ -67,7 +64,7 @@ class Server:
         answer: KadMessage | None = None
         kind = message.type
         if kind is KadType.FIND_NODE:
-            answer = self._find_node(asked.peer, message)
+            answer = self._find_node(asked.peer, message, now)
         elif kind is KadType.GET_VALUE:
             answer = self._get_value(asked.peer, message, now)
         elif kind is KadType.PUT_VALUE:
@@ -82,27 +79,23 @@ class Server:
             effects.append(Answer(asked.number, answer))
         self._contacts.consider(asked.peer, now, effects)
 
-    def _describe(self, peer: PeerId) -> KadPeer:
-        connection = CONNECTED if peer in self._contacts.connected else NOT_CONNECTED
-        addresses = self._addresses(peer)[: self._config.limits.addresses]
-        return KadPeer(peer, tuple(addresses), connection)
-
-    def _closer(self, key: bytes, asker: PeerId) -> tuple[KadPeer, ...]:
+    def _closer(self, key: bytes, asker: PeerId, now: float) -> tuple[KadPeer, ...]:
         peers = self._contacts.table.closest(position(key), self._config.k, asker)
-        return tuple([self._describe(peer) for peer in peers])
+        describe = self._contacts.describe
+        return tuple([describe(peer, now) for peer in peers])
 
-    def _find_node(self, asker: PeerId, message: KadMessage) -> KadMessage:
-        closer = self._closer(message.key, asker)
+    def _find_node(self, asker: PeerId, message: KadMessage, now: float) -> KadMessage:
+        closer = self._closer(message.key, asker, now)
         own = self._contacts.own
         if message.key == own:
-            closer = (self._describe(own), *closer[: self._config.k - 1])
+            closer = (self._contacts.describe(own, now), *closer[: self._config.k - 1])
         return KadMessage(KadType.FIND_NODE, message.key, closer=closer)
 
     def _get_value(self, asker: PeerId, message: KadMessage, now: float) -> KadMessage:
         key = message.key
         held = self._records.get(key, now)
         record = None if held is None else record_of(held)
-        return KadMessage(KadType.GET_VALUE, key, record, self._closer(key, asker))
+        return KadMessage(KadType.GET_VALUE, key, record, self._closer(key, asker, now))
 
     def _put_value(
         self, asker: PeerId, message: KadMessage, now: float, effects: Effects
@@ -143,8 +136,10 @@ class Server:
         themselves expires as if its publisher had sent it. It cannot make one older that we hold.
         """
         received = record.received
-        if received is None or not now - self._config.record_age < received < now:
+        if received is None or received > now:
             received = now
+        elif now - received > self._config.record_age:
+            return EXPIRED
         held = self._records.get(record.key, now)
         if held is not None and held.value == record.value:
             received = max(received, held.received)
@@ -157,8 +152,8 @@ class Server:
         peers = self._providers.get(key, now)[:limit]
         if key in self._providers.own and self._contacts.own not in peers:
             peers.insert(0, self._contacts.own)
-        providers = tuple([self._describe(peer) for peer in peers[:limit]])
-        closer = self._closer(key, asker)
+        providers = tuple([self._contacts.describe(peer, now) for peer in peers[:limit]])
+        closer = self._closer(key, asker, now)
         return KadMessage(KadType.GET_PROVIDERS, key, None, closer, providers)
 
     def _add_provider(

@@ -4,6 +4,7 @@ A position is the SHA-256 of a peer id or a key, read as a number; the distance 
 their exclusive or. Peers of the same bucket share the same number of leading bits with us.
 """
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -12,6 +13,7 @@ from rumormill.core.randomness import Randomness
 BITS: Final = 256
 
 
+@lru_cache(maxsize=1 << 15)
 def position(name: bytes) -> int:
     """Where a peer id or a key stands."""
     return int.from_bytes(sha256(name).digest())
@@ -38,6 +40,6 @@ def key_in_bucket(own: int, bucket: int, randomness: Randomness) -> bytes | None
     seed = randomness.randbytes(24)
     for attempt in range(8 << (bucket + 1)):
         key = seed + attempt.to_bytes(8)
-        if position(key) >> shift == wanted:
+        if int.from_bytes(sha256(key).digest()) >> shift == wanted:
             return key
     return None

@@ -16,9 +16,11 @@ import msgspec
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.space import BITS, position, shared_bits
+from rumormill.wire.kad import KadPeer
 
 FULL = "kad-bucket-full"
 CROWDED = "kad-subnet-full"
+OURSELVES = "kad-ourselves"
 
 
 class Contact(msgspec.Struct):
@@ -30,14 +32,29 @@ class Contact(msgspec.Struct):
     network: str
     last_seen: float
     failures: int = 0
+    described: KadPeer | None = None
+    """How answers name it, and when its addresses were last looked up for that."""
+    described_at: float = 0.0
 
 
 class _Bucket:
-    __slots__ = ("contacts", "replacements")
+    __slots__ = ("contacts", "named", "replacements")
 
     def __init__(self) -> None:
         self.contacts: dict[PeerId, Contact] = {}
         self.replacements: dict[PeerId, Contact] = {}
+        self.named: list[tuple[int, PeerId]] | None = []
+        """Where those contacts stand that may be named to others; None when that has changed."""
+
+    def standing(self) -> list[tuple[int, PeerId]]:
+        """The contacts that did not fail, with their positions."""
+        if self.named is None:
+            self.named = [
+                (contact.position, peer)
+                for peer, contact in self.contacts.items()
+                if not contact.failures
+            ]
+        return self.named
 
 
 class RoutingTable:
@@ -83,20 +100,24 @@ class RoutingTable:
         contact = self._contacts.get(peer)
         if contact is not None:
             contact.last_seen = now
-            contact.failures = 0
-            contacts = self._buckets[contact.bucket].contacts
-            del contacts[peer]
-            contacts[peer] = contact
+            bucket = self._buckets[contact.bucket]
+            if contact.failures:
+                contact.failures = 0
+                bucket.named = None
+            del bucket.contacts[peer]
+            bucket.contacts[peer] = contact
             return ""
-        stands = position(peer)
-        number = shared_bits(self.own, stands)
-        if number == BITS:
-            return CROWDED
-        bucket = self._buckets.get(number)
+        return self._enter(Contact(peer, position(peer), self.bucket_of(peer), network, now))
+
+    def _enter(self, contact: Contact) -> str:
+        if contact.bucket == BITS:
+            return OURSELVES
+        bucket = self._buckets.get(contact.bucket)
         if bucket is None:
-            bucket = self._buckets[number] = _Bucket()
-        contact = Contact(peer, stands, number, network, now)
-        if self._crowded(bucket, network):
+            bucket = self._buckets[contact.bucket] = _Bucket()
+        if self._crowded(bucket, contact.network):
+            if not bucket.contacts:
+                del self._buckets[contact.bucket]
             return CROWDED
         if len(bucket.contacts) >= self._config.k:
             self._wait(bucket, contact)
@@ -124,6 +145,7 @@ class RoutingTable:
     def _take_in(self, bucket: _Bucket, contact: Contact) -> None:
         bucket.replacements.pop(contact.peer, None)
         bucket.contacts[contact.peer] = contact
+        bucket.named = None
         self._contacts[contact.peer] = contact
         if contact.network:
             self._networks[contact.network] = self._networks.get(contact.network, 0) + 1
@@ -135,13 +157,12 @@ class RoutingTable:
         """
         contact = self._contacts.get(peer)
         if contact is None:
-            bucket = self._buckets.get(self.bucket_of(peer))
-            if bucket is not None:
-                bucket.replacements.pop(peer, None)
+            self.remove(peer)
             return False
         contact.failures += 1
-        waiting = self._buckets[contact.bucket].replacements
-        if contact.failures < self._config.max_failures and not waiting:
+        bucket = self._buckets[contact.bucket]
+        bucket.named = None
+        if contact.failures < self._config.max_failures and not bucket.replacements:
             return False
         self.remove(peer)
         return True
@@ -150,12 +171,13 @@ class RoutingTable:
         """Forget a peer; the one that was heard of last among those that wait moves up."""
         contact = self._contacts.pop(peer, None)
         if contact is None:
-            bucket = self._buckets.get(self.bucket_of(peer))
-            if bucket is not None:
-                bucket.replacements.pop(peer, None)
+            waits_in = self._buckets.get(self.bucket_of(peer))
+            if waits_in is not None:
+                waits_in.replacements.pop(peer, None)
             return
         bucket = self._buckets[contact.bucket]
         del bucket.contacts[peer]
+        bucket.named = None
         if contact.network:
             left = self._networks[contact.network] - 1
             if left:
@@ -177,46 +199,46 @@ class RoutingTable:
         contact = next(iter(found.contacts.values()))
         return contact if contact.last_seen <= before else None
 
-    def buckets(self) -> list[int]:
-        """The buckets that hold contacts, the widest first."""
-        return sorted(number for number, bucket in self._buckets.items() if bucket.contacts)
+    def neighbourhood(self) -> int:
+        """The bucket of the k-th closest contact: what is as close or closer is likely all known.
+
+        0 when there are fewer than k contacts.
+        """
+        inside = 0
+        for number in sorted(self._buckets, reverse=True):
+            inside += len(self._buckets[number].contacts)
+            if inside >= self._config.k:
+                return number
+        return 0
 
     def closest(self, target: int, count: int, without: PeerId = b"") -> list[PeerId]:
-        """The contacts closest to a position, the closest first; those that failed left out."""
-        found: list[PeerId] = []
-        for group in self._groups(target):
-            pairs = [
-                (contact.position ^ target, peer)
-                for peer, contact in group
-                if not contact.failures and peer != without
-            ]
-            pairs.sort()
-            for _, peer in pairs:
-                found.append(peer)
-                if len(found) == count:
-                    return found
-        return found
+        """The contacts closest to a position, the closest first; those that failed left out.
 
-    def _groups(self, target: int) -> Iterator[list[tuple[PeerId, Contact]]]:
-        """All contacts in groups, each group closer to the target than the next.
-
-        Contacts of the target's own bucket share more bits with it than we do. Those of deeper
-        buckets share exactly as many as we do, and those of wider ones as many as their bucket's
-        number says.
+        Contacts of the target's own bucket share more bits with it than we do and are closer than
+        all others. Those of deeper buckets share exactly as many as we do and come next, then
+        those of wider buckets, one after the other.
         """
         buckets = self._buckets
         shared = shared_bits(self.own, target)
         nearest = buckets.get(shared)
-        if nearest is not None:
-            yield list(nearest.contacts.items())
-        deeper: list[tuple[PeerId, Contact]] = []
-        wider = []
-        for number, bucket in buckets.items():
-            if number > shared:
-                deeper += bucket.contacts.items()
-            elif number < shared:
-                wider.append(number)
-        if deeper:
-            yield deeper
-        for number in sorted(wider, reverse=True):
-            yield list(buckets[number].contacts.items())
+        found = [] if nearest is None else _sorted(nearest.standing(), target, without)
+        if len(found) < count:
+            deeper: list[tuple[int, PeerId]] = []
+            for number, bucket in buckets.items():
+                if number > shared:
+                    deeper += bucket.standing()
+            found += _sorted(deeper, target, without)
+            number = shared
+            while len(found) < count and number:
+                number -= 1
+                wider = buckets.get(number)
+                if wider is not None:
+                    found += _sorted(wider.standing(), target, without)
+        return found[:count]
+
+
+def _sorted(standing: list[tuple[int, PeerId]], target: int, without: PeerId) -> list[PeerId]:
+    """Peers by their distance to a position."""
+    pairs = [(stands ^ target, peer) for stands, peer in standing]
+    pairs.sort()
+    return [peer for _, peer in pairs if peer != without]

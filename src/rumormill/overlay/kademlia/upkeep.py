@@ -1,8 +1,9 @@
 """What Kademlia does by itself: join, refresh the table, republish, forget what is old.
 
 Joining is a lookup of our own id as soon as the first contact is there, which also makes us known
-to our neighbours, and then a lookup in every bucket that is wider than theirs. The same is repeated
-in every refresh interval, and sooner while the table is small. Lookups of a refresh run one after
+to our neighbours, and then a lookup in every bucket wider than that of our k-th neighbour: peers
+as close as that are all known then. The same is repeated in every refresh interval, and sooner
+while the table is small. Lookups of a refresh run one after
 the other; records that fall due together are republished a few at a time.
 """
 
@@ -43,10 +44,15 @@ class Upkeep:
         return seconds * (1.0 - 0.1 * self._randomness.random())
 
     def start(self, now: float, effects: Effects) -> None:
-        """Set the timers."""
+        """Set the timers; a table that is left from before is refreshed at once."""
         config = self._overlay.config
+        self._targets.clear()
+        self._refreshing = 0
+        self._republishing.clear()
+        self._joined = bool(self._overlay.contacts.table)
+        after = config.bootstrap_delay if self._joined else config.refresh_interval
         effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
-        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(config.refresh_interval)))
+        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
 
     def on_timer(self, what: str, now: float, effects: Effects) -> None:
         """A timer of ours fired."""
@@ -83,10 +89,7 @@ class Upkeep:
     def _choose_targets(self) -> None:
         overlay = self._overlay
         table = overlay.contacts.table
-        filled = table.buckets()
-        if not filled:
-            return
-        for bucket in range(min(filled[-1], overlay.config.refresh_buckets) + 1):
+        for bucket in range(min(table.neighbourhood(), overlay.config.refresh_buckets + 1)):
             key = key_in_bucket(table.own, bucket, self._randomness)
             if key is not None:
                 self._targets.append(key)

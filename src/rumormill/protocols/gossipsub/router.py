@@ -10,7 +10,7 @@ This file is the junction: it turns inputs into calls of those parts and their a
 Everything that a peer is told in one go leaves in one RPC.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -276,16 +276,19 @@ class GossipSub(PubSubRouter):
         self.gossip.promises.fulfil(message.id)
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
-        if self._score is not None and self._validator is not None:
+
+    def _on_deferred(self, message: Message, now: float) -> None:
+        # A verdict that is given at once needs no record of who brings copies meanwhile.
+        if self._score is not None:
             self._score.validate_message(message.id, now)
 
     def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:
         """IDONTWANT (1.2): spare us the copies that mesh peers have not sent yet."""
-        heeding = tuple(
-            peer
-            for peer in self.mesh.links.get(message.topic, ())
-            if peer != received_from and self._membership.heeds_idontwant(peer)
-        )
+        links = self.mesh.links.get(message.topic)
+        if not links or (len(links) == 1 and received_from in links):
+            return
+        heeds = self._membership.heeds_idontwant
+        heeding = tuple([peer for peer in links if peer != received_from and heeds(peer)])
         if heeding:
             effects.append(SendAll(heeding, Rpc(control=Control(idontwant=(message.id,)))))
 
@@ -329,18 +332,17 @@ class GossipSub(PubSubRouter):
             self._send_split(peer, Rpc(subs, (message,), control), effects)
         return len(peers) + len(piggybacking)
 
-    def _recipients(self, topic: Topic, own: bool, now: float) -> dict[PeerId, None]:
+    def _recipients(self, topic: Topic, own: bool, now: float) -> Iterable[PeerId]:
         links = self.mesh.links.get(topic)
         flood = own and self._config.flood_publish
         if links is not None and not (flood or self.direct or self._floodsub_peers):
             return links
         subscribers = self.topics.get(topic)
         if subscribers is None:
-            return {}
+            return ()
         direct, publishes = self.direct, self.standing.publishes
         if flood:
-            everyone = (p for p in subscribers if p in direct or publishes(p, now))
-            return dict.fromkeys(everyone)
+            return [peer for peer in subscribers if peer in direct or publishes(peer, now)]
         chosen = dict.fromkeys(peer for peer in direct if peer in subscribers)
         for peer in self._floodsub_peers:
             if peer in subscribers and publishes(peer, now):

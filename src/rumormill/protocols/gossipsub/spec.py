@@ -37,4 +37,5 @@ SPEC = ProtocolSpec(
     decoder=rpc_decoder,
     max_message=max_rpc,
     junk=junk_rpc,
+    takes_batches=True,
 )

@@ -1,18 +1,24 @@
 """Sending a batch of messages so that all of them spread at once.
 
-Sent one after the other, the first message of a batch would go to every peer before the second goes
-to any, and the last would wait for the upload of all others. So the copies are interleaved: every
-message goes to one peer before any goes to a second. The peers then pass the messages on to each
-other while we are still sending.
+Small messages that go to the same peers share RPCs, up to a size, because an RPC costs both sides
+about as much as a message in it. Sent one after the other, the first RPC of a batch would go to
+every peer before the second goes to any, and the last would wait for the upload of all others. So
+the copies are interleaved: every RPC goes to one peer before any goes to a second. The peers then
+pass the messages on to each other while we are still sending.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeGuard, TypeVar
 
 from rumormill.core.effects import Effects, Published, Send, SendAll
-from rumormill.wire.pubsub import Rpc
+from rumormill.core.ids import PeerId
+from rumormill.wire.pubsub import Message, Rpc
 
 Item = TypeVar("Item")
+
+SHARED_RPC_BYTES: Final = 16 << 10
+"""Our choice: the most that messages which share an RPC take together. It is a quarter of what
+rust-libp2p reads in one RPC by default, and delays the first of them by 1.3 ms at 100 Mbit/s."""
 
 
 def round_robin(queues: Iterable[Sequence[Item]]) -> list[Item]:
@@ -27,6 +33,26 @@ def round_robin(queues: Iterable[Sequence[Item]]) -> list[Item]:
     return taken
 
 
+class _Shared:
+    """Messages for the same peers, on their way into one RPC."""
+
+    __slots__ = ("messages", "peers", "size")
+
+    def __init__(self, peers: tuple[PeerId, ...]) -> None:
+        self.peers = peers
+        self.messages: list[Message] = []
+        self.size = 0
+
+    def takes(self, peers: tuple[PeerId, ...], size: int) -> bool:
+        """Whether an RPC of this size for these peers still finds room."""
+        return self.peers == peers and self.size + size <= SHARED_RPC_BYTES
+
+    def rpc(self) -> Rpc:
+        """Return the RPC."""
+        messages = self.messages
+        return messages[0].alone() if len(messages) == 1 else Rpc((), tuple(messages))
+
+
 def interleaved(batch: Iterable[Effects]) -> Effects:
     """Join the effects of publishing single messages, their copies in turn.
 
@@ -34,23 +60,44 @@ def interleaved(batch: Iterable[Effects]) -> Effects:
     all copies, the receipts after them.
     """
     first: Effects = []
-    copies: list[Effects] = []
+    copies: list[_Shared | Send] = []
     receipts: Effects = []
+    shared: _Shared | None = None
     for effects in batch:
-        sent: Effects = []
         for effect in effects:
             if isinstance(effect, Published):
                 receipts.append(effect)
-            elif isinstance(effect, SendAll) and _carries_data(effect):
-                sent.extend(Send(peer, effect.message) for peer in effect.peers)
-            elif isinstance(effect, Send) and _carries_data(effect):
-                sent.append(effect)
+            elif isinstance(effect, SendAll) and _is_one_message(effect.message):
+                rpc: Rpc = effect.message
+                size = rpc.meta.size
+                if shared is None or not shared.takes(effect.peers, size):
+                    shared = _Shared(effect.peers)
+                    copies.append(shared)
+                shared.messages += rpc.publish
+                shared.size += size
+            elif isinstance(effect, Send) and _carries_data(effect.message):
+                copies.append(effect)
             else:
                 first.append(effect)
-        copies.append(sent)
-    return first + round_robin(copies) + receipts
+    return first + _in_turn(copies) + receipts
 
 
-def _carries_data(send: Send | SendAll) -> bool:
-    rpc = send.message
+def _in_turn(copies: list["_Shared | Send"]) -> Effects:
+    if len(copies) == 1 and isinstance(copies[0], _Shared):
+        return [SendAll(copies[0].peers, copies[0].rpc())]
+    queues: list[list[Send]] = []
+    for copy in copies:
+        if isinstance(copy, Send):
+            queues.append([copy])
+        else:
+            rpc = copy.rpc()
+            queues.append([Send(peer, rpc) for peer in copy.peers])
+    return list(round_robin(queues))
+
+
+def _is_one_message(rpc: object) -> TypeGuard[Rpc]:
+    return _carries_data(rpc) and len(rpc.publish) == 1 and rpc.control is None
+
+
+def _carries_data(rpc: object) -> TypeGuard[Rpc]:
     return isinstance(rpc, Rpc) and bool(rpc.publish)

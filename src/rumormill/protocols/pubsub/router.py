@@ -60,7 +60,6 @@ from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.protobuf import field_size
 from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
 from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
@@ -134,6 +133,8 @@ class PubSubRouter:
         self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
         self._unannounced: dict[PeerId, dict[Topic, None]] = {}
+        self._checked_topic: Topic | None = None
+        """The name that was published to last, and need not be checked again."""
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -175,6 +176,9 @@ class PubSubRouter:
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
         """A new message of a true author arrived; the application's validation is next."""
+
+    def _on_deferred(self, message: Message, now: float) -> None:
+        """The application's verdict on a message is going to take a while."""
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         """A peer brought a valid message first."""
@@ -268,14 +272,16 @@ class PubSubRouter:
         effects.extend(interleaved(batch))
 
     def _compose(self, event: Publish) -> Message:
-        self._check_topic(event.topic)
+        if event.topic != self._checked_topic:
+            self._check_topic(event.topic)
+            self._checked_topic = event.topic
         message = self._authorship.compose(event.topic, event.data)
-        if field_size(message.size) > self._settings.max_rpc_size:
+        message.id = self._message_id(message)
+        if message.meta.size > self._settings.max_rpc_size:
             raise LimitError(
                 f"{len(event.data)} bytes do not fit a message of at most"
                 f" {self._settings.max_rpc_size} bytes with its envelope (max_rpc_size)"
             )
-        message.id = self._message_id(message)
         return message
 
     def _publish(self, message: Message, now: float, effects: Effects) -> None:
@@ -418,6 +424,7 @@ class PubSubRouter:
             self._reject(peer, message, reasons.VALIDATION_THROTTLED, now, effects)
         else:
             self._pending[message.id] = (peer, message)
+            self._on_deferred(message, now)
             effects.append(Validate(event, peer))
 
     def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
@@ -447,7 +454,7 @@ class PubSubRouter:
 
     def _event_of(self, message: Message) -> Event:
         return Event(
-            message.topic, message.data, message.author, message.id, proof=proof_of(message)
+            message.topic, message.data, message.author, message.id, (), None, proof_of(message)
         )
 
     # What could not be sent.

@@ -132,8 +132,10 @@ class SlidingSeenCache:
 
     def add(self, message_id: MessageId, now: float) -> bool:
         """Remember an id from now on; true if it is new."""
-        if self.touch(message_id, now):
-            return False
+        if now >= self._sweep_at:
+            self.sweep(now)
+        if message_id in self.ids:
+            return not self.touch(message_id, now)
         if len(self.ids) >= self._limit:
             oldest = list(islice(self.ids, self._batch))
             for old_id in oldest:

@@ -271,6 +271,11 @@ class Climbing:
         if branch.candidate is None:
             self._forest.arm(branch, now + self._context.backoff(0) / 4, effects)
 
+    def take_hint(self, branch: Branch, target: PeerId, now: float, effects: Effects) -> None:
+        """A parent that left names another: try it first, if it can be one."""
+        if branch.candidate is None and self._best(branch, (target,), now) is not None:
+            self.try_parent(branch, target, now, effects)
+
     def on_parent_gone(self, branch: Branch, now: float, effects: Effects) -> None:
         """The connection to the parent is gone: dial it again before another is chosen."""
         parent = self._orphan(branch, effects)

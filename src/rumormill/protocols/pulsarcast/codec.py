@@ -14,6 +14,7 @@ from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, validation
 from rumormill.protocols.pulsarcast.additions import read_addition, read_peers
 from rumormill.protocols.pulsarcast.descriptors import (
+    PROTOCOL,
     EventDescriptor,
     EventLinking,
     TopicDescriptor,
@@ -44,7 +45,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     RpcMessage,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
-from rumormill.wire.protobuf import next_field, read_varint
+from rumormill.wire.protobuf import bytes_field, next_field, read_varint
 
 _ELSEWHERE = ELSEWHERE << 3 | 2
 _PUBLISHER_SIGNATURE, _PUBLISHER_KEY = PUBLISHER_SIGNATURE << 3 | 2, PUBLISHER_KEY << 3 | 2
@@ -53,6 +54,10 @@ _ADDITIONS = {number << 3 | 2: number for number in ADDITION_NUMBERS.values()}
 _LINKING = 0x28
 _LINK_HEAD = bytes((FIELD_1, cids.LENGTH))
 _LINK_BYTES = cids.LENGTH + 2
+
+_USUAL_DATE = bytes((FIELD_1, 24))
+_USUAL_VERSION = bytes_field(2, PROTOCOL.encode())
+_USUAL_METADATA = len(_USUAL_DATE) + 24 + len(_USUAL_VERSION)
 
 OVERSIZED = "event-oversized"
 
@@ -78,7 +83,10 @@ def decode_rpc(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> Rpc:
             addition, faults = read_addition(number, data[start:stop], limits, read_event)
             additions.append(addition)
             refused += [Refused(fault) for fault in faults]
-    return Rpc(tuple(sound), tuple(additions), tuple(refused))
+    rpc = Rpc(tuple(sound), tuple(additions), tuple(refused))
+    if not refused and all(each.event is None or each.event.encoded for each in sound):
+        rpc.encoded = data  # what is passed on whole is passed on as it came
+    return rpc
 
 
 def read_messages(
@@ -154,6 +162,9 @@ def _read_payload(message: RpcMessage, tag: int, data: bytes, limits: RpcLimits)
 
 
 def _read_metadata(data: bytes, limits: RpcLimits) -> tuple[str, str]:
+    is_usual = len(data) == _USUAL_METADATA and data.endswith(_USUAL_VERSION)
+    if is_usual and data.startswith(_USUAL_DATE) and data.isascii():
+        return data[2:26].decode(), PROTOCOL
     created = version = ""
     for tag, start, stop in split(data, limits.other_fields + 2):
         if tag == FIELD_1:

@@ -18,6 +18,7 @@ from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import letters
 from rumormill.protocols.pulsarcast.branch import Branch, BranchTimer, gap
 from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.rpc import PeerAddress
 
 NEVER: Final = float("inf")
 
@@ -52,9 +53,14 @@ class Forest:
             told[branch.parent] = None
         if branch.candidate is not None and branch.asked:
             told[branch.candidate] = None
+        elsewhere: tuple[PeerAddress, ...] = ()
+        if branch.parent is not None:
+            addresses = tuple(self._context.hooks.addresses(branch.parent))
+            elsewhere = (PeerAddress(branch.parent, addresses),)
         for peer in told:
             if peer in self._context.connected:
-                self._context.send(peer, letters.leave(branch.topic, now), effects)
+                known = elsewhere if peer in branch.children else ()
+                self._context.send(peer, letters.leave(branch.topic, now, known), effects)
         text = cids.text(branch.topic)
         effects += [trace.Prune(peer, text) for peer in branch.children]
         if branch.parent is not None:

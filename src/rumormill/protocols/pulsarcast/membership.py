@@ -23,7 +23,7 @@ from rumormill.protocols.pulsarcast.feed import Feed
 from rumormill.protocols.pulsarcast.forest import NEVER, Forest
 from rumormill.protocols.pulsarcast.library import Library
 from rumormill.protocols.pulsarcast.nursery import Nursery
-from rumormill.protocols.pulsarcast.rpc import JoinReply, JoinStatus, Terms
+from rumormill.protocols.pulsarcast.rpc import JoinReply, JoinStatus, PeerAddress, Terms
 from rumormill.protocols.pulsarcast.syncing import Syncing
 from rumormill.protocols.pulsarcast.timeline import milliseconds
 from rumormill.protocols.pulsarcast.timers import SubscribeTimer
@@ -354,8 +354,18 @@ class Membership:
                 effects.append(Learn(target.peer, target.addresses))
             self._climbing.on_redirected(branch, peer, target.peer, now, effects)
 
-    def on_leave(self, peer: PeerId, cid: bytes, now: float, effects: Effects) -> None:
-        """A peer goes out of a tree: a child, our parent, or one that was to become it."""
+    def on_leave(
+        self,
+        peer: PeerId,
+        cid: bytes,
+        elsewhere: tuple[PeerAddress, ...],
+        now: float,
+        effects: Effects,
+    ) -> None:
+        """A peer goes out of a tree: a child, our parent, or one that was to become it.
+
+        `elsewhere` names the parent's own parent, which is closer to the author than we are.
+        """
         branch = self._forest.branches.get(cid)
         if branch is None:
             return
@@ -364,6 +374,10 @@ class Membership:
             self._remove_child(branch, peer, now, effects)
         elif peer == branch.parent:
             self._climbing.on_parent_left(branch, now, effects)
+            for target in elsewhere[:1]:
+                if target.addresses and target.peer != self._context.id:
+                    effects.append(Learn(target.peer, target.addresses))
+                self._climbing.take_hint(branch, target.peer, now, effects)
         elif peer == branch.candidate:
             self._climbing.on_refused(branch, peer, now, effects)
 

@@ -55,12 +55,12 @@ from rumormill.protocols.pulsarcast.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.feed import Feed
 from rumormill.protocols.pulsarcast.forest import Forest
 from rumormill.protocols.pulsarcast.gaps import Gaps
-from rumormill.protocols.pulsarcast.history import Histories
 from rumormill.protocols.pulsarcast.hunting import Hunting
 from rumormill.protocols.pulsarcast.library import Library
 from rumormill.protocols.pulsarcast.membership import Membership, cid_of
 from rumormill.protocols.pulsarcast.nursery import Nursery
 from rumormill.protocols.pulsarcast.publishing import Publishing
+from rumormill.protocols.pulsarcast.recollection import Histories
 from rumormill.protocols.pulsarcast.requests import Requests
 from rumormill.protocols.pulsarcast.rpc import (
     Block,
@@ -293,7 +293,7 @@ class PulsarcastPeer:
             topic = part.topic_id
             self.membership.on_join(peer, topic, terms.get(topic), now, effects)
         elif op == Operation.LEAVE_TOPIC and part.topic_id is not None:
-            self.membership.on_leave(peer, part.topic_id, now, effects)
+            self.membership.on_leave(peer, part.topic_id, part.elsewhere, now, effects)
         elif op != Operation.PING:
             self._context.refuse(peer, reasons.UNEXPECTED, None, SLIGHT, now, effects)
 

@@ -325,6 +325,11 @@ def publish(event: SignedEvent, now: float) -> Rpc:
     return _alone(RpcMessage(Operation.PUBLISH_EVENT, dates.iso_at(now), event=event))
 
 
+def forward(rpc: Rpc, message: RpcMessage) -> Rpc:
+    """The RPC that passes on a message of an RPC: the same one, where the message came alone."""
+    return rpc if len(rpc.messages) == 1 and not rpc.additions else _alone(message)
+
+
 def request_to_publish(event: SignedEvent, now: float) -> Rpc:
     """The RPC that asks for an event to be published."""
     return _alone(RpcMessage(Operation.REQUEST_TO_PUBLISH, dates.iso_at(now), event=event))
@@ -358,7 +363,8 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
         signed = message.event
         if signed is not None and message.op == Operation.PUBLISH_EVENT:
             carried.append(MessageMeta(signed.cid, cids.text(signed.event.topic)))
-            data_size += field_size(len(message.encode()))
+            alone = len(rpc.messages) == 1 and not rpc.additions
+            data_size += len(rpc.encode()) if alone else field_size(len(message.encode()))
         else:
             name = OPERATION_NAMES.get(message.op, "unknown")
             operations.append(OperationMeta(name, _topic_text(message)))

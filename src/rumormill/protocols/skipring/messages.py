@@ -237,18 +237,22 @@ class RemoveConnections(Letter, msgspec.Struct, gc=False):
 
 
 class IntroduceShortcut(Letter, msgspec.Struct, gc=False):
-    """The subject is the receiver's neighbour in a ring of short labels (INTRODUCESHORTCUT)."""
+    """The subject is the receiver's neighbour in a ring of short labels (INTRODUCESHORTCUT).
+
+    As with `Check`, the sender says which label it believes the receiver to have.
+    """
 
     field: ClassVar[int] = 11
     operation: ClassVar[str] = "introduce-shortcut"
     topic: Topic
     subject: Reference
+    label: Label
     cached_meta: RpcMeta | None = None
 
     @property
     def body_size(self) -> int:
-        """Field 1: subject."""
-        return field_size(self.subject.size)
+        """Fields 1 and 2: subject, label."""
+        return field_size(self.subject.size) + label_size(self.label)
 
 
 RingMessage: TypeAlias = (

@@ -1,0 +1,416 @@
+"""Questions and answers: each question on a short stream of its own, one frame there, one back.
+
+We end our side behind the question, and the peer ends its own behind the answer. Peers may ask
+several questions on one stream, one after the other, as go's kad-dht does; each is put to the
+machine as it arrives, and answers go back in the order in which the machine gives them.
+
+Bounds: a peer is asked so many questions at a time, the others wait their turn within their own
+timeouts; so many are open in all; of peers' questions so many are open at a time, and so many on
+one stream, where the oldest is taken for one that wants no answer. What breaks a rule ends the
+stream that it came on and is counted; an answer that cannot be read fails its question.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from rumormill.core import trace
+from rumormill.core.effects import Answer, Ask
+from rumormill.core.errors import LocalError, PeerError
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Answered, Asked, AskFailed
+from rumormill.core.messages import WireMessage
+from rumormill.node.config import NodeConfig
+from rumormill.node.connection import Connection
+from rumormill.node.dialler import Dialler
+from rumormill.node.letters import OURSELVES
+from rumormill.node.stream import ENDED, REFUSED, Stream, StreamHandler
+from rumormill.node.swarm import Swarm
+from rumormill.protocols.registry import QuerySpec
+from rumormill.wire.frames import FrameReader, frame
+from rumormill.wire.yamux_types import RESET_BY_PEER
+
+if TYPE_CHECKING:
+    from rumormill.node.driver import Driver
+
+TOO_MANY_QUESTIONS: Final = "too many questions are open"
+TIMED_OUT: Final = "no answer in time"
+UNANSWERED: Final = "the peer ended without an answer"
+
+_OPEN_ON_STREAM: Final = 16
+"""Questions of one stream that wait for answers; our choice: go asks one at a time."""
+
+_LINGERING: Final = 8
+"""Streams of one connection whose peer has ended and waits for answers; our choice: together with
+as many questions at a time (`questions_per_peer`) they stay within `max_streams_per_protocol`."""
+
+
+class Queries:
+    """The questions of a node, to others and from others."""
+
+    def __init__(
+        self,
+        driver: "Driver",
+        swarm: Swarm,
+        dialler: Dialler,
+        spec: QuerySpec,
+        *,
+        decode: Callable[[bytes], WireMessage],
+        max_frame: int,
+    ) -> None:
+        self.driver = driver
+        self.config: NodeConfig = swarm.config
+        self.decode = decode
+        self.max_frame = max_frame
+        self._swarm = swarm
+        self._dialler = dialler
+        self._encode = spec.encode
+        self._protocol_ids = spec.protocol_ids
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[int, Asking] = {}
+        self._partners: dict[PeerId, _Partner] = {}
+        self._asked: dict[int, Answering] = {}
+        self._numbers = count(1)
+        self._lingering: dict[Connection, dict[Answering, None]] = {}
+        for protocol in spec.protocol_ids:
+            swarm.services[protocol] = self._serve
+
+    @property
+    def open_questions(self) -> tuple[int, int]:
+        """How many questions are open: ours, and those of peers."""
+        return len(self._open), len(self._asked)
+
+    # Our questions.
+
+    def ask(self, effect: Ask) -> None:
+        """Put a question to a peer, now or when it is its turn."""
+        refusal = ""
+        if effect.peer == self.driver.id:
+            refusal = OURSELVES
+        elif len(self._open) >= self.config.questions_open:
+            refusal = TOO_MANY_QUESTIONS
+            self.driver.count("too-many-questions")
+        if refusal:
+            self.driver.record(trace.DropRPC(effect.peer, effect.message.meta, refusal))
+            failed = AskFailed(effect.peer, effect.number, refusal)
+            self._loop.call_soon(self.driver.feed, failed)
+            return
+        question = Asking(self, effect, frame(self._encode(effect.message)))
+        self._open[effect.number] = question
+        question.timer = self._loop.call_later(effect.timeout, self._time_out, question)
+        partner = self._partners.get(effect.peer)
+        if partner is None:
+            partner = self._partners[effect.peer] = _Partner()
+        partner.waiting.append(question)
+        self._advance(effect.peer)
+
+    def _advance(self, peer: PeerId) -> None:
+        """Put as many of the questions that wait for a peer as may be put at a time."""
+        partner = self._partners.get(peer)
+        if partner is None:
+            return
+        waiting = partner.waiting
+        while waiting and partner.active < self.config.questions_per_peer:
+            if not waiting[0].open:
+                waiting.popleft()
+                continue
+            connection = self._swarm.connections.get(peer)
+            if connection is None:
+                if not partner.dialling:
+                    partner.dialling = True
+                    self._dialler.reach(peer, self._on_reached)
+                return
+            self._begin(waiting.popleft(), partner, connection)
+        if not (waiting or partner.active or partner.dialling):
+            del self._partners[peer]
+
+    def _begin(self, question: "Asking", partner: "_Partner", connection: Connection) -> None:
+        connection.active = True
+        try:
+            question.stream = connection.open_stream(self._protocol_ids, question)
+        except LocalError as error:
+            self._loop.call_soon(self.fail, question, str(error))
+            return
+        question.has_place = True
+        partner.active += 1
+        if len(self._protocol_ids) == 1:
+            question.put(question.stream)  # the only proposal, so there is no answer to wait for
+
+    def _on_reached(self, peer: PeerId, connection: Connection | None, reason: str) -> None:
+        partner = self._partners.get(peer)
+        if partner is None:
+            return
+        partner.dialling = False
+        if connection is None:
+            for question in list(partner.waiting):
+                self.fail(question, reason)
+            partner.waiting.clear()
+        self._advance(peer)
+
+    def free_place(self, question: "Asking") -> None:
+        """A question no longer counts among those that are put to its peer at a time."""
+        peer = question.ask.peer
+        partner = self._partners.get(peer)
+        if question.has_place and partner is not None:
+            question.has_place = False
+            partner.active -= 1
+            self._advance(peer)
+
+    def close_question(self, question: "Asking") -> bool:
+        """End a question; false when it has ended before."""
+        if not question.open:
+            return False
+        question.open = False
+        if self._open.get(question.ask.number) is question:
+            del self._open[question.ask.number]
+        return True
+
+    def answered(self, question: "Asking", message: WireMessage) -> None:
+        """Give the machine the answer to a question."""
+        if self.close_question(question):
+            ask = question.ask
+            self.driver.record(trace.RecvRPC(ask.peer, message.meta))
+            self.driver.feed(Answered(ask.peer, ask.number, message))
+
+    def fail(self, question: "Asking", reason: str) -> None:
+        """Tell the machine that a question has no answer, unless it has ended."""
+        if self.close_question(question):
+            ask = question.ask
+            if question.stream is None:
+                question.stop_timer()
+            if not question.sent:
+                self.driver.record(trace.DropRPC(ask.peer, ask.message.meta, reason))
+            self.driver.feed(AskFailed(ask.peer, ask.number, reason))
+
+    def _time_out(self, question: "Asking") -> None:
+        self.fail(question, TIMED_OUT)
+        if question.stream is not None:
+            question.stream.reset()
+
+    # Questions of peers.
+
+    def _serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
+        return Answering(self, stream)
+
+    def put(self, asker: "Answering", peer: PeerId, message: WireMessage) -> None:
+        """Put a peer's question to the machine."""
+        if len(self._asked) >= self.config.questions_served:
+            raise PeerError("too-many-questions", "peers' questions wait for answers")
+        if len(asker.open) >= _OPEN_ON_STREAM:
+            self._asked.pop(asker.open.popleft(), None)
+        number = next(self._numbers)
+        self._asked[number] = asker
+        asker.open.append(number)
+        self.driver.record(trace.RecvRPC(peer, message.meta))
+        self.driver.feed(Asked(peer, number, message))
+
+    def answer(self, effect: Answer) -> None:
+        """Send an answer; one to a question that is no longer open is forgotten."""
+        asker = self._asked.pop(effect.number, None)
+        if asker is None:
+            return
+        asker.open.remove(effect.number)
+        message = effect.message
+        self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
+        asker.send(frame(self._encode(message)))
+
+    def forget(self, asker: "Answering") -> None:
+        """A peer's stream is gone, and its questions with it."""
+        for number in asker.open:
+            self._asked.pop(number, None)
+        asker.open.clear()
+        lingering = self._lingering.get(asker.stream.connection)
+        if lingering is not None:
+            lingering.pop(asker, None)
+            if not lingering:
+                del self._lingering[asker.stream.connection]
+
+    def linger(self, asker: "Answering") -> None:
+        """A peer has ended its stream and waits for answers: for a while, and not on too many."""
+        asker.timer = self._loop.call_later(self.config.answer_timeout, asker.stream.reset)
+        lingering = self._lingering.setdefault(asker.stream.connection, {})
+        lingering[asker] = None
+        if len(lingering) > _LINGERING:
+            next(iter(lingering)).stream.reset()
+
+    def close(self) -> None:
+        """Stop all clocks."""
+        for question in list(self._open.values()):
+            question.stop_timer()
+        self._open.clear()
+
+
+class _Partner:
+    """What waits for one peer that is asked, and how much is under way."""
+
+    __slots__ = ("active", "dialling", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Asking] = deque()
+        self.active = 0
+        self.dialling = False
+
+
+class Asking:
+    """One question of ours, and the stream that it is put on."""
+
+    __slots__ = (
+        "_agreed",
+        "_frames",
+        "_queries",
+        "_rest",
+        "ask",
+        "has_place",
+        "open",
+        "sent",
+        "stream",
+        "timer",
+    )
+
+    def __init__(self, queries: Queries, ask: Ask, framed: bytes) -> None:
+        self._queries = queries
+        self._rest = framed
+        self._frames = FrameReader(queries.max_frame)
+        self._agreed = False
+        self.ask = ask
+        self.open = True
+        """Whether the machine still waits for its end."""
+        self.sent = False
+        self.has_place = False
+        self.stream: Stream | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def stop_timer(self) -> None:
+        """Nothing is waited for any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def put(self, stream: Stream) -> None:
+        """Send the question."""
+        self.sent = True
+        self._queries.driver.record(trace.SendRPC(self.ask.peer, self.ask.message.meta))
+        self.on_writable(stream)
+
+    def on_open(self, stream: Stream) -> None:
+        """The peer takes questions."""
+        self._agreed = True
+        if self.sent:
+            self._end_when_sent(stream)
+        else:
+            self.put(stream)
+
+    def on_writable(self, stream: Stream) -> None:
+        """Send what is left."""
+        if self._rest:
+            self._rest = self._rest[stream.send(self._rest) :]
+            self._end_when_sent(stream)
+
+    def _end_when_sent(self, stream: Stream) -> None:
+        """Say that no more comes; before the peer has agreed, some take that for a refusal."""
+        if self._agreed and not self._rest:
+            stream.end()
+            if self.ask.one_way:
+                self._queries.close_question(self)
+                self._queries.free_place(self)
+
+    def on_data(self, stream: Stream, data: bytes) -> None:
+        """Read the answer; what follows it is of no interest."""
+        if not self.open:
+            return
+        stream.connection.active = True
+        try:
+            frames = self._frames.feed(data)
+            if frames:
+                self._queries.answered(self, self._queries.decode(frames[0]))
+        except PeerError as error:
+            self._queries.fail(self, error.reason)
+            raise
+
+    def on_close(self, stream: Stream, reason: str) -> None:
+        """The peer has said what it had to say, or the stream is gone."""
+        self.stop_timer()
+        if reason == ENDED and self._rest:
+            stream.reset()  # it comes back here with another reason
+            return
+        stream.connection.forget_stream(stream)
+        if reason == ENDED:
+            reason = UNANSWERED
+        elif reason == RESET_BY_PEER and not self._agreed:
+            reason = REFUSED  # its answer may be lost in the reset, as it does not read questions
+        self._queries.fail(self, reason)
+        self._queries.free_place(self)
+
+
+class Answering:
+    """Reads a peer's questions from a stream that it opened, and sends the answers."""
+
+    def __init__(self, queries: Queries, stream: Stream) -> None:
+        self.stream = stream
+        self.open: deque[int] = deque()
+        """The numbers of the questions that wait for answers, oldest first."""
+        self.timer: asyncio.TimerHandle | None = None
+        self._queries = queries
+        self._frames = FrameReader(queries.max_frame)
+        self._rest = b""
+        self._peer_ended = False
+        self._gone = False
+
+    def on_open(self, stream: Stream) -> None:
+        """The peer speaks first."""
+
+    def on_data(self, stream: Stream, data: bytes) -> None:
+        """Cut frames, decode them, put them to the machine."""
+        queries, connection = self._queries, stream.connection
+        connection.active = True
+        for frame_ in self._frames.feed(data):
+            queries.put(self, connection.remote_peer, queries.decode(frame_))
+            if self._gone:
+                return
+        if self._frames.error is not None:
+            raise self._frames.error
+
+    def send(self, framed: bytes) -> None:
+        """Send an answer, or what fits of it; a peer that reads none of its answers is cut off."""
+        if self._gone:
+            return
+        if self._rest:
+            if len(self._rest) + len(framed) > 2 * self._queries.max_frame:
+                self._queries.driver.count("unread-answers")
+                self.stream.reset()
+                return
+            self._rest += framed
+        else:
+            self._rest = framed[self.stream.send(framed) :]
+        self._finish()
+
+    def on_writable(self, stream: Stream) -> None:
+        """Go on with an answer."""
+        if self._rest:
+            self._rest = self._rest[stream.send(self._rest) :]
+            self._finish()
+
+    def _finish(self) -> None:
+        """End our side when the peer has ended its own and has all its answers."""
+        if self._peer_ended and not self._gone and not self.open and not self._rest:
+            self.stream.end()
+            self.stream.connection.forget_stream(self.stream)
+            self._let_go()
+
+    def on_close(self, stream: Stream, reason: str) -> None:
+        """The peer asks no more, or is gone."""
+        if reason == ENDED:
+            self._peer_ended = True
+            self._finish()
+            if not self._gone:
+                self._queries.linger(self)
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._gone = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self._queries.forget(self)

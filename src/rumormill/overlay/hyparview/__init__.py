@@ -1,0 +1,1 @@
+"""HyParView: a membership that survives the simultaneous crash of most of its peers."""

@@ -1,0 +1,247 @@
+"""The trie: a set of keys of equal length whose every subtree has a hash.
+
+A Patricia trie keeps one inner node for each place where two keys part, and none elsewhere, so n
+keys make n leaves and n - 1 inner nodes. A node's label is the longest prefix that all keys below
+it share; a leaf's label is its key. The hash of a leaf is taken over its key and that of an inner
+node over its children's hashes, as in a Merkle tree: two nodes with equal hashes have the same keys
+below them. The shape follows from the set of keys alone, whatever the order of insertion, and
+so do all the hashes.
+
+Leaves are the keys themselves, without an object of their own. Hashes are computed when they are
+asked for and forgotten along one path by an insertion; a node without a hash has no ancestor with
+one, so forgetting stops early and loading many keys costs no hashing at all.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from rumormill.overlay.patricia.prefix import EVERYTHING, Prefix, first_bits, prefix_of
+
+HASH_BYTES: Final = 32
+"""SHA-256: collisions are out of reach, so equal hashes may be taken for equal sets even where
+the other side may choose its keys."""
+
+EMPTY_HASH: Final = bytes(HASH_BYTES)
+"""The hash of the trie without keys, which has no node that could have one."""
+
+MAX_BITS: Final = 512
+"""Our choice: the depth of a trie is at most the bits of a key, and hashing recurses that deep."""
+
+_INNER = b"\x01"
+_LEAF = b"\x00"
+
+Value = TypeVar("Value")
+
+
+class Fork(msgspec.Struct, gc=False):
+    """An inner node: the place where the keys below it part for the first time."""
+
+    length: int
+    """Bits of the label, and so the place of the bit that decides between the children."""
+    byte: int
+    mask: int
+    """Where that bit lies in a key."""
+    key: bytes
+    """Any key below: the label is its prefix."""
+    zero: "Node"
+    one: "Node"
+    hash: bytes | None = None
+
+
+Node: TypeAlias = bytes | Fork
+"""A leaf is its key."""
+
+
+class Summary(msgspec.Struct, frozen=True, gc=False):
+    """A node as one peer names it to another: its label and its hash, without its children."""
+
+    label: Prefix
+    hash: bytes
+
+
+def leaf_hash(key: bytes) -> bytes:
+    """The hash of a leaf; the byte in front keeps it apart from any inner node's."""
+    return hashlib.sha256(_LEAF + key).digest()
+
+
+def inner_hash(zero: bytes, one: bytes) -> bytes:
+    """The hash of an inner node from its children's hashes, the child with the zero bit first."""
+    return hashlib.sha256(_INNER + zero + one).digest()
+
+
+def node_hash(node: Node) -> bytes:
+    """The hash of a node: computed where it is not known, and kept."""
+    if isinstance(node, bytes):
+        return leaf_hash(node)
+    known = node.hash
+    if known is None:
+        known = node.hash = inner_hash(node_hash(node.zero), node_hash(node.one))
+    return known
+
+
+class PatriciaTrie(Generic[Value]):
+    """A map from keys of `bits` bits to values, which can be compared with others by hashes.
+
+    Keys are given as whole bytes; bits behind the last one of a key must be zero.
+    """
+
+    __slots__ = ("_root", "_size", "_values", "bits")
+
+    def __init__(self, bits: int = 256) -> None:
+        if not 1 <= bits <= MAX_BITS:
+            raise ValueError(f"keys have 1 to {MAX_BITS} bits, not {bits}")
+        self.bits = bits
+        self._size = (bits + 7) // 8
+        self._root: Node | None = None
+        self._values: dict[bytes, Value] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._values
+
+    def get(self, key: bytes) -> Value | None:
+        """Return the value of a key, or None."""
+        return self._values.get(key)
+
+    @property
+    def root(self) -> Node | None:
+        """The topmost node; None when there are no keys."""
+        return self._root
+
+    @property
+    def root_hash(self) -> bytes:
+        """The hash over all keys: equal for equal sets, and for no others."""
+        root = self._root
+        return EMPTY_HASH if root is None else node_hash(root)
+
+    def insert(self, key: bytes, value: Value) -> bool:
+        """Add a key; return whether it is new. A key that is there keeps its value."""
+        values = self._values
+        if key in values:
+            return False
+        self._check(key)
+        values[key] = value
+        node = self._root
+        if node is None:
+            self._root = key
+            return True
+        path: list[Fork] = []
+        while type(node) is Fork:
+            path.append(node)
+            node = node.one if key[node.byte] & node.mask else node.zero
+        # The keys on the way agree with ours in the bits that were looked at; where the first of
+        # all bits differs decides at which height of that way the new fork stands.
+        differing = int.from_bytes(key, "big") ^ int.from_bytes(node, "big")  # type: ignore[arg-type]
+        length = 8 * self._size - differing.bit_length()
+        while path and path[-1].length > length:
+            node = path.pop()
+        byte, mask = length >> 3, 0x80 >> (length & 7)
+        if key[byte] & mask:
+            fork = Fork(length, byte, mask, key, node, key)
+        else:
+            fork = Fork(length, byte, mask, key, key, node)
+        if not path:
+            self._root = fork
+            return True
+        parent = path[-1]
+        if key[parent.byte] & parent.mask:
+            parent.one = fork
+        else:
+            parent.zero = fork
+        for above in reversed(path):
+            if above.hash is None:
+                break
+            above.hash = None
+        return True
+
+    def _check(self, key: bytes) -> None:
+        unused = -self.bits % 8
+        if len(key) != self._size or (unused and key[-1] & (1 << unused) - 1):
+            raise ValueError(f"a key has {self.bits} bits in {self._size} bytes")
+
+    def label(self, node: Node) -> Prefix:
+        """Return what all keys below a node start with."""
+        if isinstance(node, bytes):
+            return Prefix(node, self.bits)
+        return prefix_of(node.key, node.length)
+
+    def summary(self, node: Node) -> Summary:
+        """Return a node as it is named to others."""
+        return Summary(self.label(node), node_hash(node))
+
+    def root_summary(self) -> Summary:
+        """Return the root as it is named to others; without keys, the empty label and hash."""
+        root = self._root
+        return Summary(EVERYTHING, EMPTY_HASH) if root is None else self.summary(root)
+
+    def below(self, prefix: Prefix) -> Node | None:
+        """Find the node with the shortest label that starts with `prefix`."""
+        node, length, bits = self._root, prefix.length, prefix.bits
+        while type(node) is Fork and node.length < length:
+            node = node.one if bits[node.byte] & node.mask else node.zero
+        if node is None or length > self.bits:
+            return None
+        key = node.key if isinstance(node, Fork) else node
+        return node if first_bits(key, length) == bits else None
+
+    def find(self, label: Prefix) -> Node | None:
+        """Find the node with exactly this label."""
+        node = self.below(label)
+        if node is None:
+            return None
+        length = self.bits if isinstance(node, bytes) else node.length
+        return node if length == label.length else None
+
+    def keys(self, prefix: Prefix = EVERYTHING, after: bytes | None = None) -> Iterator[bytes]:
+        """Go through the keys with a prefix in their order, from the first one behind `after`.
+
+        The trie must not change meanwhile.
+        """
+        node = self.below(prefix)
+        stack: list[Node] = [] if node is None else [node]
+        if after is not None:
+            self._check(after)
+            stack = _behind(stack, after)
+        return keys_below(stack)
+
+    def some_keys(self, prefix: Prefix, most: int, after: bytes | None = None) -> list[bytes]:
+        """Return the first keys with a prefix behind `after`, at most so many."""
+        return list(islice(self.keys(prefix, after), most))
+
+
+def keys_below(stack: list[Node]) -> Iterator[bytes]:
+    """Go through the keys below some nodes, the last node first; the list is used up."""
+    while stack:
+        node = stack.pop()
+        while isinstance(node, Fork):
+            stack.append(node.one)
+            node = node.zero
+        yield node
+
+
+def _behind(stack: list[Node], after: bytes) -> list[Node]:
+    """The subtrees of the one in `stack`, last one first, whose keys all lie behind `after`."""
+    left: list[Node] = []
+    while stack:
+        node = stack.pop()
+        if isinstance(node, bytes):
+            if node > after:
+                left.append(node)
+            break
+        own, theirs = first_bits(node.key, node.length), first_bits(after, node.length)
+        if own != theirs:
+            if own > theirs:
+                left.append(node)
+            break
+        if after[node.byte] & node.mask:
+            stack.append(node.one)
+        else:
+            left.append(node.one)
+            stack.append(node.zero)
+    return left

@@ -1,0 +1,1 @@
+"""Radius gossip: subscriptions and publications each travel half-way, and meet."""

@@ -1,0 +1,482 @@
+"""Radius gossip as a machine: two floods of half the diameter, which meet in the middle.
+
+A subscription travels `sub_hops` hops from its subscriber, a publication `pub_hops` hops from its
+publisher. Whoever gets both sends the publication to the subscriber in a letter (DIRECTMSG). If the
+two radii together are at least the diameter of the overlay, then on a shortest path from publisher
+to subscriber there is a peer within both, and every subscriber is reached. Hops are exact: what
+starts with r hops reaches everybody within distance r and nobody beyond it, in whatever order
+messages arrive (`floods`).
+
+Nothing is believed that is not signed: interests by their owner, publications by their author. Hop
+counts are outside the signatures and bounded instead. A publication is accepted for a limited time
+after its date and its id is remembered for longer than that, so each is delivered once.
+
+This module is the publishing half and the way in; `subscriptions` is the other half. Handlers of
+inputs are `_on_...`; they take the time and append effects.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import (
+    Deliver,
+    Effects,
+    Keep,
+    Mail,
+    Published,
+    SendAll,
+    SetTimer,
+    Validate,
+)
+from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.event import Event
+from rumormill.core.identity import Identity
+from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.inputs import (
+    ConnectFailed,
+    Input,
+    PeerConnected,
+    PeerDisconnected,
+    Publish,
+    PublishBatch,
+    Received,
+    SendDropped,
+    Start,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
+    Validated,
+    Verdict,
+)
+from rumormill.core.randomness import Randomness
+from rumormill.overlay.hyparview.allowance import Allowance
+from rumormill.overlay.hyparview.membership import HyParView
+from rumormill.protocols.radius import reasons
+from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
+from rumormill.protocols.radius.floods import DIRECT, Floods
+from rumormill.protocols.radius.neighbours import Links, Overlay
+from rumormill.protocols.radius.serving import few_of, live_subscribers
+from rumormill.protocols.radius.subscriptions import Gather, Renew, Subscriptions
+from rumormill.protocols.registry import NO_HOOKS, Hooks
+from rumormill.wire.radius import MARK_BYTES, Frame, Publication, Relay
+from rumormill.wire.radius_codec import check_publication, sign_publication
+
+RADIUS: Final = "/rumormill/radius/1.0.0"
+
+NOBODY: Final = "no neighbour and no known subscriber"
+
+_HANDLERS: Final = {
+    Start: "_on_start",
+    Subscribe: "_on_subscribe",
+    Unsubscribe: "_on_unsubscribe",
+    Publish: "_on_publish",
+    PublishBatch: "_on_publish_batch",
+    PeerConnected: "_on_peer_connected",
+    PeerDisconnected: "_on_peer_disconnected",
+    ConnectFailed: "_on_connect_failed",
+    Received: "_on_received",
+    SendDropped: "_on_send_dropped",
+    TimerFired: "_on_timer",
+    Validated: "_on_validated",
+}
+
+
+class Clean(msgspec.Struct, frozen=True):
+    """The timer at which expired subscriptions are removed."""
+
+
+class Greet(msgspec.Struct, frozen=True):
+    """The timer at which a neighbour is told interests that could not be sent to it."""
+
+    peer: PeerId
+
+
+class _Copy(msgspec.Struct):
+    """How a publication came here; `hops` is `DIRECT` for a letter."""
+
+    peer: PeerId
+    publication: Publication
+    hops: int
+    served: bytes = b""
+
+
+class Radius:
+    """A radius gossip peer."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        randomness: Randomness,
+        config: RadiusConfig,
+        hooks: Hooks = NO_HOOKS,
+    ) -> None:
+        config.validate()
+        self.id = identity.peer
+        self.neighbours: dict[PeerId, float] = {}
+        """Whom messages are passed on to, each with the time since when."""
+        self.subscriptions = Subscriptions(
+            identity,
+            randomness,
+            config,
+            neighbours=self.neighbours,
+            may_verify=self._may_verify,
+            addresses=hooks.addresses,
+        )
+        self.publish_only: dict[Topic, None] = {}
+        self.overlay: Overlay = Links(self._on_up, self._on_down)
+        if config.overlay == "hyparview":
+            self.overlay = HyParView(
+                identity.peer,
+                randomness,
+                config.hyparview,
+                wrap=lambda message: Frame(membership=(message,)),
+                addresses=hooks.addresses,
+                on_up=self._on_up,
+                on_down=self._on_down,
+            )
+        self._identity = identity
+        self._config = config
+        self._validator = hooks.validator
+        remembered = config.publication_lifetime + 2 * config.clock_skew
+        self.floods = Floods(remembered, config.max_delivered)
+        self._last_time = 0
+        self._pending: dict[MessageId, _Copy] = {}
+        self._allowances: dict[PeerId, Allowance] = {}
+        self._strangers = Allowance(config.verify_rate, config.verify_burst)
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input (see `core.machine`)."""
+        handler = _HANDLERS.get(type(event))
+        if handler is None:
+            raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+        getattr(self, handler)(event, now, effects)
+
+    @property
+    def sub_hops(self) -> int:
+        """How far our subscriptions travel now."""
+        config = self._config
+        if config.sub_hops is not None:
+            return config.sub_hops
+        return config.hops(config.network_size or self.overlay.size)
+
+    @property
+    def pub_hops(self) -> int:
+        """How far our publications travel now."""
+        config = self._config
+        if config.pub_hops is not None:
+            return config.pub_hops
+        return config.hops(config.network_size or self.overlay.size)
+
+    # Requests of the application.
+
+    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+        self.overlay.start(now, effects)
+        effects.append(SetTimer(Clean(), now + self._config.clean_interval))
+        self.subscriptions.start(self.sub_hops, now, effects)
+
+    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+        topic, own = event.topic, self.subscriptions.own
+        if topic in (self.publish_only if event.publish_only else own):
+            return
+        if topic in own or topic in self.publish_only:
+            raise LocalError(
+                f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
+            )
+        self._check_topic(topic)
+        if max(len(own), len(self.publish_only)) >= self._config.max_subscriptions:
+            raise LimitError(
+                f"cannot subscribe to more than {self._config.max_subscriptions} topics"
+                " (max_subscriptions)"
+            )
+        if event.publish_only:
+            self.publish_only[topic] = None
+            return
+        effects.append(trace.Join(topic))
+        self.subscriptions.subscribe(topic, self.sub_hops, now, effects)
+
+    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+        topic = event.topic
+        self.publish_only.pop(topic, None)
+        if topic in self.subscriptions.own:
+            effects.append(trace.Leave(topic))
+            self.subscriptions.unsubscribe(topic, self.sub_hops, now, effects)
+
+    def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
+        self._publish(self._compose(event, now), now, effects)
+
+    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
+        # All are composed before any is published: a batch that holds an impossible message is
+        # refused whole.
+        for publication in [self._compose(publish, now) for publish in event.messages]:
+            self._publish(publication, now, effects)
+
+    def _compose(self, event: Publish, now: float) -> Publication:
+        self._check_topic(event.topic)
+        self._last_time = max(self._last_time + 1, int(now * 1e9))
+        publication = Publication(self.id, event.topic, self._last_time, event.data)
+        sign_publication(publication, self._identity)
+        config = self._config
+        room = config.max_message - RELAY_OVERHEAD - MARK_BYTES * config.max_marks
+        if len(publication.encoded) > room:
+            raise LimitError(
+                f"{len(event.data)} bytes do not fit a message of at most"
+                f" {config.max_message} bytes with its envelope (max_message)"
+            )
+        return publication
+
+    def _publish(self, publication: Publication, now: float, effects: Effects) -> None:
+        event, topic = _event_of(publication), publication.topic
+        self.floods.put(publication.id, self.pub_hops, now)
+        effects.append(Keep(event))
+        effects.append(trace.PublishMessage(publication.id, topic))
+        if topic in self.subscriptions.own or topic in self.publish_only:
+            effects.append(trace.DeliverMessage(publication.id, topic, self.id))
+            effects.append(Deliver(event, self.id))
+        reached = self._meet(_Copy(self.id, publication, self.pub_hops), now, effects)
+        effects.append(Published(event, reached, "" if reached else NOBODY))
+
+    def _check_topic(self, topic: Topic) -> None:
+        if not topic:
+            raise LocalError("a topic needs a name")
+        try:
+            length = len(topic.encode())
+        except UnicodeEncodeError:
+            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
+        if length > self._config.max_topic_length:
+            raise LimitError(
+                f"a topic name has at most {self._config.max_topic_length} bytes (max_topic_length)"
+            )
+
+    # Peers come and go.
+
+    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+        peer = event.peer
+        if peer in self._allowances or peer == self.id:
+            return
+        config = self._config
+        self._allowances[peer] = Allowance(config.verify_rate, config.verify_burst)
+        effects.append(trace.AddPeer(peer, event.protocol))
+        self.overlay.on_connected(peer, event.outbound, now, effects)
+
+    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+        if self._allowances.pop(event.peer, None) is not None:
+            effects.append(trace.RemovePeer(event.peer))
+            self.overlay.on_disconnected(event.peer, now, effects)
+
+    def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
+        self.overlay.on_connect_failed(event.peer, now, effects)
+
+    def _on_up(self, peer: PeerId, now: float, effects: Effects) -> None:
+        self.neighbours[peer] = now
+        if self._config.greet:
+            self.subscriptions.greet(peer, effects)
+
+    def _on_down(self, peer: PeerId, now: float, effects: Effects) -> None:
+        self.neighbours.pop(peer, None)
+
+    def _may_verify(self, peer: PeerId, now: float) -> bool:
+        """Whether a peer may have us check one more signature now."""
+        return self._allowances.get(peer, self._strangers).take(now)
+
+    # What peers send.
+
+    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
+        peer = event.peer
+        frame: Frame = event.message  # type: ignore[assignment]
+        if peer not in self.neighbours:
+            self.overlay.touch(peer, now)
+        if frame.interests:
+            self.subscriptions.on_spreads(peer, frame.interests, now, effects)
+        for relay in frame.publications:
+            self._on_relay(peer, relay, now, effects)
+        for publication in frame.direct:
+            self._on_direct(peer, publication, now, effects)
+        for message in frame.membership:
+            self.overlay.on_message(peer, message, now, effects)
+
+    def _on_relay(self, peer: PeerId, relay: Relay, now: float, effects: Effects) -> None:
+        publication, hops = relay.publication, relay.hops
+        if hops > self._config.max_hops:
+            effects.append(trace.Refuse(peer, reasons.HOPS_CLAMPED, publication.topic))
+            hops = self._config.max_hops
+        uid = publication.id
+        best = self.floods.get(uid)
+        if best is not None and hops <= best:
+            effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
+            return
+        copy = _Copy(peer, publication, hops, relay.served)
+        if best is not None:
+            effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
+        if uid in self._pending:
+            # The verdict is awaited; what counts by then is the copy that may travel farthest.
+            if self._refusal(copy, now) is None:
+                self._pending[uid] = copy
+                self.floods.put(uid, hops, now)
+        elif self._accepts(copy, now, effects):
+            self.floods.put(uid, hops, now)
+            if best is None:
+                self._judge(copy, now, effects)
+            else:
+                self._meet(copy, now, effects, again=best >= 0)
+
+    def _on_direct(
+        self, peer: PeerId, publication: Publication, now: float, effects: Effects
+    ) -> None:
+        uid = publication.id
+        if self.floods.get(uid) is not None:
+            effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
+        elif publication.topic not in self.subscriptions.own:
+            effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, publication.topic))
+        else:
+            copy = _Copy(peer, publication, DIRECT)
+            if self._accepts(copy, now, effects):
+                self.floods.put(uid, DIRECT, now)
+                self._judge(copy, now, effects)
+
+    def _accepts(self, copy: _Copy, now: float, effects: Effects) -> bool:
+        reason = self._refusal(copy, now)
+        if reason is not None:
+            self._reject(copy, reason, effects)
+        return reason is None
+
+    def _refusal(self, copy: _Copy, now: float) -> str | None:
+        """Why a publication is refused; the signature is looked at last, since it costs most."""
+        publication, config = copy.publication, self._config
+        if not publication.topic:
+            return reasons.NO_TOPIC
+        if publication.author == self.id:
+            return reasons.SELF_ORIGIN
+        age = now - publication.time / 1e9
+        if age > config.publication_lifetime + config.clock_skew:
+            return reasons.EXPIRED
+        if age < -config.clock_skew:
+            return reasons.TOO_FAR_AHEAD
+        if not self._may_verify(copy.peer, now):
+            return reasons.TOO_MANY_NEW
+        if not check_publication(publication, self._identity):
+            return reasons.INVALID_SIGNATURE
+        return None
+
+    def _judge(self, copy: _Copy, now: float, effects: Effects) -> None:
+        """Ask the application about a publication of a topic of ours; others are passed on."""
+        if self._validator is None or copy.publication.topic not in self.subscriptions.own:
+            self._accept(copy, now, effects)
+            return
+        verdict = self._validator(_event_of(copy.publication), copy.peer)
+        if verdict is not Verdict.DEFER:
+            self._on_verdict(copy, verdict, now, effects)
+        elif len(self._pending) >= self._config.max_pending_validations:
+            self._reject(copy, reasons.VALIDATION_THROTTLED, effects)
+        else:
+            self._pending[copy.publication.id] = copy
+            effects.append(Validate(_event_of(copy.publication), copy.peer))
+
+    def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
+        if event.verdict is Verdict.DEFER:
+            raise LocalError("a deferred validation must end in accept, ignore or reject")
+        copy = self._pending.pop(event.message_id, None)
+        if copy is not None:
+            self._on_verdict(copy, event.verdict, now, effects)
+
+    def _on_verdict(self, copy: _Copy, verdict: Verdict, now: float, effects: Effects) -> None:
+        if verdict is Verdict.ACCEPT:
+            self._accept(copy, now, effects)
+        elif verdict is Verdict.REJECT:
+            self._reject(copy, reasons.VALIDATION_FAILED, effects)
+        else:
+            self._reject(copy, reasons.VALIDATION_IGNORED, effects)
+
+    def _reject(self, copy: _Copy, reason: str, effects: Effects) -> None:
+        publication = copy.publication
+        uid, topic = publication.id, publication.topic
+        effects.append(trace.RejectMessage(uid, copy.peer, reason, topic))
+
+    def _accept(self, copy: _Copy, now: float, effects: Effects) -> None:
+        publication = copy.publication
+        topic = publication.topic
+        if topic in self.subscriptions.own:
+            effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
+            effects.append(Deliver(_event_of(publication), copy.peer))
+        if copy.hops != DIRECT:
+            self._meet(copy, now, effects)
+
+    # Where the floods meet.
+
+    def _meet(self, copy: _Copy, now: float, effects: Effects, *, again: bool = False) -> int:
+        """Serve the subscribers that we know and pass the publication on; return to how many.
+
+        With `again` it is a farther travelling copy of a publication that was served before.
+        """
+        publication, config = copy.publication, self._config
+        onward = self.subscriptions.chosen(copy.peer) if copy.hops > 0 else ()
+        entries = self.subscriptions.interests.of_topic(publication.topic)
+        subscribers = live_subscribers(entries, publication.author, now)
+        marks = b""
+        if config.serving == "few":
+            settled = now - config.settle
+            reached = dict.fromkeys((*onward, copy.peer))
+            since = self.neighbours.get(copy.peer)
+            chosen, marks = few_of(
+                subscribers,
+                publication.id,
+                copy.served,
+                reached,
+                settled,
+                from_neighbour=since is not None and since <= settled,
+                max_marks=config.max_marks,
+            )
+        else:
+            chosen = [owner for owner, _ in subscribers]
+        if again:
+            chosen = []
+        if onward:
+            relay = Relay(publication, copy.hops - 1, marks)
+            effects.append(SendAll(onward, Frame(publications=(relay,))))
+        if chosen:
+            letter = Frame(direct=(publication,))
+            for owner in chosen:
+                self.overlay.touch(owner, now)
+                effects.append(Mail(owner, letter))
+        return len(onward) + len(chosen)
+
+    # Time, and what could not be sent.
+
+    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+        timer = event.timer
+        if isinstance(timer, Gather):
+            self.subscriptions.flush(effects)
+        elif isinstance(timer, Renew):
+            self.subscriptions.renew(self.sub_hops, now, effects)
+        elif isinstance(timer, Clean):
+            effects.append(SetTimer(timer, now + self._config.clean_interval))
+            self.subscriptions.clean(now)
+            self.floods.turn(now)
+        elif isinstance(timer, Greet):
+            if timer.peer in self.neighbours:
+                self.subscriptions.greet(timer.peer, effects)
+        elif self.overlay.on_timer(timer, now, effects):
+            self.subscriptions.widen(self.sub_hops, now, effects)
+
+    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+        peer = event.peer
+        frame: Frame = event.message  # type: ignore[assignment]
+        if frame.direct and peer not in self._allowances:
+            # A letter to somebody who is not connected failed: it could not be reached.
+            lost = self.subscriptions.interests.lose(peer)
+            if lost:
+                effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
+        if frame.interests and peer in self.neighbours:
+            effects.append(SetTimer(Greet(peer), now + self._config.greet_retry))
+
+
+def _event_of(publication: Publication) -> Event:
+    return Event(
+        publication.topic,
+        publication.data,
+        publication.author,
+        publication.id,
+        created=publication.time / 1e9,
+        proof=publication.signature,
+    )

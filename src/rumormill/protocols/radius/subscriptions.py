@@ -1,0 +1,256 @@
+"""The subscribing half of radius gossip: SUB and UNSUB, ours and others'.
+
+Our own subscriptions stand in a map of their own. Each is announced with a date at which it ends,
+and announced anew, with a later date, when a fifth of its time is left: by a timer set for that
+moment, so no period has to be right. What others announce is kept and passed on as far as it may
+travel. Interests that are to be passed on wait a moment for each other and go to each neighbour
+in one frame, without those that the neighbour itself brought.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects, Learn, Send, SendAll, SetTimer
+from rumormill.core.identity import Identity
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.randomness import Randomness
+from rumormill.protocols.radius import reasons
+from rumormill.protocols.radius.config import RadiusConfig
+from rumormill.protocols.radius.interests import Entry, Interests
+from rumormill.wire.radius import Frame, Interest, Spread, spread_size
+from rumormill.wire.radius_codec import DEFAULT_LIMITS, check_interest, sign_interest
+
+_EARLY: Final = 0.05
+"""What is to be renewed within this part of a `ttl` is renewed together. Our choice."""
+
+
+class Gather(msgspec.Struct, frozen=True):
+    """The timer at which waiting interests are passed on."""
+
+
+class Renew(msgspec.Struct, frozen=True):
+    """The timer at which the first of our subscriptions is to be renewed."""
+
+
+class Subscriptions:
+    """Who wants what, as far as this peer was told, and the spreading of it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        randomness: Randomness,
+        config: RadiusConfig,
+        *,
+        neighbours: Mapping[PeerId, float],
+        may_verify: Callable[[PeerId, float], bool],
+        addresses: Callable[[PeerId], Sequence[bytes]],
+    ) -> None:
+        self.own: dict[Topic, Entry] = {}
+        """Our subscriptions, those that end first in front."""
+        self.interests = Interests(config)
+        self._identity = identity
+        self._randomness = randomness
+        self._config = config
+        self._neighbours = neighbours
+        self._may_verify = may_verify
+        self._addresses = addresses
+        self._sequence = 0
+        self._ended: dict[Topic, Entry] = {}
+        self._waiting: dict[Entry, tuple[PeerId, ...]] = {}
+        """What is to be passed on, each with the neighbours that know it already."""
+
+    def start(self, hops: int, now: float, effects: Effects) -> None:
+        """Begin, or go on with what was known before: timers are gone then."""
+        if self._waiting:
+            effects.append(SetTimer(Gather(), now + self._config.gather))
+        self.renew(hops, now, effects)
+
+    # Our own.
+
+    def subscribe(self, topic: Topic, hops: int, now: float, effects: Effects) -> None:
+        """Announce a subscription, or renew one."""
+        known = self.own.pop(topic, None)
+        self._ended.pop(topic, None)
+        expires = int((now + self._config.ttl) * 1e6)
+        entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
+        self.own[topic] = entry
+        self._pass_on(entry, (), now, effects)
+        if len(self.own) == 1:
+            self._set_renewal(now, effects)
+
+    def unsubscribe(self, topic: Topic, hops: int, now: float, effects: Effects) -> None:
+        """Withdraw a subscription: until its date, whoever hears of it must know that."""
+        known = self.own.pop(topic)
+        self._waiting.pop(known, None)
+        farewell = self._word(topic, known.interest.expires, now, withdrawn=True)
+        entry = self._ended[topic] = Entry(farewell, hops, now)
+        if len(self._ended) > self._config.max_subscriptions:
+            del self._ended[next(iter(self._ended))]
+        self._pass_on(entry, (), now, effects)
+
+    def _word(self, topic: Topic, expires: int, now: float, *, withdrawn: bool = False) -> Interest:
+        identity = self._identity
+        self._sequence = max(self._sequence + 1, int(now * 1e6))
+        addresses = () if withdrawn else tuple(self._addresses(identity.peer))
+        interest = Interest(identity.peer, topic, self._sequence, expires, withdrawn, addresses)
+        sign_interest(interest, identity)
+        return interest
+
+    def renew(self, hops: int, now: float, effects: Effects) -> None:
+        """Renew the subscriptions that are due, and set the timer for the next."""
+        due = int((now + (self._config.renew_left + _EARLY) * self._config.ttl) * 1e6)
+        topics = []
+        for topic, entry in self.own.items():
+            if entry.interest.expires > due:
+                break
+            topics.append(topic)
+        for topic in topics:
+            self.subscribe(topic, hops, now, effects)
+        if self.own:
+            self._set_renewal(now, effects)
+
+    def _set_renewal(self, now: float, effects: Effects) -> None:
+        first = next(iter(self.own.values()))
+        left = self._config.renew_left * self._config.ttl
+        effects.append(SetTimer(Renew(), max(now, first.interest.expires / 1e6 - left)))
+
+    def widen(self, hops: int, now: float, effects: Effects) -> None:
+        """The network turned out to be larger: announce again what has not travelled so far."""
+        for entry in (*self.own.values(), *self._ended.values()):
+            if entry.hops < hops:
+                entry.hops = hops
+                self._pass_on(entry, (), now, effects)
+
+    # Others'.
+
+    def on_spreads(
+        self, peer: PeerId, spreads: tuple[Spread, ...], now: float, effects: Effects
+    ) -> None:
+        """A peer passed on interests."""
+        find, limit, me = self.interests.find, self._config.max_hops, self._identity.peer
+        waiting = self._waiting
+        refused: dict[str, int] = {}
+        for spread in spreads:
+            interest, hops = spread.interest, spread.hops
+            if hops > limit:
+                refused[reasons.HOPS_CLAMPED] = refused.get(reasons.HOPS_CLAMPED, 0) + 1
+                hops = limit
+            owner = interest.owner
+            if owner == me:
+                continue  # our own words come back: every flood returns to its origin
+            entry = find(interest.topic, owner)
+            if entry is not None and interest.sequence == entry.interest.sequence:
+                if hops > entry.hops:
+                    entry.hops = hops
+                    self._pass_on(entry, (peer,), now, effects)
+                elif entry in waiting and hops + 1 >= entry.hops - 1:
+                    waiting[entry] += (peer,)
+                continue
+            reason = self._refusal(peer, interest, entry, now)
+            if reason is not None:
+                refused[reason] = refused.get(reason, 0) + 1
+                continue
+            if interest.addresses:
+                effects.append(Learn(owner, interest.addresses))
+            entry = self.interests.put(interest, hops, now)
+            waiting.pop(entry, None)
+            if hops:
+                self._pass_on(entry, (peer,), now, effects)
+        for reason, count in refused.items():
+            effects.append(trace.Refuse(peer, reason, count=count))
+
+    def _refusal(
+        self, peer: PeerId, interest: Interest, entry: Entry | None, now: float
+    ) -> str | None:
+        """Why an interest is not taken in; the signature is looked at last, since it costs most."""
+        config = self._config
+        if entry is not None and interest.sequence < entry.interest.sequence:
+            return reasons.SUPERSEDED
+        if not interest.topic:
+            return reasons.NO_TOPIC
+        if interest.expires <= now * 1e6:
+            return reasons.EXPIRED
+        latest = now + config.clock_skew
+        if interest.expires > (latest + config.max_ttl) * 1e6 or interest.sequence > latest * 1e6:
+            return reasons.TOO_FAR_AHEAD
+        if entry is None:
+            full = self.interests.no_room(interest.topic, interest.owner)
+            if full is not None:
+                return full
+        if not self._may_verify(peer, now):
+            return reasons.TOO_MANY_NEW
+        if not check_interest(interest, self._identity):
+            return reasons.INVALID_SIGNATURE
+        return None
+
+    # Spreading.
+
+    def _pass_on(
+        self, entry: Entry, known_to: tuple[PeerId, ...], now: float, effects: Effects
+    ) -> None:
+        if not self._waiting:
+            effects.append(SetTimer(Gather(), now + self._config.gather))
+        self._waiting[entry] = known_to
+
+    def flush(self, effects: Effects) -> None:
+        """Pass on what waits, to the neighbours that there are now."""
+        waiting, self._waiting = self._waiting, {}
+        spreads = [
+            (Spread(entry.interest, entry.hops - 1), known)
+            for entry, known in waiting.items()
+            if entry.hops > 0
+        ]
+        peers = self.chosen()
+        if not spreads or not peers:
+            return
+        everything = [spread for spread, _ in spreads]
+        alike = tuple(peer for peer in peers if not any(peer in known for _, known in spreads))
+        if alike:
+            for frame in self._frames(everything):
+                effects.append(SendAll(alike, frame))
+        for peer in peers:
+            if peer not in alike:
+                some = [spread for spread, known in spreads if peer not in known]
+                effects.extend(Send(peer, frame) for frame in self._frames(some))
+
+    def chosen(self, without: PeerId = b"") -> tuple[PeerId, ...]:
+        """The neighbours that a message goes to: all, or a draw of them; never where it is from."""
+        peers = [peer for peer in self._neighbours if peer != without]
+        fanout = self._config.fanout
+        if fanout and len(peers) > fanout:
+            peers = self._randomness.sample(peers, fanout)
+        return tuple(peers)
+
+    def greet(self, peer: PeerId, effects: Effects) -> None:
+        """Tell a new neighbour everything that may travel on to it."""
+        spreads = [
+            Spread(entry.interest, entry.hops - 1)
+            for entry in (*self.own.values(), *self._ended.values(), *self.interests.all())
+            if entry.hops > 0
+        ]
+        effects.extend(Send(peer, frame) for frame in self._frames(spreads))
+
+    def _frames(self, spreads: list[Spread]) -> list[Frame]:
+        """Cut a list of interests into frames that others accept."""
+        frames: list[Frame] = []
+        most, room = DEFAULT_LIMITS.interests, self._config.max_message
+        begin = size = 0
+        for place, spread in enumerate(spreads):
+            more = spread_size(spread)
+            if size + more > room or place - begin == most:
+                frames.append(Frame(tuple(spreads[begin:place])))
+                begin, size = place, 0
+            size += more
+        if begin < len(spreads):
+            frames.append(Frame(tuple(spreads[begin:])))
+        return frames
+
+    def clean(self, now: float) -> None:
+        """Remove what has expired (CleanExpiredSubs)."""
+        self.interests.clean(now)
+        date = now * 1e6
+        for topic in [t for t, entry in self._ended.items() if entry.interest.expires <= date]:
+            del self._ended[topic]

@@ -1,0 +1,412 @@
+"""RPCs: the protobuf library as the judge of bytes, bounds, and what strangers may send."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pulsarcast_vectors import PEERS, block_cid
+
+from rumormill.core.errors import ConfigError, DecodeError
+from rumormill.protocols.pulsarcast import validation
+from rumormill.protocols.pulsarcast.codec import OVERSIZED, decode_rpc, encode_rpc, read_messages
+from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.limits import RpcLimits
+from rumormill.protocols.pulsarcast.rpc import (
+    Addition,
+    Block,
+    Events,
+    Fetch,
+    Have,
+    JoinReply,
+    JoinStatus,
+    Operation,
+    PeerAddress,
+    PeerTree,
+    RequestReply,
+    RequestStatus,
+    Rpc,
+    RpcMessage,
+    Terms,
+    addition,
+    join,
+    leave,
+    publish,
+    request_to_publish,
+)
+from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.wire.proto import pulsarcast_pb2 as pb
+from rumormill.wire.protobuf import bytes_field, varint_field
+
+ALICE, BOB = PEERS["alice"], PEERS["bob"]
+TOPIC = block_cid("topic")
+CREATED = "2021-06-30T23:59:59.007Z"
+
+peer_ids = st.binary(min_size=1, max_size=40)
+some_cids = st.integers(0, 9).map(lambda number: block_cid(str(number)))
+cid_lists = st.lists(some_cids, max_size=3).map(tuple)
+octets = st.binary(max_size=70)
+addresses = st.builds(
+    PeerAddress, peer=peer_ids, addresses=st.lists(st.binary(max_size=20), max_size=3).map(tuple)
+)
+address_lists = st.lists(addresses, max_size=3).map(tuple)
+counts = st.integers(0, 2**32 - 1)
+signed_events = st.builds(
+    SignedEvent,
+    event=st.builds(
+        EventDescriptor,
+        topic=some_cids,
+        author=peer_ids,
+        payload=st.binary(max_size=300),
+        created=st.just(CREATED),
+        publisher=st.none() | peer_ids,
+        parent=st.none() | some_cids,
+        protocol_version=st.text(min_size=1, max_size=10),
+        cached_cid=st.just(b""),
+    ),
+    publisher_signature=octets,
+    publisher_key=octets,
+    author_signature=octets,
+    author_key=octets,
+    encoded=st.just(b""),
+    cached_event=st.none(),
+)
+additions: st.SearchStrategy[Addition] = st.one_of(
+    st.builds(
+        JoinReply,
+        topic=some_cids,
+        status=st.sampled_from(JoinStatus),
+        peers=address_lists,
+        reason=st.text(max_size=20),
+    ),
+    st.builds(
+        RequestReply,
+        topic=some_cids,
+        request=some_cids,
+        status=st.sampled_from(RequestStatus),
+        event=st.none() | some_cids,
+        reason=st.text(max_size=20),
+    ),
+    st.builds(
+        Fetch,
+        topic=some_cids,
+        wanted=cid_lists,
+        ancestors=counts,
+        known=st.none() | some_cids,
+    ),
+    st.builds(
+        Events,
+        topic=some_cids,
+        events=st.lists(signed_events, max_size=3).map(tuple),
+        missing=cid_lists,
+    ),
+    st.builds(
+        Terms,
+        topic=some_cids,
+        silent=st.booleans(),
+        start=st.integers(0, 1 << 40),
+        end=st.integers(1 << 40, 1 << 45),
+        count=counts,
+        checksum=st.integers(0, 2**64 - 1),
+    ),
+    st.builds(
+        Have,
+        topic=some_cids,
+        start=st.integers(0, 1 << 40),
+        end=st.integers(1 << 40, 1 << 45),
+        cids=cid_lists,
+    ),
+    st.builds(Block, topic=some_cids, data=octets),
+)
+messages = st.one_of(
+    st.builds(
+        RpcMessage,
+        op=st.sampled_from([Operation.JOIN_TOPIC, Operation.LEAVE_TOPIC]),
+        created=st.just(CREATED),
+        topic_id=some_cids,
+        elsewhere=address_lists,
+        event=st.none(),
+        topic=st.none(),
+        tree=st.none(),
+        protocol_version=st.text(min_size=1, max_size=10),
+    ),
+    st.builds(
+        RpcMessage,
+        op=st.sampled_from([Operation.PUBLISH_EVENT, Operation.REQUEST_TO_PUBLISH]),
+        created=st.just(CREATED),
+        event=signed_events,
+        topic_id=st.none(),
+        topic=st.none(),
+        tree=st.none(),
+        protocol_version=st.just("v"),
+        elsewhere=st.just(()),
+    ),
+    st.builds(
+        RpcMessage,
+        op=st.just(Operation.UPDATE),
+        created=st.just(CREATED),
+        tree=st.builds(
+            PeerTree,
+            topic=some_cids,
+            parents=st.lists(peer_ids, max_size=2).map(tuple),
+            children=st.lists(peer_ids, max_size=2).map(tuple),
+        ),
+        topic_id=st.none(),
+        event=st.none(),
+        topic=st.none(),
+        protocol_version=st.just("v"),
+        elsewhere=st.just(()),
+    ),
+)
+rpcs = st.builds(
+    Rpc,
+    messages=st.lists(messages, max_size=3).map(tuple),
+    additions=st.lists(additions, max_size=3).map(tuple),
+    refused=st.just(()),
+    encoded=st.just(b""),
+    cached_meta=st.none(),
+)
+
+
+def example() -> SignedEvent:
+    """An event of Alice's."""
+    return SignedEvent(EventDescriptor(TOPIC, ALICE, b"hello", CREATED, ALICE))
+
+
+def reason_of(data: bytes, limits: RpcLimits | None = None) -> str:
+    with pytest.raises(DecodeError) as caught:
+        decode_rpc(data, limits or RpcLimits())
+    return caught.value.reason
+
+
+def message_bytes(*parts: bytes, op: int = Operation.PUBLISH_EVENT) -> bytes:
+    """An RPC of one message with sound metadata."""
+    metadata = bytes_field(6, bytes_field(1, CREATED.encode()) + bytes_field(2, b"v"))
+    return bytes_field(1, b"".join((varint_field(1, op), *parts, metadata)))
+
+
+@given(rpcs)
+def test_every_rpc_comes_back(rpc: Rpc) -> None:
+    """Reading and writing are inverse, ours included."""
+    data = encode_rpc(rpc)
+    back = decode_rpc(data)
+    assert back.refused == ()
+    assert back.messages == rpc.messages
+    assert back.additions == rpc.additions
+    assert encode_rpc(back) == data
+
+
+@given(rpcs)
+def test_the_library_reads_and_writes_the_same_bytes(rpc: Rpc) -> None:
+    """Google's protobuf finds every field of ours, and writes them in the same order."""
+    data = encode_rpc(rpc)
+    read = pb.RPC.FromString(data)
+    assert len(read.msgs) == len(rpc.messages)
+    # The library groups repeated fields by number, as does an RPC whose additions are so ordered.
+    if [type(each) for each in rpc.additions] == sorted(
+        [type(each) for each in rpc.additions],
+        key=[JoinReply, RequestReply, Fetch, Events, Terms, Have, Block].index,
+    ):
+        assert read.SerializeToString() == data
+
+
+@given(rpcs)
+def test_the_size_in_the_trace_is_the_size_on_the_wire(rpc: Rpc) -> None:
+    """And the part of it that is events is no more than that."""
+    meta = rpc.meta
+    assert meta.size == len(encode_rpc(rpc))
+    assert meta.data_size <= meta.size
+    assert rpc.meta is meta
+
+
+@given(st.binary(max_size=120))
+def test_any_bytes_are_an_rpc_or_the_one_error(data: bytes) -> None:
+    """Nothing but `DecodeError` escapes."""
+    with contextlib.suppress(DecodeError):
+        decode_rpc(data)
+
+
+@given(rpcs, st.data())
+def test_neither_does_anything_else_from_spoilt_rpcs(rpc: Rpc, draw: st.DataObject) -> None:
+    """A flipped byte anywhere is an error, a refusal or another RPC."""
+    data = bytearray(encode_rpc(rpc) or b"\n\0")
+    data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    try:
+        back = decode_rpc(bytes(data))
+    except DecodeError:
+        return
+    assert back.meta.size == len(encode_rpc(back))
+
+
+@pytest.mark.parametrize("op", [7, 100, 2**40, 2**64 - 1])
+def test_unknown_operations_are_refused_by_name_and_the_rest_stands(op: int) -> None:
+    """The reader says which operation it was; the sound message beside it is delivered."""
+    data = message_bytes(bytes_field(5, TOPIC), op=op) + encode_rpc(publish(example(), 0.0))
+    rpc = decode_rpc(data)
+    assert [message.event for message in rpc.messages] == [example()]
+    [refused] = rpc.refused
+    assert (refused.reason, refused.op) == (validation.UNKNOWN_OPERATION, op)
+
+
+def test_an_operation_without_its_payload_is_seen_before_it_is_carried_out() -> None:
+    """The original's validator lets it pass, and one of these stops the process."""
+    for op in Operation:
+        [message] = decode_rpc(message_bytes(bytes_field(5, TOPIC), op=op)).messages
+        is_about_a_topic = op in (Operation.JOIN_TOPIC, Operation.LEAVE_TOPIC)
+        assert validation.misplaced(message) == (not is_about_a_topic and op is not Operation.PING)
+    [message] = publish(example(), 0.0).messages
+    assert not validation.misplaced(message)
+    message.op = Operation.JOIN_TOPIC
+    assert validation.misplaced(message)
+
+
+def test_the_original_would_skip_what_is_ours() -> None:
+    """Without the fields from 100 on, the bytes are those that the original writes."""
+    plain = publish(example(), 1.0)
+    signed = example()
+    signed.publisher_signature = b"s" * 64
+    read = pb.RPC.FromString(encode_rpc(publish(signed, 1.0)))
+    read.msgs[0].event.ClearField("publisherSignature")
+    assert read.SerializeToString() == encode_rpc(plain)
+    with_hint = leave(TOPIC, 1.0, (PeerAddress(BOB, (b"address",)),))
+    read = pb.RPC.FromString(encode_rpc(with_hint))
+    read.msgs[0].ClearField("elsewhere")
+    assert read.SerializeToString() == encode_rpc(leave(TOPIC, 1.0))
+
+
+def test_an_event_is_forwarded_as_it_arrived() -> None:
+    """Fields that nobody here knows go on with it."""
+    strange = bytes_field(77, b"from the future")
+    event = encode_rpc(publish(example(), 0.0))
+    [message] = pb.RPC.FromString(event).msgs
+    body = message.event.SerializeToString() + strange
+    [arrived] = decode_rpc(message_bytes(bytes_field(3, body))).messages
+    assert arrived.event == example()
+    assert strange in encode_rpc(Rpc((arrived,)))
+
+
+def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
+    """Its forwarder may be honest, so the rest of the RPC stands."""
+    big = EventDescriptor(TOPIC, ALICE, bytes(101), CREATED, ALICE)
+    long_id = EventDescriptor(TOPIC, bytes(65), b"", CREATED, ALICE)
+    signed = SignedEvent(EventDescriptor(TOPIC, ALICE, b"", CREATED, ALICE), bytes(2000))
+    rpc = decode_rpc(
+        b"".join(
+            encode_rpc(publish(each, 0.0))
+            for each in (SignedEvent(big), SignedEvent(long_id), signed, example())
+        ),
+        RpcLimits(payload_bytes=100),
+    )
+    assert [message.event for message in rpc.messages] == [example()]
+    assert [each.reason for each in rpc.refused] == [OVERSIZED] * 3
+    answer = addition(Events(TOPIC, (SignedEvent(big), example())))
+    rpc = decode_rpc(encode_rpc(answer), RpcLimits(payload_bytes=100))
+    assert rpc.additions == (Events(TOPIC, (example(),)),)
+    assert [each.reason for each in rpc.refused] == [OVERSIZED]
+
+
+@pytest.mark.parametrize(
+    ("data", "limits", "reason"),
+    [
+        (bytes(11), RpcLimits(rpc_bytes=10, payload_bytes=1), "rpc-too-long"),
+        (encode_rpc(join(TOPIC, 0.0)) * 3, RpcLimits(messages=2), "too-many-messages"),
+        (varint_field(9, 1) * 17, RpcLimits(), "too-many-fields"),
+        (message_bytes(varint_field(9, 1) * 99), RpcLimits(), "too-many-fields"),
+        (encode_rpc(addition(Have(TOPIC, 0, 1, (TOPIC,) * 3))), RpcLimits(cids=2), "too-many-cids"),
+        (encode_rpc(addition(Fetch(TOPIC, (b"x",)))), RpcLimits(), "bad-cid"),
+        (encode_rpc(addition(Fetch(b""))), RpcLimits(), "bad-cid"),
+        (
+            encode_rpc(addition(Events(TOPIC, (example(),) * 3))),
+            RpcLimits(events=2),
+            "too-many-events",
+        ),
+        (
+            encode_rpc(leave(TOPIC, 0.0, (PeerAddress(BOB),) * 3)),
+            RpcLimits(peers=2),
+            "too-many-peers",
+        ),
+        (
+            encode_rpc(leave(TOPIC, 0.0, (PeerAddress(BOB, (bytes(300),)),))),
+            RpcLimits(),
+            "bad-address",
+        ),
+        (
+            encode_rpc(leave(TOPIC, 0.0, (PeerAddress(BOB, (b"a",) * 17),))),
+            RpcLimits(),
+            "bad-address",
+        ),
+        (encode_rpc(leave(TOPIC, 0.0, (PeerAddress(b""),))), RpcLimits(), "bad-peer-id"),
+        (
+            encode_rpc(addition(JoinReply(TOPIC, JoinStatus.REDIRECTED, (PeerAddress(BOB),) * 3))),
+            RpcLimits(peers=2),
+            "too-many-peers",
+        ),
+        (encode_rpc(addition(Have(TOPIC, 2, 1))), RpcLimits(), "bad-range"),
+        (
+            encode_rpc(addition(Terms(TOPIC, start=0, end=1 << 60))),
+            RpcLimits(),
+            "bad-range",
+        ),
+        (
+            encode_rpc(addition(JoinReply(TOPIC, JoinStatus.REFUSED, reason="x" * 300))),
+            RpcLimits(),
+            "text-too-long",
+        ),
+        (bytes_field(100, bytes_field(1, TOPIC) + varint_field(2, 9)), RpcLimits(), "bad-status"),
+        (
+            bytes_field(102, bytes_field(1, TOPIC) + varint_field(3, 2**32)),
+            RpcLimits(),
+            "bad-number",
+        ),
+        (b"\x0a\x05\x08", RpcLimits(), "truncated"),
+    ],
+)
+def test_what_a_sender_overdoes_fails_the_rpc(data: bytes, limits: RpcLimits, reason: str) -> None:
+    """Counts and sizes of the sender's own choosing have limits, and the sender pays."""
+    assert reason_of(data, limits) == reason
+
+
+def test_limits_must_leave_room() -> None:
+    """Limits under which nothing could be received are refused."""
+    RpcLimits().validate()
+    for wrong in (RpcLimits(peers=-1), RpcLimits(rpc_bytes=0), RpcLimits(payload_bytes=3 << 20)):
+        with pytest.raises(ConfigError):
+            wrong.validate()
+
+
+def test_what_holds_the_tree_together_overtakes_events() -> None:
+    """Joins and answers are urgent; whatever carries events is not."""
+    assert join(TOPIC, 0.0).urgent
+    assert addition(Terms(TOPIC)).urgent
+    assert not publish(example(), 0.0).urgent
+    assert not request_to_publish(example(), 0.0).urgent
+    assert not addition(Events(TOPIC)).urgent
+
+
+def test_what_the_trace_says() -> None:
+    """Events are messages, in answers too; everything else is an operation by name."""
+    assert [each.message_id for each in publish(example(), 0.0).meta.messages] == [example().cid]
+    meta = addition(Events(TOPIC, (example(),))).meta
+    assert [each.name for each in meta.operations] == ["events"]
+    assert len(meta.messages) == 1
+    names = [
+        each.name
+        for rpc in (join(TOPIC, 0.0), leave(TOPIC, 0.0), request_to_publish(example(), 0.0))
+        for each in rpc.meta.operations
+    ]
+    assert names == ["join-topic", "leave-topic", "request-to-publish"]
+
+
+def test_a_topic_in_protobuf_is_shown_but_not_accepted() -> None:
+    """Its author cannot be read back by the original, and its lists are lost."""
+    body = pb.TopicDescriptor(name="news", authorAndParent=[ALICE, b""])
+    [(message, fault)] = read_messages(message_bytes(bytes_field(2, body.SerializeToString())))
+    assert fault == validation.TOPIC_IN_PROTOBUF
+    assert message.topic is not None
+    assert (message.topic.name, message.topic.author) == ("news", ALICE)
+
+
+def test_future_dates_are_seen() -> None:
+    """One event of next year must not become the most recent for ever."""
+    assert validation.is_future("1970-01-01T00:10:00.000Z", 500.0, 60.0)
+    assert not validation.is_future("1970-01-01T00:10:00.000Z", 550.0, 60.0)
