@@ -129,9 +129,33 @@ class Gaps:
                 left -= 1
                 room -= len(encode_event(signed))
                 wanted = signed.event.parent if len(chain) <= question.ancestors else None
-            if not chain and cid not in found:
+            if (
+                not chain
+                and cid not in found
+                and not self._ask_above(peer, question, cid, now, effects)
+            ):
                 missing.append(cid)
             found.update((signed.cid, signed) for signed in reversed(chain))
         if found or missing:
             answer = Events(question.topic, tuple(found.values()), tuple(missing))
             self._context.send(peer, addition(answer), effects)
+
+    def _ask_above(
+        self, peer: PeerId, question: Fetch, cid: bytes, now: float, effects: Effects
+    ) -> bool:
+        """A child misses what we miss too: get it from our own parent, and answer then."""
+        topic = question.topic
+        branch = self._forest.branches.get(topic)
+        if branch is None or peer not in branch.children or branch.parent is None:
+            return False
+
+        def done(found: Found, _: PeerId, __: float, effects: Effects) -> None:
+            if isinstance(found, SignedEvent):
+                answer = Events(topic, (found,))
+            else:
+                answer = Events(topic, missing=(cid,))
+            self._context.send(peer, addition(answer), effects)
+
+        self.expect(topic, branch.parent, now)
+        sources = (branch.parent,)
+        return self._hunting.seek(cid, topic, sources, done, now, effects, everywhere=False)

@@ -40,6 +40,7 @@ class _Hunt(msgspec.Struct):
     asked: PeerId | None = None
     ancestors: int = 0
     known: bytes | None = None
+    everywhere: bool = True
 
 
 class Hunting:
@@ -64,10 +65,12 @@ class Hunting:
         *,
         ancestors: int = 0,
         known: bytes | None = None,
+        everywhere: bool = True,
     ) -> bool:
         """Look for a block; false, and nothing follows, when too many are looked for already.
 
         With `ancestors`, peers may send so many of the events before it along, back to `known`.
+        Unless `everywhere`, the DHT is left out.
         """
         hunt = self._hunts.get(cid)
         config = self._context.config
@@ -75,6 +78,7 @@ class Hunting:
             if len(hunt.done) >= config.max_waiting:
                 return False
             hunt.done.append(done)
+            hunt.everywhere |= everywhere
             return True
         if len(self._hunts) >= config.max_fetches:
             return False
@@ -83,7 +87,7 @@ class Hunting:
             for peer in dict.fromkeys(sources)
             if peer in self._context.connected and not self._context.is_original(peer)
         ]
-        hunt = _Hunt(cid, topic, able[:_MOST_SOURCES], [done], None, ancestors, known)
+        hunt = _Hunt(cid, topic, able[:_MOST_SOURCES], [done], None, ancestors, known, everywhere)
         self._hunts[cid] = hunt
         self._go_on(hunt, now, effects)
         return True
@@ -101,6 +105,8 @@ class Hunting:
             self._context.send(hunt.asked, addition(question), effects)
             timeout = self._context.config.fetch_timeout
             effects.append(SetTimer(HuntTimer(hunt.cid), now + timeout))
+        elif not hunt.everywhere:
+            self._finish(hunt, None, self._context.id, now, effects)
         else:
             hunt.asked = None
             effects.append(CancelTimer(HuntTimer(hunt.cid)))
