@@ -416,9 +416,9 @@ class Node:
     async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
 
-        Their offsets rise in that order, and together they cost less than one by one. Nothing is
-        published of up to 256 events of which one is impossible, for example too long; of a longer
-        list, what stands before such a stretch is. Waits for peers as `publish` does.
+        Their offsets rise in that order, and together they cost less than one by one. An event
+        that is impossible, for example too long, raises: nothing behind it is published then, and
+        what stands before it may be or not. Waits for peers as `publish` does.
         """
         self._check_publishable(topic)
         return await self._publisher.publish_many(topic, [bytes(data) for data in items])

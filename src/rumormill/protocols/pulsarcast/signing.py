@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
@@ -36,7 +37,8 @@ class SignedEvent(msgspec.Struct, eq=False, gc=False):
     """An event and what vouches for it; an empty value stands for an absent field.
 
     Keys are there where a peer's id does not contain its key. `encoded` is the protobuf form as it
-    arrived or was first sent, so that forwarding repeats it. Immutable otherwise.
+    arrived or was first sent, so that forwarding repeats it; `cached_event` is what applications
+    are given. Immutable otherwise.
     """
 
     event: EventDescriptor
@@ -45,6 +47,7 @@ class SignedEvent(msgspec.Struct, eq=False, gc=False):
     author_signature: bytes = b""
     author_key: bytes = b""
     encoded: bytes = b""
+    cached_event: Event | None = None
 
     @property
     def cid(self) -> bytes:
