@@ -208,6 +208,7 @@ def show_rates(keys: list[bytes], rounds: int) -> None:
             trie.insert(key, None)
             assert trie.root_hash
 
+    assert trie.root_hash
     start = time.process_time()
     insert_and_hash()
     print(f"{'insert and root hash':24}{(time.process_time() - start) / len(fresh) * 1e6:10.2f}")

@@ -236,6 +236,8 @@ def test_a_skip_ring_needs_a_supervisor_and_nothing_else(home: str, tmp_path: Pa
             assert rumormill("pub", "news", "again", "--home", home).returncode == 0
             done = rumormill("sub", "news", *told, *apart, "--count", "2", "--wait", "30")
             assert sorted(done.stdout.split()) == ["again", "hello"], done.stderr
+            verified = lines_of("history", "verify", "news", "--home", home)
+            assert (verified[0]["publications"], verified[0]["faults"]) == (2, [])
             refused = rumormill("pub", "news", "x", "--home", home, *told)
             assert refused.returncode == 2
             assert "has decided this" in refused.stderr

@@ -72,7 +72,18 @@ def test_the_documentation_has_every_setting_and_verb() -> None:
     text = (SOURCES.parent / "docs" / "command-line.md").read_text()
     for each in SETTINGS:
         assert f"`{each.variable}` | `{each.flag}` |" in text
-    for verb in ("node", "supervisor", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench"):
+    for verb in (
+        "node",
+        "supervisor",
+        "pub",
+        "sub",
+        "history",
+        "topics",
+        "peers",
+        "doctor",
+        "config",
+        "bench",
+    ):
         assert f"`{verb}" in text
 
 

@@ -112,6 +112,23 @@ def test_a_publisher_needs_no_subscription_and_leaves_when_it_closes() -> None:
     run(story)
 
 
+def test_a_supervisor_may_subscribe_too() -> None:
+    """It is a subscriber like any other, of a ring that it supervises itself."""
+
+    async def story() -> None:
+        async with supervisor() as above:
+            events = await above.subscribe(TOPIC)
+            async with ring(2, above) as nodes:
+                for number, node in enumerate([above, *nodes]):
+                    await node.publish(TOPIC, b"%d" % number)
+                await histories_equal([above, *nodes], 3)
+                assert sorted(await take(events, 3)) == [b"0", b"1", b"2"]
+                assert above.metrics()["topic_subscription_status"] == {TOPIC: 1.0}
+                assert above.metrics()["topic_peers_count"] == {TOPIC: 2.0}
+
+    run(story)
+
+
 def test_a_restarted_node_has_its_history_and_hears_only_what_it_missed(tmp_path: Path) -> None:
     """The trie is rebuilt from the log; nothing in it is delivered a second time."""
 
