@@ -14,7 +14,7 @@ from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 
 VERBS = (
     "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
-    "completion",
+    "inspect", "completion",
 )  # fmt: skip
 KNOWN = {option.flag: option.known for option in SIM_OPTIONS}
 
@@ -107,7 +107,7 @@ def test_bash_completes_verbs_flags_and_values() -> None:
         done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert completed("rumormill", "s") == ["sub", "sim"]
+    assert completed("rumormill", "s") == ["supervisor", "sub", "sim"]
     assert completed("rumormill", "sub", "--jo") == ["--join"]
     assert completed("rumormill", "sub", "--join", "one") == []
     assert completed("rumormill", "sim", "--join", "one") == ["one-by-one"]

@@ -317,6 +317,7 @@ def test_parquet_columns_are_flat_and_documented(tmp_path):
         "proto",
         "count",
         "amount",
+        "legitimate",
         "messages",
         "subscription",
         "ihave",

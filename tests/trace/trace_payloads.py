@@ -88,5 +88,6 @@ ONE_OF_EACH: list[Entry] = [
         trace.Penalise(b"peer-b", "broken-promise", 1.5),
         trace.UndeliverableMessage(b"id-1", "news", "queue-full"),
         trace.SkipPublish("news", "publisher down"),
+        trace.Stabilised("news", True),
     )
 ]

@@ -43,7 +43,7 @@ class Option:
         return self.flag.lstrip("-").replace("-", "_")
 
 
-PROTOCOLS: Final = ("floodsub", "gossipsub", "radius")
+PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "radius", "skipring")
 """The registry's names, repeated here because help does not import it; a test compares them."""
 
 
@@ -111,7 +111,7 @@ PROTOCOL_OPTIONS: Final = (
         "preset",
         "NAME",
         "a protocol's named settings, such as ethereum",
-        ("default", "ethereum", "hardening"),
+        ("default", "ethereum", "few", "hardening"),
     ),
 )
 """Which protocol, and which of its presets: asked for by every verb that runs one."""

@@ -6,10 +6,11 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
 
 import msgspec
 
-from rumormill.cli.grammar import FAILURE, CommandError
+from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.logs import set_up_logs
 from rumormill.cli.numbers import moment, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
@@ -19,6 +20,7 @@ from rumormill.node.control import socket_path
 from rumormill.node.control_client import ControlClient, NoDaemonError
 from rumormill.node.control_messages import BATCH_EVENTS, Events, TopicList
 from rumormill.node.control_service import list_topics, read_history
+from rumormill.node.subscription import ReceivedEvent
 from rumormill.store.log import EventLog
 
 Read = Callable[[int, float | None, int], Awaitable[Events]]
@@ -28,33 +30,67 @@ def run_history(options: argparse.Namespace) -> int:
     """Print stored events and stop."""
     resolved = resolve(options)
     set_up_logs(resolved)
-    resolved.check_topic(options.topic)
+    verifies = options.subject is not None
+    if verifies and options.topic != "verify":
+        raise CommandError(f"{options.topic!r} is no part of history; did you mean verify?", USAGE)
+    topic = options.subject if verifies else options.topic
+    resolved.check_topic(topic)
     offset = whole("--offset", options.offset, least=-(2**53))
     since = moment("--since", options.since, time.time())
     count = whole("--count", options.count)
-    return run_async(
-        _history(options.topic, resolved, offset or 0, since, count, choose_printer(options))
-    )
+    span = _Span(offset or 0, since, count)
+    if verifies:
+        return run_async(_verify(topic, resolved, span, options))
+    if options.graph:
+        if options.json or options.raw or options.format is not None:
+            raise CommandError("choose one of --graph, --format, --json and --raw", USAGE)
+        return run_async(_graph(topic, resolved, span))
+    return run_async(_history(topic, resolved, span, choose_printer(options)))
 
 
-async def _history(
-    topic: str,
-    resolved: Resolved,
-    offset: int,
-    since: float | None,
-    count: int | None,
-    printer: Printer,
-) -> int:
+class _Span(NamedTuple):
+    """The part of a topic that was asked for."""
+
+    offset: int = 0
+    since: float | None = None
+    most: int | None = None
+
+
+async def _history(topic: str, resolved: Resolved, span: _Span, printer: Printer) -> int:
     async with _reader(resolved, topic) as read:
-        while count is None or count > 0:
-            limit = BATCH_EVENTS if count is None else min(count, BATCH_EVENTS)
-            events = (await read(offset, since, limit)).events
-            if not events:
-                break
+        async for events in _batches(read, span):
             await asyncio.to_thread(write_events, events, printer)
-            offset, since = events[-1].offset + 1, None
-            count = None if count is None else count - len(events)
     return 0
+
+
+async def _graph(topic: str, resolved: Resolved, span: _Span) -> int:
+    from rumormill.cli.graph import draw_history
+
+    async with _reader(resolved, topic) as read:
+        return await draw_history(_batches(read, span), whole=span == _Span())
+
+
+async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse.Namespace) -> int:
+    from rumormill.cli.graph import check_name, verify_history
+
+    if span != _Span() or options.graph or options.raw or options.format is not None:
+        raise CommandError("history verify takes a topic, its place and --json alone", USAGE)
+    cid = check_name(topic)
+    async with _reader(resolved, topic) as read:
+        return await verify_history(_batches(read, span), cid, options)
+
+
+async def _batches(read: Read, span: _Span) -> AsyncIterator[list[ReceivedEvent]]:
+    """The events of a span, some at a time."""
+    offset, since, count = span
+    while count is None or count > 0:
+        limit = BATCH_EVENTS if count is None else min(count, BATCH_EVENTS)
+        events = (await read(offset, since, limit)).events
+        if not events:
+            break
+        yield events
+        offset, since = events[-1].offset + 1, None
+        count = None if count is None else count - len(events)
 
 
 @contextlib.asynccontextmanager

@@ -30,6 +30,13 @@ WHAT_RUNS: Final = (
         "one-by-one or all-at-once",
         ("one-by-one", "all-at-once"),
     ),
+    Option(
+        "--start",
+        "start",
+        "STATE",
+        "the state in which all peers begin; skipring: empty, legitimate, arbitrary",
+        ("empty", "legitimate", "arbitrary"),
+    ),
 )
 NETWORK: Final = (
     Option(
@@ -83,6 +90,14 @@ examples:
   rumormill sim --list-parameters --protocol gossipsub
 """
 
+INSPECT_EXAMPLES: Final = """\
+examples:
+  rumormill inspect topic topic.json --json
+  rumormill inspect event a665746f706963d82a...
+  rumormill inspect rpc - < rpc.bin
+  rumormill inspect cid zdpuAyQ8Hxva27SaGcPaiaqmwjykQrZMebTN3HCTDvp7umTus
+"""
+
 MAIN_EXAMPLES: Final = """\
 examples:
   rumormill sub news
@@ -106,8 +121,31 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     add_node_verbs(verbs)
     _add_sim(verbs)
+    _add_inspect(verbs)
     _add_completion(verbs)
     return parser
+
+
+def _add_inspect(verbs: Verbs) -> None:
+    def run(options: argparse.Namespace) -> int:
+        from rumormill.cli.inspecting import run_inspect
+
+        return run_inspect(options)
+
+    verb = add_verb(
+        verbs,
+        "inspect",
+        brief="show a Pulsarcast descriptor, RPC or CID in all its forms",
+        text=(
+            "Turn a Pulsarcast descriptor or RPC between readable JSON, dag-cbor, protobuf and\n"
+            "CID. What is given is recognised: JSON, hexadecimal or raw bytes."
+        ),
+        epilog=INSPECT_EXAMPLES,
+        run=run,
+    )
+    verb.add_argument("kind", choices=("topic", "event", "rpc", "cid"), help="what it is")
+    verb.add_argument("input", metavar="FILE|HEX|-", help="a file, the thing itself, or stdin")
+    verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_sim(verbs: Verbs) -> None:
@@ -164,6 +202,11 @@ def _add_sim(verbs: Verbs) -> None:
         "--harness-logs",
         metavar="FOLDER",
         help="write the logs that libp2p's gossipsub-interop analysis reads",
+    )
+    group.add_argument(
+        "--dump-state",
+        metavar="PATH",
+        help="write the state of all peers at the end as JSON, where the protocol has one",
     )
     group.add_argument(
         "--check-codec", action="store_true", help="encode and decode every simulated message"

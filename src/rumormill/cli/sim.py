@@ -32,6 +32,7 @@ class Outputs(msgspec.Struct, frozen=True):
 
     trace: Path | None
     harness_logs: Path | None
+    dump_state: Path | None
 
 
 class Contender(msgspec.Struct, frozen=True):
@@ -48,7 +49,11 @@ def run_sim(options: argparse.Namespace) -> int:
         if options.list_parameters:
             return _list(scenario, parameters, as_json=options.json)
         contenders = line_up(scenario, parameters, options.compare)
-        outputs = Outputs(_checked_trace(options), _checked_harness_logs(options))
+        outputs = Outputs(
+            _checked_trace(options),
+            _checked_harness_logs(options),
+            _checked_dump(options, contenders),
+        )
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
     replay = replay_command(options.typed, scenario.seed)
@@ -160,6 +165,7 @@ def _run(
             contender.scenario,
             trace=outputs.trace,
             harness_logs=outputs.harness_logs,
+            dump_state=outputs.dump_state,
             progress=progress,
         )
     except ConfigError as error:
@@ -201,6 +207,22 @@ def _checked_harness_logs(options: argparse.Namespace) -> Path | None:
     if options.compare is not None:
         raise ConfigError("--harness-logs: goes with one protocol; leave --compare out")
     return Path(options.harness_logs)
+
+
+def _checked_dump(options: argparse.Namespace, contenders: list[Contender]) -> Path | None:
+    if options.dump_state is None:
+        return None
+    if options.compare is not None:
+        raise ConfigError("--dump-state: goes with one protocol; leave --compare out")
+    name = contenders[0].scenario.protocol
+    if protocol(name).study is None:
+        raise ConfigError(f"--dump-state: {name} has no state to dump")
+    path = Path(options.dump_state)
+    if path.is_dir():
+        raise ConfigError(f"--dump-state: {path} is a folder")
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"--dump-state: cannot write to {path.parent}")
+    return path
 
 
 def _list(scenario: Scenario, parameters: Mapping[str, str], *, as_json: bool) -> int:

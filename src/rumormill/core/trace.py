@@ -268,6 +268,14 @@ class SkipPublish(_Shape, frozen=True, gc=False):
     reason: str
 
 
+class Stabilised(_Shape, frozen=True, gc=False):
+    """A topic's overlay became legitimate, or ceased to be (ours)."""
+
+    kind: ClassVar[int] = 1006
+    topic: Topic
+    legitimate: bool
+
+
 TracePayload: TypeAlias = (
     PublishMessage
     | RejectMessage
@@ -288,6 +296,7 @@ TracePayload: TypeAlias = (
     | Penalise
     | UndeliverableMessage
     | SkipPublish
+    | Stabilised
 )
 
 TRACE_PAYLOADS: tuple[type[TracePayload], ...] = (
@@ -310,4 +319,5 @@ TRACE_PAYLOADS: tuple[type[TracePayload], ...] = (
     Penalise,
     UndeliverableMessage,
     SkipPublish,
+    Stabilised,
 )

@@ -22,7 +22,6 @@ from rumormill.core.effects import (
     Effects,
     Keep,
     Learn,
-    LookUp,
     Mail,
     Outcome,
     Published,
@@ -39,7 +38,6 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
-    NotFound,
     PeerConnected,
     PeerDisconnected,
     Received,
@@ -412,9 +410,6 @@ class Driver:
         if connection is not None:
             connection.close(effect.reason)
 
-    def _do_look_up(self, effect: LookUp) -> None:
-        self._loop.call_soon(self.feed, NotFound(effect.key))
-
 
 _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     Send: Driver._do_send,
@@ -432,5 +427,4 @@ _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     CancelTimer: Driver._do_cancel_timer,
     Connect: Driver._do_connect,
     Disconnect: Driver._do_disconnect,
-    LookUp: Driver._do_look_up,
 }

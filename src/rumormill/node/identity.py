@@ -21,20 +21,11 @@ _KNOWN_AUTHORS = 4096
 """Our choice: public keys kept decoded, about 1 KB each."""
 
 
-class NodeIdentity:
-    """Signs with the node's key and verifies anybody's signature (`core.identity.Identity`)."""
+class SignatureVerifier:
+    """Verifies anybody's signature, and has no key of its own."""
 
-    public_key = b""
-    """An Ed25519 peer id contains its key, so messages need not carry it."""
-
-    def __init__(self, key: keys.PrivateKey) -> None:
-        self.key = key
-        self.peer: PeerId = bytes(key.peer_id)
+    def __init__(self) -> None:
         self._key_of = lru_cache(maxsize=_KNOWN_AUTHORS)(_author_key)
-
-    def sign(self, payload: bytes) -> bytes:
-        """Return this node's signature."""
-        return self.key.sign(payload)
 
     def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
         """Whether `author` signed `payload`."""
@@ -43,6 +34,22 @@ class NodeIdentity:
         except DecodeError:
             return False
         return key is not None and key.verify(payload, signature)
+
+
+class NodeIdentity(SignatureVerifier):
+    """Signs with the node's key and verifies anybody's signature (`core.identity.Identity`)."""
+
+    public_key = b""
+    """An Ed25519 peer id contains its key, so messages need not carry it."""
+
+    def __init__(self, key: keys.PrivateKey) -> None:
+        super().__init__()
+        self.key = key
+        self.peer: PeerId = bytes(key.peer_id)
+
+    def sign(self, payload: bytes) -> bytes:
+        """Return this node's signature."""
+        return self.key.sign(payload)
 
 
 def _author_key(author: PeerId, public_key: bytes) -> keys.PublicKey | None:

@@ -44,6 +44,8 @@ class NodeOptions(TypedDict, total=False):
     listen: str | Sequence[str]
     protocol: str
     protocol_ids: Sequence[str] | None
+    supervisors: Sequence[str]
+    supervises: bool
     preset: str
     parameters: Mapping[str, Any] | None
     durability: Durability | str | None

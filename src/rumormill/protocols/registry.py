@@ -6,20 +6,22 @@ Modules are imported when a protocol is asked for, not before.
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from rumormill.core.archive import Archive, EmptyArchive
 from rumormill.core.config import Config, nearest, override
+from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
+from rumormill.core.trace import TracePayload
 
 
 class Hooks(msgspec.Struct, frozen=True):
@@ -54,6 +56,59 @@ class QuerySpec(msgspec.Struct, frozen=True):
     """How long an encoded message can be under a configuration."""
 
 
+class TopicMaking(msgspec.Struct, frozen=True):
+    """How a topic comes to be, where it must be created before anybody can use it."""
+
+    command: Callable[[str], object]
+    """Make the command by which a peer creates a topic that people call so."""
+    topic_of: Callable[[object], Topic]
+    """Read the topic's name on the network out of the command's result."""
+
+
+class Servers(msgspec.Struct, frozen=True):
+    """Peers that a protocol needs besides those who publish and subscribe."""
+
+    count: Callable[[Any], int]
+    """How many there are under a configuration."""
+    appoint: Callable[[Any, tuple[PeerId, ...]], Any]
+    """Return the configuration that names them."""
+    command: Callable[[tuple[PeerId, ...]], object]
+    """Return the command that names others from now on."""
+
+
+class Inspection(Protocol):
+    """Watches the state of all machines of a run, as no peer could."""
+
+    def look(
+        self, now: float, machines: Mapping[PeerId, Machine]
+    ) -> Sequence[tuple[PeerId, TracePayload]]:
+        """Look at the machines of all peers that are up; return what the trace should say."""
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """What was seen, for a run's figures."""
+        ...
+
+    def dump(self, machines: Mapping[PeerId, Machine]) -> dict[str, Any]:
+        """The state of all machines, ready for JSON."""
+        ...
+
+
+Begin: TypeAlias = Callable[[Mapping[PeerId, Machine], Randomness], Sequence[tuple[PeerId, Mail]]]
+"""Put all machines into some state; return the letters that are under way, with their senders."""
+
+
+class Study(msgspec.Struct, frozen=True):
+    """What a simulator can do for a protocol whose state as a whole has a meaning."""
+
+    interval: Callable[[Any], float]
+    """Seconds between two looks under a configuration."""
+    inspect: Callable[[Any], Inspection]
+    """Make the inspection of one run."""
+    starts: Mapping[str, Begin | None]
+    """The states in which a run can begin; None is the state of peers that just started."""
+
+
 class ProtocolSpec(msgspec.Struct, frozen=True):
     """How to configure, build and speak one protocol."""
 
@@ -72,10 +127,18 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
     queries: QuerySpec | None = None
     """The questions that the protocol asks, each over a short stream of its own."""
+    topics: TopicMaking | None = None
+    """How topics are created, unless a topic is whatever somebody subscribes to."""
     takes_batches: bool = False
     """Whether it understands `PublishBatch`."""
+    publishes_from_within: bool = False
+    """Whether only who takes part in a topic reaches others with a publication."""
     reads_archive: bool = False
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
+    servers: Servers | None = None
+    """The peers that it needs besides those of an application."""
+    study: Study | None = None
+    """What a simulator can do with the state of all its peers together."""
 
     def configure(
         self, preset: str = "default", changes: Mapping[str, Any] | None = None
@@ -93,7 +156,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
 _MODULES = {
     "floodsub": "rumormill.protocols.floodsub.spec",
     "gossipsub": "rumormill.protocols.gossipsub.spec",
+    "pulsarcast": "rumormill.protocols.pulsarcast.spec",
     "radius": "rumormill.protocols.radius.spec",
+    "skipring": "rumormill.protocols.skipring.spec",
 }
 
 PROTOCOL_NAMES = tuple(_MODULES)

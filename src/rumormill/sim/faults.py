@@ -49,9 +49,14 @@ class _Step(msgspec.Struct):
     """Whether this ending follows from a duration instead of standing in the file."""
 
 
-def expand_faults(scenario: Scenario, plan: Plan, rng: random.Random) -> list[FaultAction]:
-    """Return every action of a validated scenario that falls into the run, ordered by time."""
-    steps = _steps(scenario, rng)
+def expand_faults(
+    scenario: Scenario, plan: Plan, rng: random.Random, servers: int = 0
+) -> list[FaultAction]:
+    """Return every action of a validated scenario that falls into the run, ordered by time.
+
+    A protocol's servers are numbered behind the peers.
+    """
+    steps = _steps(scenario, rng, servers)
     actions = _played(steps)
     absent = dict.fromkeys(
         peer for step in steps if step.kind in {"crash", "pause"} for peer in step.peers
@@ -66,7 +71,7 @@ def expand_faults(scenario: Scenario, plan: Plan, rng: random.Random) -> list[Fa
     return sorted(in_time, key=lambda action: action.at)
 
 
-def _steps(scenario: Scenario, rng: random.Random) -> list[_Step]:
+def _steps(scenario: Scenario, rng: random.Random, servers: int) -> list[_Step]:
     """Draw the targets of each entry, in the order of the file, and add its own ending."""
     steps = []
     for entry, fault in enumerate(scenario.faults):
@@ -75,8 +80,14 @@ def _steps(scenario: Scenario, rng: random.Random) -> list[_Step]:
         groups: tuple[tuple[int, ...], ...] = ()
         if fault.kind == "partition":
             peers, groups = (), _groups(fault, scenario.peers, rng)
+            behind = tuple(range(scenario.peers, scenario.peers + servers))
+            groups = (*groups[:-1], groups[-1] + behind)
         elif fault.fraction:
             peers = _drawn(fault.fraction, scenario.peers, rng)
+        for number in fault.servers:
+            key, rule = f"faults[{entry}].servers", f"{number} is no server; there are {servers}"
+            require(0 <= number < servers, key, rule)
+        peers += tuple(scenario.peers + number for number in fault.servers)
         steps.append(_Step(at, fault.kind, entry, fault, peers, groups, False))
         if fault.duration is not None:
             ending = ENDINGS[fault.kind]

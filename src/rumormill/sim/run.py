@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Observer
@@ -23,13 +25,15 @@ def run_scenario(
     *,
     trace: Path | None = None,
     harness_logs: Path | None = None,
+    dump_state: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and return its figures, ready for JSON.
 
     `trace` names a file to write the trace to; its suffix chooses the format. `harness_logs` names
-    a new folder for the logs that libp2p's gossipsub-interop analysis reads. `progress` is called
-    with the part that is done.
+    a new folder for the logs that libp2p's gossipsub-interop analysis reads. `dump_state` names a
+    file for the state of all peers at the end, as JSON. `progress` is called with the part that is
+    done.
     """
     lines = LineEncoder()
     metrics, trace_hash = Metrics(), TraceHash(lines)
@@ -41,12 +45,16 @@ def run_scenario(
             observers.append(HarnessLogs(harness_logs))
         simulation = Simulation(scenario, observers)
         simulation.run(progress)
+    inspection = simulation.inspection
+    if dump_state is not None and inspection is not None:
+        dump_state.write_bytes(msgspec.json.encode(inspection.dump(simulation.machines)))
     return {
         "protocol": scenario.protocol,
         "preset": scenario.preset,
         "peers": scenario.peers,
         "seed": scenario.seed,
         **metrics.summary(),
+        **({} if inspection is None else inspection.figures()),
         "steps": simulation.network.engine.steps,
         "virtual_seconds": simulation.plan.end,
         "trace_hash": trace_hash.hexdigest(),

@@ -204,6 +204,9 @@ class Fault(Config, frozen=True, kw_only=True):
     # Who: peer numbers, or a share of all peers drawn by the seed.
     peers: tuple[int, ...] = ()
     fraction: Share = 0.0
+    # Numbers, from 0, of the servers that a protocol needs besides the peers. In a partition the
+    # servers belong to the last group.
+    servers: tuple[int, ...] = ()
     # What a peer knows after a restart; our choice: nothing, as after a killed process.
     keep_state: bool = False
     # After so long the fault ends by itself; left out: it lasts.
@@ -223,7 +226,7 @@ class Fault(Config, frozen=True, kw_only=True):
         )
         require(1e-3 <= self.rate <= 1e6, "rate", "must be from 0.001 to 1000000 per second")
         if self.kind in ENDINGS and self.kind != "partition":
-            named = bool(self.peers) or self.fraction > 0
+            named = bool(self.peers) or self.fraction > 0 or bool(self.servers)
             require(named, "peers", f"{self.kind} needs peers or a fraction of them")
         if self.kind == "partition":
             ways = bool(self.peers) + (self.fraction > 0) + bool(self.groups)
@@ -244,6 +247,7 @@ class Fault(Config, frozen=True, kw_only=True):
                     "honest",
                 ),
                 "fraction": (*strikes_peers, "partition"),
+                "servers": ("crash", "pause", "slow-reader", "restart", "resume", "normal-reader"),
                 "duration": (*strikes_peers, "partition"),
                 "keep_state": ("crash", "restart"),
                 "groups": ("partition",),
@@ -307,6 +311,9 @@ class Scenario(Config, frozen=True, kw_only=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     peers: int = 100
     seed: int = 1
+    # The state in which all peers begin, for protocols that know several; left out: just started.
+    # One that is not empty has no peers that join: they are all there.
+    start: str = ""
     # Published numbers are for peers that join one after another.
     join: Literal["one-by-one", "all-at-once"] = "one-by-one"
     # Our choice: a thousand peers join within one heartbeat, as in the published simulations.

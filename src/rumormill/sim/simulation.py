@@ -12,11 +12,11 @@ from contextlib import contextmanager
 import msgspec
 
 from rumormill.core.config import Config, require
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Publish, Subscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
-from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, protocol
+from rumormill.protocols.registry import Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.archive import DEFAULT_LIMIT, MemoryArchive
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.bandwidth import build_bandwidth
@@ -25,9 +25,10 @@ from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import parse_latency
 from rumormill.sim.link import LinkFaults
-from rumormill.sim.network import Network
+from rumormill.sim.network import Network, peer_id
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
+from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
 from rumormill.trace.entries import Observer
@@ -50,6 +51,11 @@ class Simulation:
         self.recorder = Recorder(observers)
         self.spec = protocol(scenario.protocol)
         self.config = self.spec.configure(scenario.preset, scenario.parameters)
+        self.servers = self._appoint_servers()
+        self._hosts = scenario.peers + len(self.servers)
+        study = self.spec.study
+        self.inspection = None if study is None else study.inspect(self.config)
+        self._begin = self._beginning()
         self.plan = build_plan(scenario, self._randomness("workload"))
         require(
             self.spec.reads_archive or scenario.archive_limit == DEFAULT_LIMIT,
@@ -61,22 +67,27 @@ class Simulation:
         self.network = Network(
             scenario.seed,
             self.recorder,
-            parse_latency(links.latency, scenario.peers, self._randomness("latency")),
+            parse_latency(links.latency, self._hosts, self._randomness("latency")),
             LinkFaults(links.jitter, links.loss, links.reorder, links.queue_limit),
             round_trip_of(self.spec, self.config) if check else None,
             processing_delay=scenario.processing_delay,
             query_round_trip=round_trip_of(queries, self.config) if check and queries else None,
         )
         self._add_hosts()
-        self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(scenario.peers)]
+        self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(self._hosts)]
         for edge in build_topology(scenario.topology, scenario.peers, self._randomness("topology")):
             for end in edge:
                 self._neighbours[end].append(edge)
-        self._faults = expand_faults(scenario, self.plan, self._randomness("faults"))
+        self.set_up = SetUp(self.spec.topics, self.plan)
+        self._faults = expand_faults(
+            scenario, self.plan, self._randomness("faults"), len(self.servers)
+        )
         self._fillers: dict[int, bytes] = {}
+        self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
         self._joined: dict[int, None] = {}
         self._crashed: dict[int, None] = {}
         self._hostile: dict[int, float] = {}
+        self._may_subscribe = False
 
     def _randomness(self, purpose: str) -> random.Random:
         return random.Random(f"{self.scenario.seed}/{purpose}")
@@ -87,13 +98,14 @@ class Simulation:
             scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
         )
         hooks = Hooks(addresses=self._addresses_of)
-        for index in range(scenario.peers):
+        for index in range(self._hosts):
             archive = MemoryArchive(scenario.archive_limit) if spec.reads_archive else None
             own = hooks if archive is None else msgspec.structs.replace(hooks, archive=archive)
             host = self.network.add_host(spec.protocol_ids, self._builder(own))
             host.archive = archive
-            host.upload = bandwidth.upload[index]
-            host.download = bandwidth.download[index]
+            if index < scenario.peers:
+                host.upload = bandwidth.upload[index]
+                host.download = bandwidth.download[index]
 
     def _builder(self, hooks: Hooks) -> Callable[[PeerId, random.Random], Machine]:
         spec, config = self.spec, self.config
@@ -101,8 +113,12 @@ class Simulation:
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
-        host = self.network.by_id.get(peer)
-        return () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
+        known = self._addresses.get(peer)
+        if known is None:
+            host = self.network.by_id.get(peer)
+            known = () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
+            self._addresses[peer] = known
+        return known
 
     def run(self, progress: Callable[[float], None] | None = None) -> None:
         """Run to the end; `progress` is called with the part that is done, from 0 to 1.
@@ -110,12 +126,20 @@ class Simulation:
         An error that escapes carries the seed and the way to repeat the run.
         """
         scenario, engine = self.scenario, self.network.engine
-        one_by_one = scenario.join == "one-by-one"
-        for index, host in enumerate(self.network.hosts):
+        one_by_one = scenario.join == "one-by-one" and self._begin is None
+        for host in self.network.hosts[scenario.peers :]:
+            engine.schedule(0.0, self._join, host)
+        for index, host in enumerate(self.network.hosts[: scenario.peers]):
             at = index * scenario.join_interval if one_by_one else 0.0
             engine.schedule(at, self._join, host)
+        if self.inspection is not None:
+            engine.schedule(0.0, self._observe)
         for action in self._faults:
             engine.schedule(action.at, self._strike, action)
+        if self.set_up.waits:
+            begin, warm_up = scenario.joined_at, scenario.warm_up
+            engine.schedule(begin + CREATE_AT * warm_up, self._create_topics)
+            engine.schedule(begin + SUBSCRIBE_AT * warm_up, self._subscribe_all)
         self._publications = iter(self.plan.publications)
         self._schedule_publication()
         try:
@@ -129,6 +153,48 @@ class Simulation:
             error.add_note(f"seed {scenario.seed}, virtual time {engine.now:.6f}")
             error.add_note(how_to_repeat(scenario))
             raise
+
+    # Servers, and the state of all machines together.
+
+    def _appoint_servers(self) -> list[PeerId]:
+        """Name the peers that the protocol needs besides the scenario's; they come behind these."""
+        servers, peers = self.spec.servers, self.scenario.peers
+        if servers is None:
+            return []
+        named = [peer_id(peers + number) for number in range(servers.count(self.config))]
+        self.config = servers.appoint(self.config, tuple(named))
+        return named
+
+    def _beginning(self) -> Begin | None:
+        start, study = self.scenario.start, self.spec.study
+        if not start:
+            return None
+        known = list(study.starts) if study is not None else []
+        rule = f"{self.spec.name} begins in {', '.join(known) or 'no other state'}, not in {start}"
+        require(start in known, "start", rule)
+        return study.starts[start] if study is not None else None
+
+    @property
+    def machines(self) -> dict[PeerId, Machine]:
+        """The machines of all peers that are up and honest."""
+        hosts = self.network.hosts
+        return {
+            host.id: host.machine for host in hosts if host.up and host.index not in self._hostile
+        }
+
+    def _observe(self, _argument: None = None) -> None:
+        """Begin in the wanted state, and look at all machines now and in every interval."""
+        engine = self.network.engine
+        if self._begin is not None and engine.now == 0:
+            for sender, letter in self._begin(self.machines, self._randomness("start")):
+                host = self.network.by_id[sender]
+                host.effects.append(letter)
+                host.carry_out()
+        if self.inspection is not None and self.spec.study is not None:
+            for peer, payload in self.inspection.look(engine.now, self.machines):
+                self.recorder.record((engine.now, peer, payload))
+            interval = self.spec.study.interval(self.config)
+            engine.schedule(engine.now + interval, self._observe)
 
     # The workload.
 
@@ -145,9 +211,28 @@ class Simulation:
             self.network.replace_machine(host, self._attacker(index))
         else:
             self.network.start(host, keep_state=keep_state)
-            for topic in self.plan.subscriptions[index]:
-                host.handle(Subscribe(topic))
+            if index < self.scenario.peers:
+                self._subscribe(host)
         self._dial_neighbours(host)
+
+    def _topics_of(self, index: int) -> list[Topic]:
+        """What a peer subscribes to, of what exists."""
+        names = self.set_up.names
+        return [names[topic] for topic in self.plan.subscriptions[index] if topic in names]
+
+    def _subscribe(self, host: Host) -> None:
+        if not self.set_up.waits or self._may_subscribe:
+            for topic in self._topics_of(host.index):
+                host.handle(Subscribe(topic))
+
+    def _create_topics(self, _argument: None = None) -> None:
+        self.set_up.create(self.network.hosts)
+
+    def _subscribe_all(self, _argument: None = None) -> None:
+        self._may_subscribe = True
+        for host in self.network.hosts[: self.scenario.peers]:
+            if host.up and host.index not in self._hostile:
+                self._subscribe(host)
 
     def _dial_neighbours(self, host: Host) -> None:
         hosts = self.network.hosts
@@ -161,13 +246,16 @@ class Simulation:
 
     def _publish(self, planned: PlannedPublish) -> None:
         host = self.network.hosts[planned.publisher]
-        if not host.up:
-            host.skip_publish(planned.topic, PUBLISHER_DOWN)
+        topic = self.set_up.names.get(planned.topic)
+        if topic is None:
+            host.skip_publish(planned.topic, NOT_CREATED)
+        elif not host.up:
+            host.skip_publish(topic, PUBLISHER_DOWN)
         elif planned.publisher in self._hostile:
-            host.skip_publish(planned.topic, PUBLISHER_HOSTILE)
+            host.skip_publish(topic, PUBLISHER_HOSTILE)
         else:
             data = self._filler(planned.size) if planned.data is None else planned.data
-            host.submit(Publish(planned.topic, data))
+            host.submit(Publish(topic, data))
         self._schedule_publication()
 
     def _filler(self, size: int) -> bytes:
@@ -222,8 +310,8 @@ class Simulation:
     def _attacker(self, index: int) -> Attacker:
         return Attacker(
             self.spec.junk,
-            list(self.plan.topics),
-            self.plan.subscriptions[index],
+            list(self.set_up.names.values()),
+            self._topics_of(index),
             self._hostile[index],
             self._randomness(f"attacker/{index}"),
         )

@@ -40,6 +40,7 @@ PAYLOAD_KEYS: dict[int, str] = {
     1003: "penalise",
     1004: "undeliverableMessage",
     1005: "skipPublish",
+    1006: "stabilised",
 }
 """The key under which an event of each kind carries its payload."""
 
@@ -65,6 +66,7 @@ TYPE_NAMES: dict[str, int] = {
     "PENALISE": 1003,
     "UNDELIVERABLE_MESSAGE": 1004,
     "SKIP_PUBLISH": 1005,
+    "STABILISED": 1006,
     "ON_NEW_OUTBOUND_STREAM": 4,
     "ON_CLOSED_OUTBOUND_STREAM": 5,
 }

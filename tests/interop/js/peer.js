@@ -5,17 +5,22 @@
  *   router     "gossipsub" or "floodsub"
  *   protocols  the pubsub protocol ids to speak, best first; the router's own when missing
  *   gossipsub  options of the gossipsub service
+ *   kad        whether to be a server of the hash table too, `/ipfs/kad/1.0.0`
  */
 import { createInterface } from 'node:readline'
 import { floodsub } from '@libp2p/floodsub'
 import { gossipsub } from '@libp2p/gossipsub'
 import { identify } from '@libp2p/identify'
+import { kadDHT, passthroughMapper } from '@libp2p/kad-dht'
 import { noise } from '@libp2p/noise'
+import { peerIdFromString } from '@libp2p/peer-id'
 import { ping } from '@libp2p/ping'
 import { tcp } from '@libp2p/tcp'
 import { yamux } from '@libp2p/yamux'
 import { multiaddr } from '@multiformats/multiaddr'
 import { createLibp2p } from 'libp2p'
+import { CID } from 'multiformats/cid'
+import { sha256 } from 'multiformats/hashes/sha2'
 
 const options = JSON.parse(process.argv[2])
 
@@ -39,6 +44,24 @@ const routers = {
   })
 }
 
+/** A value under `/pulsarcast/<CID>` hashes to the CID. */
+async function contentOnly (key, value) {
+  const cid = CID.parse(Buffer.from(key).toString().split('/')[2])
+  const digest = await sha256.digest(value)
+  if (!Buffer.from(digest.bytes).equals(Buffer.from(cid.multihash.bytes))) {
+    throw new Error('the value does not hash to its key')
+  }
+}
+
+const table = () => kadDHT({
+  protocol: '/ipfs/kad/1.0.0',
+  clientMode: false,
+  // Every peer of these tests is on the loopback, whose addresses are left out by default.
+  peerInfoMapper: passthroughMapper,
+  validators: { pulsarcast: contentOnly },
+  selectors: { pulsarcast: () => 0 }
+})
+
 const node = await createLibp2p({
   start: false,
   addresses: { listen: ['/ip4/127.0.0.1/tcp/0'] },
@@ -46,7 +69,14 @@ const node = await createLibp2p({
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   connectionMonitor: { enabled: false },
-  services: { identify: identify(), ping: ping(), pubsub: routers[options.router]() }
+  // By default a host may dial five times a second; all peers of a test are one host.
+  connectionManager: { inboundConnectionThreshold: 1000 },
+  services: {
+    identify: identify(),
+    ping: ping(),
+    pubsub: routers[options.router ?? 'gossipsub'](),
+    ...(options.kad === true ? { table: table() } : {})
+  }
 })
 const pubsub = node.services.pubsub
 if (options.protocols != null) {
@@ -97,6 +127,25 @@ function streamsOf (peer) {
   return streams.map(({ direction, protocol }) => ({ direction, protocol }))
 }
 
+/** The events of a query of the hash table that have one of the given names. */
+async function events (query, ...names) {
+  const found = []
+  for await (const event of query) {
+    if (names.includes(event.name)) {
+      found.push(event)
+    }
+  }
+  return found
+}
+
+const bytes = (text) => Buffer.from(text, 'base64')
+
+/** A peer as an answer names it. */
+const described = ({ id, multiaddrs }) => ({
+  id: id.toString(),
+  addresses: multiaddrs.map((address) => address.toString())
+})
+
 const requests = {
   about: () => ({
     id: node.peerId.toString(),
@@ -125,6 +174,38 @@ const requests = {
   mesh: ({ topic }) => pubsub.getMeshPeers(topic),
   waitForMesh: async ({ topic, count }) => {
     await until(() => pubsub.getMeshPeers(topic).length >= count)
+  },
+  waitForContact: async ({ peer }) => {
+    while (await node.services.table.routingTable.find(peerIdFromString(peer)) == null) {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+  },
+  putValue: async ({ key, value }) => {
+    const query = node.services.table.put(bytes(key), bytes(value))
+    const answers = await events(query, 'PEER_RESPONSE', 'QUERY_ERROR')
+    return answers
+      .filter(({ messageType, error }) => messageType === 'PUT_VALUE' || error != null)
+      .map(({ from, error }) => ({ from: from.toString(), error: error?.message ?? null }))
+  },
+  getValue: async ({ key }) => {
+    const values = await events(node.services.table.get(bytes(key)), 'VALUE')
+    return values.map(({ value }) => Buffer.from(value).toString('base64'))
+  },
+  findPeer: async ({ peer }) => {
+    const query = node.services.table.findPeer(peerIdFromString(peer))
+    return (await events(query, 'FINAL_PEER')).map(({ peer }) => described(peer))
+  },
+  closestPeers: async ({ key }) => {
+    const query = node.services.table.getClosestPeers(bytes(key))
+    return (await events(query, 'FINAL_PEER')).map(({ peer }) => described(peer))
+  },
+  provide: async ({ cid }) => {
+    await events(node.services.table.provide(CID.decode(bytes(cid))))
+  },
+  findProviders: async ({ cid }) => {
+    const query = node.services.table.findProviders(CID.decode(bytes(cid)))
+    const found = await events(query, 'PROVIDER')
+    return found.flatMap(({ providers }) => providers.map(described))
   },
   streams: ({ peer }) => streamsOf(peer),
   ping: async ({ ticket }) => ({ milliseconds: await node.services.ping.ping(multiaddr(ticket)) }),

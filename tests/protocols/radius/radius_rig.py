@@ -25,8 +25,8 @@ from rumormill.core.trace import Refuse, RejectMessage
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.wire.radius import Frame
-from rumormill.wire.radius_codec import decode_frame, encode_frame
+from rumormill.wire.radius import Frame, Interest
+from rumormill.wire.radius_codec import decode_frame, encode_frame, sign_interest
 
 Edge = tuple[int, int]
 
@@ -34,6 +34,15 @@ Edge = tuple[int, int]
 def peer_id(index: int) -> bytes:
     """The id of a peer by its number."""
     return index.to_bytes(4, "big")
+
+
+def interest_of(owner: int, now: float, signer: int | None = None, **changes: Any) -> Interest:
+    """An interest in topic t for 30 s, signed by its owner unless told otherwise."""
+    date = int(now * 1e6)
+    values = {"topic": "t", "sequence": date, "expires": date + 30_000_000, **changes}
+    word = Interest(peer_id(owner), **values)
+    sign_interest(word, SimulatedIdentity(peer_id(owner if signer is None else signer)))
+    return word
 
 
 class Bag:
@@ -126,7 +135,7 @@ class Bag:
 
     def knows(self, index: int, owner: int, topic: str = "t") -> bool:
         """Whether a peer would serve an owner's subscription."""
-        entry = self.machines[index].subscriptions.interests.find(topic, peer_id(owner))
+        entry = self.machines[index].book.interests.find(topic, peer_id(owner))
         return entry is not None and not entry.interest.withdrawn and not entry.lost
 
 

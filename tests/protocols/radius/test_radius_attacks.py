@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from radius_rig import Bag, peer_id
+from radius_rig import Bag, interest_of, peer_id
 
 from rumormill.core.errors import ConfigError, LimitError, LocalError
 from rumormill.core.inputs import Publish, Received, Subscribe
@@ -17,7 +17,7 @@ from rumormill.protocols.radius.junk import junk_frame
 from rumormill.protocols.radius.spec import SPEC
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.wire.radius import Frame, Interest, Publication, Relay, Spread
-from rumormill.wire.radius_codec import sign_interest, sign_publication
+from rumormill.wire.radius_codec import sign_publication
 
 VICTIM, ATTACKER, OWNER = 0, 1, 7
 
@@ -33,11 +33,7 @@ def bag(**config: Any) -> Bag:
 
 def interest(made: Bag, owner: int = OWNER, signer: int | None = None, **changes: Any) -> Interest:
     """An interest, signed by its owner unless told otherwise."""
-    now = int(made.now * 1e6)
-    values = {"topic": "t", "sequence": now, "expires": now + 30_000_000, **changes}
-    word = Interest(peer_id(owner), **values)
-    sign_interest(word, SimulatedIdentity(peer_id(owner if signer is None else signer)))
-    return word
+    return interest_of(owner, made.now, signer, **changes)
 
 
 def publication(
@@ -78,7 +74,9 @@ class TestInterests:
     def test_the_signature_covers_everything(self, change: dict[str, Any]) -> None:
         """An interest with one field changed is no longer its owner's."""
         made = bag()
-        altered = msgspec.structs.replace(interest(made), cached_bytes=b"", **change)
+        altered = msgspec.structs.replace(
+            interest(made), cached_bytes=b"", cached_unsigned=b"", **change
+        )
         assert receive(made, Frame((Spread(altered, 2),))) == [reasons.INVALID_SIGNATURE]
 
     def test_expired_and_endless_ones_are_refused(self) -> None:
@@ -113,10 +111,9 @@ class TestInterests:
         """Hops are not signed, so they may grow; what is passed on is what was verified."""
         made = bag()
         receive(made, Frame((Spread(interest(made), 1),)))
-        made.link(VICTIM, 3) if len(made.machines) > 3 else None
         false = interest(made, signer=ATTACKER, addresses=(b"elsewhere",))
         receive(made, Frame((Spread(false, 5),)))
-        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == 5
         assert entry.interest.addresses == ()
@@ -126,7 +123,7 @@ class TestInterests:
         """Hops beyond the limit count as the limit, and are counted."""
         made = bag()
         assert receive(made, Frame((Spread(interest(made), hops),))) == [reasons.HOPS_CLAMPED]
-        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == RadiusConfig().max_hops
 
@@ -147,7 +144,7 @@ class TestBounds:
         words = [interest(made, owner=100 + number) for number in range(25)]
         refused = receive(made, Frame(tuple(Spread(word, 1) for word in words)))
         assert refused == [reason]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 10
+        assert len(made.machines[VICTIM].book.interests) == 10
 
     def test_one_owner_with_many_topics(self) -> None:
         """One owner cannot fill the table."""
@@ -156,7 +153,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.OWNER_FULL
         ]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 10
+        assert len(made.machines[VICTIM].book.interests) == 10
 
     def test_signatures_to_check_are_limited(self) -> None:
         """A peer that sends new things without end is refused before they cost anything."""
@@ -165,7 +162,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.TOO_MANY_NEW
         ]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 5
+        assert len(made.machines[VICTIM].book.interests) == 5
 
     def test_ids_of_publications(self) -> None:
         """Ids are remembered up to a limit, the older ones going first."""
@@ -300,8 +297,8 @@ class TestJunk:
             assert len(SPEC.encode(frame)) == frame.meta.size
             receive(made, frame)
         assert not made.events[VICTIM]
-        assert list(made.machines[VICTIM].subscriptions.own) == ["t"]
-        assert not len(made.machines[VICTIM].subscriptions.interests)
+        assert list(made.machines[VICTIM].book.own) == ["t"]
+        assert not len(made.machines[VICTIM].book.interests)
 
 
 class TestConfig:
@@ -317,7 +314,7 @@ class TestConfig:
             {"ttl": 601.0},
             {"renew_left": 1.0},
             {"sub_hops": 17},
-            {"peers": 0},
+            {"network_size": 0},
             {"max_message": 1024},
             {"hyparview.active_size": 0},
             {"hyparview.passive_walk": 7},

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
-from radius_rig import Bag, Edge, diameter, distances
+from radius_rig import Bag, Edge, diameter, distances, interest_of, peer_id
+
+from rumormill.core.inputs import Received
+from rumormill.wire.radius import Frame, Spread
 
 SERVING = ("all", "few")
 
@@ -175,10 +178,20 @@ class TestHops:
         bag.settle()
         assert len(bag.machines[4].floods) == 1
 
+    def test_a_bringer_of_a_poor_copy_still_gets_the_better_one(self) -> None:
+        """A neighbour is left out only when it has as many hops as we would give it."""
+        bag = Bag(4, [(0, 1), (0, 2), (0, 3)], sub_hops=8, pub_hops=0)
+        word = interest_of(9, bag.now)
+        for source, hops in ((1, 8), (2, 2), (3, 6)):
+            bag.feed(0, Received(peer_id(source), Frame((Spread(word, hops),))))
+        bag.settle()
+        told = [target for source, target, _ in bag.sent if source == 0]
+        assert told == [2]
+
     def test_the_default_radius_follows_the_size(self) -> None:
         """diameter = ln(10·n), subHops = pubHops = ⌈(diameter + 1) / 2⌉."""
         for peers, hops in ((1, 2), (20, 4), (100, 4), (1000, 6), (5000, 6), (10_000, 7)):
-            machine = Bag(1, [], peers=peers).machines[0]
+            machine = Bag(1, [], network_size=peers).machines[0]
             assert (machine.sub_hops, machine.pub_hops) == (hops, hops)
 
 

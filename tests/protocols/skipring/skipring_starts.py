@@ -61,6 +61,8 @@ class Start(msgspec.Struct, frozen=True):
     """So many ids of nodes that do not exist are in use."""
     held_back: float = 0.05
     uneven: float = 2.0
+    lockstep: bool = False
+    """How the scheduler treats them: see `Pace`."""
 
     def limit(self) -> int:
         """Within how many intervals a world of this size must have become legitimate.
@@ -82,12 +84,14 @@ class _Builder:
         self.rng = rng = random.Random(start.seed)
         everybody = make_peers(start.n + start.dead, rng)
         self.peers, dead = everybody[: start.n], everybody[start.n :]
-        pace = Pace(held_back=start.held_back, uneven=start.uneven)
+        pace = Pace(held_back=start.held_back, uneven=start.uneven, lockstep=start.lockstep)
         config = SkipRingConfig(
             patience=8 if start.dead else 0, tuples_per_timeout=rng.choice((1, 2, 64))
         )
         self.world = World(self.peers, rng, pace, config)
-        self.known = {peer: [*self._component(place), *dead] for place, peer in enumerate(self.peers)}
+        self.known = {
+            peer: [*self._component(place), *dead] for place, peer in enumerate(self.peers)
+        }
         self.dead = dead
         for peer in self.peers:
             self._corrupt_subscriber(peer)
@@ -203,7 +207,9 @@ _TO_SUPERVISOR: list[Callable[[_Builder, PeerId], Any]] = [
     lambda b, sender: GetConfiguration(TOPIC, b.rng.choice(b.known[sender])),
 ]
 _TO_SUBSCRIBER: list[Callable[[_Builder, PeerId], Any]] = [
-    lambda b, sender: Check(TOPIC, Reference(b.label(), sender), b.believed(), Flag(b.rng.randrange(2))),
+    lambda b, sender: Check(
+        TOPIC, Reference(b.label(), sender), b.believed(), Flag(b.rng.randrange(2))
+    ),
     lambda b, sender: Introduce(TOPIC, b.reference(sender), Flag(b.rng.randrange(2))),
     lambda b, sender: Linearize(TOPIC, b.reference(sender)),
     lambda b, sender: IntroduceShortcut(TOPIC, b.reference(sender), b.believed()),

@@ -9,9 +9,7 @@ stirred by shuffles, random walks at whose end two peers exchange samples. With 
 the overlay stays connected when most of its peers crash at once (J. Leitão, J. Pereira,
 L. Rodrigues, DSN 2007).
 
-Ours are the beats: a sign of life to each neighbour, which carries the size estimate. A beat from
-somebody who is no neighbour is answered by DISCONNECT, so views that became lopsided, for whatever
-reason, mend themselves; a neighbour without beats is given up.
+This module has the walks and the way in; `active_view` has what is between two neighbours.
 
 Whoever owns the object feeds it with the inputs of its machine, and is told of neighbours gained
 and lost (`on_up`, `on_down`). Connections are the runtime's; one that is no longer used is closed
@@ -19,30 +17,20 @@ after a while, not at once, because letters may be under way on it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Any
 
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import (
-    Connect,
-    Disconnect,
-    Effects,
-    Learn,
-    Mail,
-    Send,
-    SendAll,
-    SetTimer,
-)
+from rumormill.core.effects import Effects, Mail, SendAll, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.hyparview import reasons
+from rumormill.overlay.hyparview.active_view import ActiveView, Beat
 from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.open_shuffles import OpenShuffles
-from rumormill.overlay.hyparview.passive_view import PassiveView
-from rumormill.overlay.hyparview.size_estimate import SizeEstimate
 from rumormill.wire.hyparview import (
     BEAT,
     DISCONNECT,
@@ -56,37 +44,12 @@ from rumormill.wire.hyparview import (
     PeerInfo,
 )
 
-Change: TypeAlias = Callable[[PeerId, float, Effects], None]
-
-NO_LONGER_USED: Final = "not a neighbour for some time"
-SILENT: Final = "neighbour is silent"
-
-_LONGEST_REST: Final = 15
-"""Beats that a peer waits at most before it asks again for neighbours that it lacks, having been
-refused. Our choice: where everybody else has enough, asking more often changes nothing."""
-
-_OFFERED: Final = 8
-"""Peers offered to somebody who is turned away. Our choice: as many as a shuffle names."""
-
-
-class Beat(msgspec.Struct, frozen=True):
-    """The timer of signs of life and of everything that is looked after at intervals."""
-
 
 class Shuffle(msgspec.Struct, frozen=True):
     """The timer of shuffles."""
 
 
-class _Request(msgspec.Struct):
-    """A JOIN or NEIGHBOR of ours that has no answer yet."""
-
-    until: float
-    insist: bool
-    """Whether an answer of yes may push a neighbour out of our own view."""
-    sent: bool = False
-
-
-class HyParView:
+class HyParView(ActiveView):
     """One peer's membership. `active` is the answer to GetNeighbors."""
 
     def __init__(
@@ -96,30 +59,11 @@ class HyParView:
         config: HyParViewConfig,
         *,
         wrap: Callable[[Membership], WireMessage],
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
-        on_up: Change = lambda _peer, _now, _effects: None,
-        on_down: Change = lambda _peer, _now, _effects: None,
+        **options: Any,
     ) -> None:
-        self.id = peer
-        self.active: dict[PeerId, float] = {}
-        """The neighbours, each with the time of its last sign of life."""
-        self.passive = PassiveView(randomness, config.passive_size)
-        self.estimate = SizeEstimate(randomness, config.minima, config.epoch)
-        self._randomness = randomness
-        self._config = config
-        self._wrap = wrap
-        self._addresses = addresses
-        self._on_up = on_up
-        self._on_down = on_down
-        self._connected: dict[PeerId, float] = {}
-        self._contacts: dict[PeerId, None] = {}
-        self._requests: dict[PeerId, _Request] = {}
-        self._tried: dict[PeerId, None] = {}
-        self._rest = self._rested = 0
-        self._uninformed: dict[PeerId, None] = {}
+        super().__init__(peer, randomness, config, wrap=wrap, **options)
         self._shuffles = OpenShuffles(randomness)
         self._allowances: dict[PeerId, Allowance] = {}
-        self._newcomers = Allowance(config.newcomer_rate, config.newcomer_burst)
         self._handlers: dict[int, Callable[[PeerId, Membership, float, Effects], None]] = {
             JOIN: self._on_join,
             FORWARD_JOIN: self._on_forward_join,
@@ -131,57 +75,16 @@ class HyParView:
             BEAT: self._on_beat,
         }
 
-    def neighbours(self) -> tuple[PeerId, ...]:
-        """The active view, in the order in which its peers entered it."""
-        return tuple(self.active)
-
-    @property
-    def size(self) -> float:
-        """How many peers there are, as far as is known."""
-        return self.estimate.size
-
-    # What happens to the machine that owns this object.
-
     def start(self, now: float, effects: Effects) -> None:
         """Begin; nothing is connected yet."""
-        self.estimate.advance(now)
-        config, draw = self._config, self._randomness.random
-        effects.append(SetTimer(Beat(), now + draw() * config.beat_interval))
-        effects.append(SetTimer(Shuffle(), now + draw() * config.shuffle_interval))
-
-    def on_connected(self, peer: PeerId, outbound: bool, now: float, effects: Effects) -> None:
-        """A peer can be talked to."""
-        self._connected[peer] = now
-        if peer in self._requests:
-            self._send_request(peer, now, effects)
-        elif outbound:
-            self._contacts.pop(peer, None)
-            self._contacts[peer] = None
-            if len(self._contacts) > self._config.max_contacts:
-                del self._contacts[next(iter(self._contacts))]
-            self._add_passive(peer)
-            if not self.active and not self._requests:
-                self._ask(peer, now, effects)
+        super().start(now, effects)
+        delay = self._randomness.random() * self._config.shuffle_interval
+        effects.append(SetTimer(Shuffle(), now + delay))
 
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
-        self._connected.pop(peer, None)
         self._allowances.pop(peer, None)
-        asked = self._requests.pop(peer, None)
-        if peer in self.active:
-            self._remove(peer, now, effects)
-            self.passive.discard(peer)
-        elif asked is not None:
-            self.passive.discard(peer)
-        else:
-            return
-        self._repair(now, effects)
-
-    def on_connect_failed(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer of the passive view turned out to be gone."""
-        self.passive.discard(peer)
-        if self._requests.pop(peer, None) is not None:
-            self._repair(now, effects)
+        super().on_disconnected(peer, now, effects)
 
     def on_timer(self, timer: object, now: float, effects: Effects) -> bool:
         """Do what is due; false when the timer is not ours."""
@@ -194,11 +97,6 @@ class HyParView:
         else:
             return False
         return True
-
-    def touch(self, peer: PeerId, now: float) -> None:
-        """A connection is in use, by whatever message."""
-        if peer in self._connected:
-            self._connected[peer] = now
 
     def on_message(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
         """A peer sent a membership message."""
@@ -223,27 +121,7 @@ class HyParView:
         else:
             handler(peer, message, now, effects)
 
-    # Becoming neighbours.
-
-    def _ask(self, peer: PeerId, now: float, effects: Effects, *, insist: bool = False) -> None:
-        """Ask a peer to be our neighbour, once it is connected."""
-        self._requests[peer] = _Request(now + self._config.reply_timeout, insist)
-        if peer in self._connected:
-            self._send_request(peer, now, effects)
-        else:
-            effects.append(Connect(peer))
-
-    def _send_request(self, peer: PeerId, now: float, effects: Effects) -> None:
-        request = self._requests[peer]
-        if request.sent:
-            return
-        request.sent = True
-        alone = not self.active
-        if alone and peer in self._contacts:
-            message = Membership(JOIN, peers=self._infos((self.id,)))
-        else:
-            message = Membership(NEIGHBOR, yes=alone)
-        self._send(peer, message, effects)
+    # Newcomers.
 
     def _on_join(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
         if message.peers and message.peers[0].peer == peer:
@@ -274,94 +152,6 @@ class HyParView:
         else:
             walk = Membership(FORWARD_JOIN, hops=hops - 1, peers=(newcomer,))
             self._send(onward, walk, effects)
-
-    def _on_neighbor(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
-        self._take_in(peer, message.yes, now, effects)
-
-    def _take_in(self, peer: PeerId, must: bool, now: float, effects: Effects) -> bool:
-        """Make a peer our neighbour if there is room or it must be; tell it; say whether it is new.
-
-        What it asked of us and what we asked of it are the same thing: a request of ours is over.
-        """
-        known = peer in self.active
-        if not known and len(self.active) >= self._config.active_size:
-            reason = None if must else reasons.VIEW_FULL
-            if must and not self._newcomers.take(now):
-                reason = reasons.TOO_MANY_NEWCOMERS
-            if reason is not None:
-                effects.append(trace.Refuse(peer, reason))
-                offered = self._sample([*self.active, *self.passive], _OFFERED, peer)
-                self._send(peer, Membership(NEIGHBOR_REPLY, peers=self._infos(offered)), effects)
-                return False
-            self._evict(now, effects)
-        self._send(peer, Membership(NEIGHBOR_REPLY, yes=True), effects)
-        if not known:
-            self._requests.pop(peer, None)
-            self._add(peer, now, effects)
-        return not known
-
-    def _on_neighbor_reply(
-        self, peer: PeerId, message: Membership, now: float, effects: Effects
-    ) -> None:
-        request = self._requests.pop(peer, None)
-        if request is None:
-            if message.yes and peer not in self.active:
-                effects.append(trace.Refuse(peer, reasons.UNASKED_REPLY))
-                self._send(peer, Membership(DISCONNECT), effects)
-            return
-        if message.yes:
-            full = len(self.active) >= self._config.active_size
-            if full and not request.insist:
-                self._send(peer, Membership(DISCONNECT), effects)
-                self._add_passive(peer)
-                return
-            if full:
-                self._evict(now, effects)
-            self._add(peer, now, effects)
-            return
-        for info in message.peers[:_OFFERED]:
-            self._learn(info, effects)
-            self._add_passive(info.peer)
-        self._tried[peer] = None
-        self._rest = min(2 * self._rest + 1, _LONGEST_REST)
-        self._repair(now, effects)
-
-    def _on_disconnect(
-        self, peer: PeerId, message: Membership, now: float, effects: Effects
-    ) -> None:
-        if peer in self.active:
-            self._remove(peer, now, effects)
-            self._add_passive(peer)
-            self._tried[peer] = None
-            self._repair(now, effects)
-
-    def _add(self, peer: PeerId, now: float, effects: Effects) -> None:
-        self.passive.discard(peer)
-        self.active[peer] = now
-        self._uninformed[peer] = None
-        self._on_up(peer, now, effects)
-
-    def _remove(self, peer: PeerId, now: float, effects: Effects) -> None:
-        del self.active[peer]
-        self._uninformed.pop(peer, None)
-        self._rest = self._rested = 0
-        self._on_down(peer, now, effects)
-
-    def _evict(self, now: float, effects: Effects) -> None:
-        """Make room for a neighbour."""
-        peer = self._randomness.choice(list(self.active))
-        self._remove(peer, now, effects)
-        self._add_passive(peer)
-        self._send(peer, Membership(DISCONNECT), effects)
-
-    def _repair(self, now: float, effects: Effects) -> None:
-        """Ask peers of the passive view until the active view would be full."""
-        missing = self._config.active_size - len(self.active) - len(self._requests)
-        if missing <= 0:
-            return
-        for peer in self.passive.sample(missing, (*self._requests, *self._tried)):
-            self._tried[peer] = None
-            self._ask(peer, now, effects)
 
     # Shuffles.
 
@@ -416,71 +206,7 @@ class HyParView:
             self.passive.make_room(leaving)
             self._add_passive(peer)
 
-    # Beats.
-
-    def _beat(self, now: float, effects: Effects) -> None:
-        config = self._config
-        silent = now - config.silent_beats * config.beat_interval
-        for peer in [peer for peer, heard in self.active.items() if heard < silent]:
-            self._remove(peer, now, effects)
-            self.passive.discard(peer)
-            effects.append(Disconnect(peer, SILENT))
-        for peer in [peer for peer, asked in self._requests.items() if asked.until <= now]:
-            del self._requests[peer]
-            self.passive.discard(peer)
-        self._close_unused(now, effects)
-        self._rested += 1
-        if self._rested > self._rest or not self.active:
-            self._rested = 0
-            self._tried.clear()
-            self._repair(now, effects)
-        if not self.active and not self._requests:
-            self._join_again(now, effects)
-        if self.estimate.advance(now):
-            self._uninformed = dict.fromkeys(self.active)
-        self._send_beats(effects)
-
-    def _send_beats(self, effects: Effects) -> None:
-        informed = tuple(peer for peer in self.active if peer not in self._uninformed)
-        if informed:
-            effects.append(SendAll(informed, self._wrap(Membership(BEAT))))
-        if self._uninformed:
-            estimate = self.estimate
-            news = Membership(BEAT, epoch=estimate.epoch, minima=estimate.minima)
-            effects.append(SendAll(tuple(self._uninformed), self._wrap(news)))
-            self._uninformed = {}
-
-    def _on_beat(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
-        if peer not in self.active:
-            if peer not in self._requests:
-                effects.append(trace.Refuse(peer, reasons.NOT_NEIGHBOUR))
-                self._send(peer, Membership(DISCONNECT), effects)
-            return
-        self.active[peer] = now
-        if not message.minima:
-            return
-        estimate = self.estimate
-        before = estimate.minima
-        reason = estimate.merge(message.epoch, message.minima, now)
-        if reason is not None:
-            effects.append(trace.Refuse(peer, reason))
-        elif estimate.minima != before:
-            self._uninformed = dict.fromkeys(self.active)
-        if message.epoch == estimate.epoch and message.minima == estimate.minima:
-            self._uninformed.pop(peer, None)
-
-    def _join_again(self, now: float, effects: Effects) -> None:
-        """Nobody is left to ask: go back to a contact."""
-        if self._contacts:
-            self._ask(self._randomness.choice(list(self._contacts)), now, effects)
-
-    def _close_unused(self, now: float, effects: Effects) -> None:
-        unused = now - self._config.linger
-        for peer, used in self._connected.items():
-            if used < unused and peer not in self.active and peer not in self._requests:
-                effects.append(Disconnect(peer, NO_LONGER_USED))
-
-    # Small parts.
+    # Walks.
 
     def _walker(self, peer: PeerId, message: Membership, effects: Effects) -> PeerInfo | None:
         """Whom a walk is about, unless it is ourselves or the walk is not to be joined."""
@@ -503,22 +229,3 @@ class HyParView:
             return hops
         effects.append(trace.Refuse(peer, reasons.HOPS_CLAMPED))
         return limit
-
-    def _add_passive(self, peer: PeerId) -> None:
-        if peer and peer != self.id and peer not in self.active:
-            self.passive.add(peer)
-
-    def _sample(self, peers: list[PeerId], count: int, without: PeerId = b"") -> list[PeerId]:
-        if without:
-            peers = [peer for peer in peers if peer != without]
-        return self._randomness.sample(peers, min(count, len(peers)))
-
-    def _infos(self, peers: Sequence[PeerId]) -> tuple[PeerInfo, ...]:
-        return tuple([PeerInfo(peer, tuple(self._addresses(peer))) for peer in peers])
-
-    def _learn(self, info: PeerInfo, effects: Effects) -> None:
-        if info.addresses and info.peer and info.peer != self.id:
-            effects.append(Learn(info.peer, info.addresses))
-
-    def _send(self, peer: PeerId, message: Membership, effects: Effects) -> None:
-        effects.append(Send(peer, self._wrap(message)))

@@ -368,9 +368,8 @@ class Kademlia:
             operation.found = dict.fromkeys(lookup.closest(self.config.k))
         elif kind is LookupKind.GET_VALUE:
             self._correct(operation, lookup, now, effects)
-        if operation.found or operation.stored:
-            reason = ""
-        self._finish(operation, reason or NOT_FOUND, now, effects)
+        succeeded = operation.found or operation.stored
+        self._finish(operation, "" if succeeded else reason or NOT_FOUND, now, effects)
 
     # Storing.
 
@@ -436,9 +435,9 @@ class Kademlia:
     def _finish_later(self, operation: Operation, reason: str, now: float, effects: Effects) -> int:
         """Report what is known already, but not while the caller is still asking for it."""
         result = result_of(operation, reason)
-        if operation.internal:
+        if operation.kind is LookupKind.PUT_VALUE or operation.internal:
             self._upkeep.on_result(result, now, effects)
-        else:
+        if not operation.internal:
             self._finished[operation.number] = result
             effects.append(SetTimer(KadTimer(LOCAL, operation.number), now))
         return operation.number

@@ -111,6 +111,7 @@ class RecordStore:
             if held.due <= now:
                 yield held
         if self._config.replicate_interval:
+            oldest = now - self._config.record_age
             for held in self._held.values():
-                if held.due <= now:
+                if held.due <= now and held.received >= oldest:
                     yield held

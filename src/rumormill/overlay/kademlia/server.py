@@ -26,6 +26,7 @@ NOT_A_QUESTION = "kad-not-a-question"
 NO_RECORD = "kad-no-record"
 FOREIGN_PROVIDER = "kad-foreign-provider"
 WORSE_VALUE = "kad-worse-value"
+EXPIRED = "kad-expired"
 
 _MAX_PROVIDER_KEY = 80
 """Bytes of a CID or multihash (go-libp2p-kad-dht)."""
@@ -135,8 +136,10 @@ class Server:
         themselves expires as if its publisher had sent it. It cannot make one older that we hold.
         """
         received = record.received
-        if received is None or not now - self._config.record_age < received < now:
+        if received is None or received > now:
             received = now
+        elif now - received > self._config.record_age:
+            return EXPIRED
         held = self._records.get(record.key, now)
         if held is not None and held.value == record.value:
             received = max(received, held.received)

@@ -46,16 +46,16 @@ _EVENT_METADATA: Final = ("protocolVersion", "created")
 
 def topic_from_readable(written: object) -> TopicDescriptor:
     """Make a topic from its readable form."""
-    fields = _object(written, "the topic", _TOPIC_KEYS)
-    metadata = _object(fields.get("metadata", {}), "metadata", _TOPIC_METADATA)
-    named = _object(fields.get("subTopics", {}), "subTopics")
+    fields = object_of(written, "the topic", _TOPIC_KEYS)
+    metadata = object_of(fields.get("metadata", {}), "metadata", _TOPIC_METADATA)
+    named = object_of(fields.get("subTopics", {}), "subTopics")
     sub_topics = [
-        (_text(name, "a sub-topic"), _cid(named[name], f"subTopics.{name}")) for name in named
+        (text_of(name, "a sub-topic"), cid_of(named[name], f"subTopics.{name}")) for name in named
     ]
     return TopicDescriptor(
-        _text(fields.get("name"), "name"),
-        _peer(fields.get("author"), "author"),
-        _date(metadata),
+        text_of(fields.get("name"), "name"),
+        peer_of(fields.get("author"), "author"),
+        date_of(metadata, "metadata.created"),
         _optional_cid(fields.get("parent"), "parent"),
         # The original builds its sub-topics back to front, so it writes them so.
         javascript_order(reversed(javascript_order(sub_topics).items())),
@@ -68,8 +68,8 @@ def topic_from_readable(written: object) -> TopicDescriptor:
 
 def event_from_readable(written: object) -> EventDescriptor:
     """Make an event from its readable form with its payload."""
-    fields = _object(written, "the event", _EVENT_KEYS)
-    metadata = _object(fields.get("metadata", {}), "metadata", _EVENT_METADATA)
+    fields = object_of(written, "the event", _EVENT_KEYS)
+    metadata = object_of(fields.get("metadata", {}), "metadata", _EVENT_METADATA)
     payload = hex_bytes(fields.get("payload_hex"), "payload_hex")
     publisher = fields.get("publisher")
     size = fields.get("payloadSize", len(payload))
@@ -78,11 +78,11 @@ def event_from_readable(written: object) -> EventDescriptor:
     if fields.get("isPublished", publisher is not None) is not (publisher is not None):
         raise LocalError("isPublished is true where there is a publisher, and false elsewhere")
     return EventDescriptor(
-        _cid(fields.get("topicCID"), "topicCID"),
-        _peer(fields.get("author"), "author"),
+        cid_of(fields.get("topicCID"), "topicCID"),
+        peer_of(fields.get("author"), "author"),
         payload,
-        _date(metadata),
-        None if publisher is None else _peer(publisher, "publisher"),
+        date_of(metadata, "metadata.created"),
+        None if publisher is None else peer_of(publisher, "publisher"),
         _optional_cid(fields.get("parent"), "parent"),
         _version(metadata),
     )
@@ -95,7 +95,7 @@ def readable_topic(topic: TopicDescriptor) -> dict[str, Any]:
     return {
         "name": topic.name,
         "author": base58.encode(topic.author),
-        "parent": _optional_text(topic.parent),
+        "parent": optional_text(topic.parent),
         "subTopics": {name: cids.text(cid) for name, cid in named.items()},
         "metadata": {
             "protocolVersion": topic.protocol_version,
@@ -116,7 +116,7 @@ def readable_event(event: EventDescriptor) -> dict[str, Any]:
         "payloadSize": len(event.payload),
         "payload_hex": event.payload.hex(),
         "publisher": None if publisher is None else base58.encode(publisher),
-        "parent": _optional_text(event.parent),
+        "parent": optional_text(event.parent),
         "isPublished": publisher is not None,
         "metadata": {"protocolVersion": event.protocol_version, "created": event.created},
     }
@@ -125,16 +125,18 @@ def readable_event(event: EventDescriptor) -> dict[str, Any]:
 def hex_bytes(written: object, key: str) -> bytes:
     """Bytes that are written in hexadecimal."""
     try:
-        return bytes.fromhex(_text(written, key))
+        return bytes.fromhex(text_of(written, key))
     except ValueError:
         raise LocalError(f"{key}: not hexadecimal") from None
 
 
-def _optional_text(cid: bytes | None) -> str | None:
+def optional_text(cid: bytes | None) -> str | None:
+    """A CID as people see it; None stays."""
     return None if cid is None else cids.text(cid)
 
 
-def _object(value: object, what: str, known: tuple[str, ...] = ()) -> Mapping[str, object]:
+def object_of(value: object, what: str, known: tuple[str, ...] = ()) -> Mapping[str, object]:
+    """A JSON object, of the known keys alone where they are named."""
     if not isinstance(value, dict):
         raise LocalError(f"{what}: must be an object")
     for key in value:
@@ -143,7 +145,8 @@ def _object(value: object, what: str, known: tuple[str, ...] = ()) -> Mapping[st
     return value
 
 
-def _text(value: object, key: str) -> str:
+def text_of(value: object, key: str) -> str:
+    """A text."""
     if not isinstance(value, str):
         raise LocalError(f"{key}: must be a text" if value is not None else f"{key}: is missing")
     try:
@@ -153,33 +156,36 @@ def _text(value: object, key: str) -> str:
     return value
 
 
-def _cid(value: object, key: str) -> bytes:
+def cid_of(value: object, key: str) -> bytes:
+    """A CID in one of its written forms."""
     try:
-        return cids.parse(_text(value, key))
+        return cids.parse(text_of(value, key))
     except DecodeError as error:
         raise LocalError(f"{key}: {error.detail}") from None
 
 
 def _optional_cid(value: object, key: str) -> bytes | None:
-    return None if value is None else _cid(value, key)
+    return None if value is None else cid_of(value, key)
 
 
-def _peer(value: object, key: str) -> bytes:
+def peer_of(value: object, key: str) -> bytes:
+    """A peer id in one of its written forms."""
     try:
-        return bytes(PeerId.parse(_text(value, key)))
+        return bytes(PeerId.parse(text_of(value, key)))
     except DecodeError as error:
         raise LocalError(f"{key}: not a peer id: {error.detail}") from None
 
 
-def _date(metadata: Mapping[str, object]) -> str:
-    created = dates.normal(_text(metadata.get("created"), "metadata.created"))
+def date_of(fields: Mapping[str, object], key: str) -> str:
+    """The date of metadata, in its normal form; `key` says where it stands."""
+    created = dates.normal(text_of(fields.get("created"), key))
     if created is None:
-        raise LocalError("metadata.created: not a date such as 2019-10-04T09:00:00.000Z")
+        raise LocalError(f"{key}: not a date such as 2019-10-04T09:00:00.000Z")
     return created
 
 
 def _version(metadata: Mapping[str, object]) -> str:
-    version = _text(metadata.get("protocolVersion", PROTOCOL), "metadata.protocolVersion")
+    version = text_of(metadata.get("protocolVersion", PROTOCOL), "metadata.protocolVersion")
     if not 0 < len(version.encode()) <= MAX_VERSION_BYTES:
         raise LocalError(f"metadata.protocolVersion: must have 1 to {MAX_VERSION_BYTES} bytes")
     return version
@@ -199,7 +205,7 @@ def _peers(
         raise LocalError(
             f"{key}: must be a list of peer ids or {'a boolean' if everybody else 'false'}"
         )
-    return tuple([_peer(peer, key) for peer in value])
+    return tuple([peer_of(peer, key) for peer in value])
 
 
 def _linking(value: object) -> EventLinking:

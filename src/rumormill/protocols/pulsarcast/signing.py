@@ -8,11 +8,13 @@ author chose the parent; so the author's signature holds for the request without
 the event's own. Signatures are never part of what is hashed.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from rumormill.core.event import Event
 from rumormill.core.identity import Identity
+from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 
 SIGN_PREFIX: Final = b"pulsarcast-event:"
@@ -23,11 +25,20 @@ UNSIGNED: Final = "unsigned"
 BAD_SIGNATURE: Final = "bad-signature"
 
 
+class Verifier(Protocol):
+    """Whoever can check signatures; an `Identity` can."""
+
+    def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
+        """Whether `author` signed `payload`; false for anything malformed."""
+        ...
+
+
 class SignedEvent(msgspec.Struct, eq=False, gc=False):
     """An event and what vouches for it; an empty value stands for an absent field.
 
     Keys are there where a peer's id does not contain its key. `encoded` is the protobuf form as it
-    arrived or was first sent, so that forwarding repeats it. Immutable otherwise.
+    arrived or was first sent, so that forwarding repeats it; `cached_event` is what applications
+    are given. Immutable otherwise.
     """
 
     event: EventDescriptor
@@ -36,6 +47,7 @@ class SignedEvent(msgspec.Struct, eq=False, gc=False):
     author_signature: bytes = b""
     author_key: bytes = b""
     encoded: bytes = b""
+    cached_event: Event | None = None
 
     @property
     def cid(self) -> bytes:
@@ -84,7 +96,7 @@ def publish_request(request: SignedEvent, identity: Identity, parent: bytes | No
     )
 
 
-def fault_of(signed: SignedEvent, identity: Identity, *, required: bool = True) -> str | None:
+def fault_of(signed: SignedEvent, verifier: Verifier, *, required: bool = True) -> str | None:
     """Why an event's signatures do not hold, or None.
 
     Without `required`, an event that bears no signature at all passes: so events of the JavaScript
@@ -95,24 +107,24 @@ def fault_of(signed: SignedEvent, identity: Identity, *, required: bool = True) 
     if not required and not signed.publisher_signature and not signed.author_signature:
         return None
     if publisher is None:
-        return _author_fault(signed, identity)
+        return _author_fault(signed, verifier)
     if not signed.publisher_signature:
         return UNSIGNED
     payload = payload_of(event.cid)
-    if not identity.verify(publisher, signed.publisher_key, payload, signed.publisher_signature):
+    if not verifier.verify(publisher, signed.publisher_key, payload, signed.publisher_signature):
         return BAD_SIGNATURE
-    return None if author == publisher else _author_fault(signed, identity)
+    return None if author == publisher else _author_fault(signed, verifier)
 
 
-def _author_fault(signed: SignedEvent, identity: Identity) -> str | None:
+def _author_fault(signed: SignedEvent, verifier: Verifier) -> str | None:
     event, signature, key = signed.event, signed.author_signature, signed.author_key
     if not signature:
         return UNSIGNED
     request = event if event.publisher is None else event.request()
-    if identity.verify(event.author, key, payload_of(request.cid), signature):
+    if verifier.verify(event.author, key, payload_of(request.cid), signature):
         return None
     if event.publisher is not None and event.parent is not None:
         linked = event.request(event.parent)
-        if identity.verify(event.author, key, payload_of(linked.cid), signature):
+        if verifier.verify(event.author, key, payload_of(linked.cid), signature):
             return None
     return BAD_SIGNATURE

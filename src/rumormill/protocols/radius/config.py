@@ -26,11 +26,11 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
     """Who sends a publication to a subscriber: everybody whom both reached (design), or the
     publisher and those who cannot know that somebody before them did."""
 
-    peers: int | None = None
+    network_size: int | None = None
     """How many peers there are. Unset: what HyParView estimates. Design: the size is known."""
 
     sub_hops: int | None = None
-    """Hops that a subscription travels. Unset: ⌈(diameter + 1) / 2⌉, diameter = ln(10 · peers).
+    """Hops that a subscription travels. Unset: ⌈(diameter + 1) / 2⌉, diameter = ln(10 · size).
     Design, with its roundings settled towards more."""
 
     pub_hops: int | None = None
@@ -123,17 +123,17 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Refuse radii, times and bounds that contradict each other."""
-        for key in ("peers", "max_hops", *_AT_LEAST_ONE):
+        for key in ("network_size", "max_hops", *_AT_LEAST_ONE):
             value = getattr(self, key)
             require(value is None or value >= 1, key, "must be at least 1")
         for key in ("sub_hops", "pub_hops"):
             value = getattr(self, key)
             rule = f"must be between 0 and max_hops ({self.max_hops})"
             require(value is None or 0 <= value <= self.max_hops, key, rule)
-        hops_known = self.peers is not None or None not in (self.sub_hops, self.pub_hops)
+        hops_known = self.network_size is not None or None not in (self.sub_hops, self.pub_hops)
         require(
             self.overlay == "hyparview" or hops_known,
-            "peers",
+            "network_size",
             "must be set, or sub_hops and pub_hops, when overlay is links: nobody estimates it",
         )
         require(self.fanout >= 0, "fanout", "must not be negative")

@@ -3,9 +3,9 @@
 First copies are not always the ones with most hops left: a copy that took a long way over fast
 links arrives before one that took the short way over a slow link. If only the first were passed on,
 the flood would end too early behind this peer. So the table keeps the most hops that any copy had
-left, and a copy with more extends the flood. By induction along a shortest path, a peer at distance d
-from the origin of a flood of r ≥ d hops gets a copy with r − d hops left or more, in whatever order
-messages arrive.
+left, and a copy with more extends the flood. By induction along a shortest path, a peer at distance
+d from the origin of a flood of r ≥ d hops gets a copy with r − d hops left or more, in whatever
+order messages arrive.
 
 An id is remembered for `ttl` to twice `ttl` seconds. When there are too many, the older half is
 forgotten before its time, and counted.
@@ -20,7 +20,7 @@ DIRECT: Final = -1
 
 
 class Floods:
-    """The most hops that were left, by publication: two generations; new ids go to the younger one."""
+    """The most hops that were left, by publication, in two generations."""
 
     __slots__ = ("_half", "_old", "_ttl", "_turn_at", "_young", "evicted")
 

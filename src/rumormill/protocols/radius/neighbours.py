@@ -9,7 +9,7 @@ from typing import Protocol
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
-from rumormill.overlay.hyparview.membership import Change
+from rumormill.overlay.hyparview.active_view import Change
 from rumormill.wire.hyparview import Membership
 
 NO_MEMBERSHIP = "no membership protocol in use"

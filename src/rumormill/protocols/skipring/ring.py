@@ -64,6 +64,19 @@ class RingNode:
             return reference
         return Reference(reference.label, reference.peer, tuple(addresses))
 
+    def adopt(self, own: Reference, pred: Reference | None, succ: Reference | None) -> None:
+        """Take the configuration's neighbours; one on the far side of the circle is `ring`."""
+        if pred is not None and pred.peer != self.id:
+            if precedes(pred, own):
+                self.left = pred
+            else:
+                self.ring = pred
+        if succ is not None and succ.peer != self.id:
+            if precedes(own, succ):
+                self.right = succ
+            else:
+                self.ring = succ
+
     # TIMEOUT.
 
     def _ring_timeout(self, own: Reference, effects: Effects) -> None:

@@ -126,6 +126,15 @@ class Subscriber(RingNode):
         addresses = tuple(self._addresses(self.id))
         self._to_supervisor(Subscribe(self.topic, addresses), effects)
 
+    def leave(self, effects: Effects) -> None:
+        """Ask the supervisor to forget us, now and in every TIMEOUT until it has."""
+        self.leaving = True
+        self._to_supervisor(Unsubscribe(self.topic), effects)
+
+    def stay(self) -> None:
+        """Take back a wish to leave; the supervisor may have heard of it."""
+        self.leaving = self.confirmed = False
+
     def _request_probability(self, own: Reference) -> float:
         # The label 0 is minimal in every ring; it asks often enough as it is.
         if own.label and (self.left is None or self.left.peer == self.id):
@@ -243,8 +252,9 @@ class Subscriber(RingNode):
     ) -> None:
         """INTRODUCESHORTCUT: the newest word on who stands at a label holds.
 
-        A sender that is mistaken about our label is told so, as in CHECK. Without that, two false
-        shortcuts could keep each other alive, and the ring in disorder, for ever.
+        A sender that is mistaken about our label is told so, as in CHECK. Whom we have no shortcut
+        for, or no longer, is asked for its label before it may enter the ring: what a third party
+        says of it may be false, and the ring would hand the falsehood back to the shortcuts.
         """
         own = self.own
         if own is None:
@@ -258,12 +268,12 @@ class Subscriber(RingNode):
         self._update_shortcuts(own)
         label = subject.label
         if label not in self.shortcuts:
-            self._linearize(subject, effects)
+            self._send_check(subject, own, Flag.LIN, effects)
             return
         known = self.shortcuts[label]
         self.shortcuts[label] = subject.peer
-        if known is not None and known != subject.peer:
-            self._linearize(Reference(label, known), effects)
+        if known is not None and known != subject.peer and known != self.id:
+            self._send_check(Reference(label, known), own, Flag.LIN, effects)
 
     def remove(self, peer: PeerId) -> bool:
         """REMOVECONNECTIONS: forget a peer; true when we knew it."""
@@ -306,26 +316,13 @@ class Subscriber(RingNode):
         own = self.own = Reference(message.label, self.id)
         pred = None if message.pred is None else _learned(message.pred, effects)
         succ = None if message.succ is None else _learned(message.succ, effects)
-        self._adopt(own, pred, succ)
+        self.adopt(own, pred, succ)
         kept = {pred.peer if pred else None, succ.peer if succ else None, self.id}
         for old in displaced:
             if old.peer not in kept:
                 kept.add(old.peer)
                 self._displace(own, old, effects)
         self._to_supervisor(Acknowledge(self.topic), effects)
-
-    def _adopt(self, own: Reference, pred: Reference | None, succ: Reference | None) -> None:
-        """Take the configuration's neighbours; one on the far side of the circle is `ring`."""
-        if pred is not None and pred.peer != self.id:
-            if precedes(pred, own):
-                self.left = pred
-            else:
-                self.ring = pred
-        if succ is not None and succ.peer != self.id:
-            if precedes(own, succ):
-                self.right = succ
-            else:
-                self.ring = succ
 
     def _displace(self, own: Reference, old: Reference, effects: Effects) -> None:
         """Part with a neighbour that the configuration does not name."""

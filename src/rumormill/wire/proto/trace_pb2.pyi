@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TraceEvent(_message.Message):
-    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish")
+    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish", "stabilised")
     class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PUBLISH_MESSAGE: _ClassVar[TraceEvent.Type]
@@ -30,6 +30,7 @@ class TraceEvent(_message.Message):
         PENALISE: _ClassVar[TraceEvent.Type]
         UNDELIVERABLE_MESSAGE: _ClassVar[TraceEvent.Type]
         SKIP_PUBLISH: _ClassVar[TraceEvent.Type]
+        STABILISED: _ClassVar[TraceEvent.Type]
     PUBLISH_MESSAGE: TraceEvent.Type
     REJECT_MESSAGE: TraceEvent.Type
     DUPLICATE_MESSAGE: TraceEvent.Type
@@ -49,6 +50,7 @@ class TraceEvent(_message.Message):
     PENALISE: TraceEvent.Type
     UNDELIVERABLE_MESSAGE: TraceEvent.Type
     SKIP_PUBLISH: TraceEvent.Type
+    STABILISED: TraceEvent.Type
     class PublishMessage(_message.Message):
         __slots__ = ("messageID", "topic")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +190,13 @@ class TraceEvent(_message.Message):
         topic: str
         reason: str
         def __init__(self, topic: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    class Stabilised(_message.Message):
+        __slots__ = ("topic", "legitimate")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        LEGITIMATE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        legitimate: bool
+        def __init__(self, topic: _Optional[str] = ..., legitimate: _Optional[bool] = ...) -> None: ...
     class RPCMeta(_message.Message):
         __slots__ = ("messages", "subscription", "control", "size", "dataSize", "operations")
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -288,6 +297,7 @@ class TraceEvent(_message.Message):
     PENALISE_FIELD_NUMBER: _ClassVar[int]
     UNDELIVERABLEMESSAGE_FIELD_NUMBER: _ClassVar[int]
     SKIPPUBLISH_FIELD_NUMBER: _ClassVar[int]
+    STABILISED_FIELD_NUMBER: _ClassVar[int]
     type: TraceEvent.Type
     peerID: bytes
     timestamp: int
@@ -310,7 +320,8 @@ class TraceEvent(_message.Message):
     penalise: TraceEvent.Penalise
     undeliverableMessage: TraceEvent.UndeliverableMessage
     skipPublish: TraceEvent.SkipPublish
-    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ..., skipPublish: _Optional[_Union[TraceEvent.SkipPublish, _Mapping]] = ...) -> None: ...
+    stabilised: TraceEvent.Stabilised
+    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ..., skipPublish: _Optional[_Union[TraceEvent.SkipPublish, _Mapping]] = ..., stabilised: _Optional[_Union[TraceEvent.Stabilised, _Mapping]] = ...) -> None: ...
 
 class TraceEventBatch(_message.Message):
     __slots__ = ("batch",)

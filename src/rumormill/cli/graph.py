@@ -1,0 +1,127 @@
+"""`rumormill history --graph` and `rumormill history verify`: the links between stored events."""
+
+import argparse
+import json
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
+
+from rumormill.cli.grammar import DATA_LOSS, FAILURE, USAGE, CommandError
+from rumormill.core.errors import DecodeError, LimitError
+from rumormill.core.event import Event
+from rumormill.node.identity import SignatureVerifier
+from rumormill.node.subscription import ReceivedEvent
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast import dates
+from rumormill.protocols.pulsarcast.drawing import draw
+from rumormill.protocols.pulsarcast.history import EventGraph, HistoryReport, HistoryVerifier
+from rumormill.wire.keys import PeerId
+
+_SHOWN_PAYLOAD: Final = 40
+"""Characters of a payload beside an event: what is left of a line of 100."""
+
+Batches = AsyncIterator[list[ReceivedEvent]]
+
+
+async def draw_history(batches: Batches, *, whole: bool) -> int:
+    """Print the graph of the events; `whole` says that they begin with the first one kept."""
+    graph = EventGraph()
+    labels: dict[bytes, str] = {}
+    try:
+        async for batch in batches:
+            for event in batch:
+                if graph.add_event(_core_event(event)):
+                    labels[event.id] = _label(event)
+        absent = "missing" if whole else "before what is shown"
+        for line in draw(graph, lambda cid: labels.get(cid) or f"{_short(cid)} {absent}"):
+            print(line)
+    except LimitError as error:
+        raise CommandError(f"{error}; choose fewer with --offset, --since or --count") from None
+    return 0
+
+
+def check_name(topic: str) -> bytes:
+    """The CID that a topic's name is; only such histories can be verified by their links."""
+    try:
+        return cids.parse(topic)
+    except DecodeError:
+        raise CommandError(
+            f"{topic[:60]} is not a Pulsarcast topic, whose name is a CID such as zdpu…", USAGE
+        ) from None
+
+
+async def verify_history(batches: Batches, topic: bytes, options: argparse.Namespace) -> int:
+    """Check every event of a topic, and print what was found."""
+    verifier = HistoryVerifier(topic, SignatureVerifier())
+    try:
+        async for batch in batches:
+            for event in batch:
+                verifier.check(_core_event(event))
+    except LimitError as error:
+        raise CommandError(str(error), FAILURE) from None
+    report = verifier.report()
+    if not report.events:
+        raise CommandError(f"the log has no events of {cids.text(topic)}", FAILURE)
+    if options.json:
+        print(json.dumps(_report_json(topic, report)))
+    else:
+        for line in _report_lines(report):
+            print(line)
+    return 0 if report.is_whole else DATA_LOSS
+
+
+def _core_event(event: ReceivedEvent) -> Event:
+    return Event(
+        event.topic, event.data, event.author, event.id, event.parents, event.created, event.proof
+    )
+
+
+def _short(cid: bytes) -> str:
+    return cids.text(cid) if cids.is_cid(cid) else cid.hex()
+
+
+def _label(event: ReceivedEvent) -> str:
+    when = dates.iso_at(event.created if event.created is not None else event.received)
+    author = str(PeerId(event.author))[-8:]
+    text = event.data.decode("utf-8", "replace")
+    shown = "".join(mark if mark.isprintable() else "·" for mark in text[:_SHOWN_PAYLOAD])
+    return f"{_short(event.id)} {when} …{author} {shown}{'…' if len(text) > _SHOWN_PAYLOAD else ''}"
+
+
+def _texts(found: Iterable[bytes]) -> list[str]:
+    return [cids.text(cid) for cid in found]
+
+
+def _report_json(topic: bytes, report: HistoryReport) -> dict[str, Any]:
+    return {
+        "topic": cids.text(topic),
+        "events": report.events,
+        "whole": report.is_whole,
+        "chain": report.is_chain,
+        "heads": _texts(report.heads),
+        "roots": _texts(report.roots),
+        "gaps": [
+            {"cid": cids.text(gap.cid), "needed_by": _texts(gap.needed_by)} for gap in report.gaps
+        ],
+        "forks": [
+            {
+                "cid": None if fork.cid is None else cids.text(fork.cid),
+                "children": _texts(fork.children),
+            }
+            for fork in report.forks
+        ],
+        "faults": [{"id": _short(fault.cid), "reason": fault.reason} for fault in report.faults],
+        "unsigned": report.unsigned,
+    }
+
+
+def _report_lines(report: HistoryReport) -> list[str]:
+    shape = "one chain" if report.is_chain else f"{len(report.forks)} forks"
+    lines = [f"{report.events} events, {len(report.heads)} heads, {shape}"]
+    lines += [f"head {text}" for text in _texts(report.heads)]
+    for gap in report.gaps:
+        lines.append(f"missing {cids.text(gap.cid)}, parent of {', '.join(_texts(gap.needed_by))}")
+    lines += [f"bad {_short(fault.cid)}: {fault.reason}" for fault in report.faults]
+    if report.unsigned:
+        lines.append(f"{report.unsigned} events are unsigned: their authors cannot be checked")
+    lines.append("whole" if report.is_whole else "not whole")
+    return lines

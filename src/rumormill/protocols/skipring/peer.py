@@ -1,0 +1,427 @@
+"""A peer of the supervised skip ring: one machine for all its topics, as subscriber and supervisor.
+
+A topic is one ring. For each topic that the application wants, the peer runs a subscriber
+(Algorithms 1, 2 and 4) and that topic's publications (Algorithm 5); for each topic that is its to
+supervise, a supervisor (Algorithm 3). One timer is everybody's TIMEOUT. All messages are letters:
+who is whose neighbour has nothing to do with who is connected to whom.
+
+Who publishes in a topic is a member of its ring, because there is no other way into it; with
+`publish_only` the application is not told of what others publish. Who unsubscribes stays a silent
+member until the supervisor permits it to go (section 4), and answers for the topic afterwards as
+somebody without a label does: forget me.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import (
+    Deliver,
+    Effects,
+    Keep,
+    Mail,
+    Outcome,
+    Published,
+    SetTimer,
+)
+from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.identity import Identity
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import (
+    Command,
+    ConnectFailed,
+    Input,
+    PeerConnected,
+    PeerDisconnected,
+    Publish,
+    PublishBatch,
+    Received,
+    SendDropped,
+    Start,
+    TimerFired,
+    Validated,
+    Verdict,
+)
+from rumormill.core.inputs import Subscribe as Join
+from rumormill.core.inputs import Unsubscribe as Leave
+from rumormill.core.randomness import Randomness
+from rumormill.protocols.registry import Hooks
+from rumormill.protocols.skipring import messages, reasons
+from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.envelope import Author, Publication
+from rumormill.protocols.skipring.labels import text_of
+from rumormill.protocols.skipring.limits import MAX_ADDRESS, MAX_ADDRESSES
+from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
+from rumormill.protocols.skipring.publications import Publications
+from rumormill.protocols.skipring.sharing import Supervisors
+from rumormill.protocols.skipring.subscriber import Subscriber
+from rumormill.protocols.skipring.supervisor import Supervisor
+
+TIMEOUT = "timeout"
+ENTERED = "entered"
+"""The timer that lets newcomers subscribe at once, without waiting for their first TIMEOUT."""
+NO_NEIGHBOURS = "no neighbour in the topic's ring yet"
+NO_SUPERVISOR = "no supervisor is known: every peer of a skip ring must be told who supervises"
+QUEUE_FULL = "queue full"
+"""The runtimes' reason for a drop that says nothing of the receiver's life."""
+
+_TO_SUPERVISOR = frozenset(
+    {
+        messages.Subscribe,
+        messages.Unsubscribe,
+        messages.GetConfiguration,
+        messages.Acknowledge,
+    }
+)
+_REQUESTS = frozenset({messages.Subscribe, messages.GetConfiguration})
+_FROM_RING = frozenset(
+    {messages.Check, messages.Introduce, messages.Linearize, messages.IntroduceShortcut}
+)
+"""What only somebody sends who knows us as a subscriber."""
+_OF_PUBLICATIONS = frozenset(PUBLICATION_MESSAGES)
+
+
+class SetSupervisors(msgspec.Struct, frozen=True):
+    """A command: from now on these peers supervise the topics."""
+
+    supervisors: tuple[PeerId, ...]
+
+
+class LookAt(msgspec.Struct, frozen=True):
+    """A command: what this peer's place in a topic's ring is, as a `RingView`."""
+
+    topic: Topic
+
+
+class RingView(msgspec.Struct, frozen=True):
+    """One topic's ring as a peer sees it."""
+
+    label: str | None
+    """The peer's label as bits, once it has one."""
+    ring: tuple[PeerId, ...]
+    neighbours: tuple[PeerId, ...]
+    """Ring neighbours and ends of shortcuts."""
+    publications: int
+    root_hash: bytes
+    """Equal at two peers exactly when they have the same publications."""
+
+
+class Member:
+    """One topic's ring as this peer takes part in it."""
+
+    __slots__ = ("hears", "hears_own", "publications", "subscriber")
+
+    def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
+        self.subscriber = subscriber
+        self.publications = publications
+        self.hears = False
+        """The application is told of others' publications."""
+        self.hears_own = False
+        """The application is told of its own publications."""
+
+
+class SkipRing:
+    """A peer."""
+
+    def __init__(
+        self, identity: Identity, randomness: Randomness, config: SkipRingConfig, hooks: Hooks
+    ) -> None:
+        config.validate()
+        self.id = identity.peer
+        self.members: dict[Topic, Member] = {}
+        self.supervised: dict[Topic, Supervisor] = {}
+        self.requests = 0
+        """How many requests for configurations this peer got as a supervisor."""
+        self.supervisors = Supervisors(bytes.fromhex(each) for each in config.supervisors)
+        self._identity = identity
+        self._randomness = randomness
+        self._config = config
+        self._hooks = hooks
+        self._author = Author(identity)
+
+    @property
+    def topics(self) -> dict[Topic, dict[PeerId, None]]:
+        """Our neighbours in each topic's ring: the subscribers that we can publish to."""
+        return {topic: member.subscriber.neighbours for topic, member in self.members.items()}
+
+    def _addresses(self, peer: PeerId) -> tuple[bytes, ...]:
+        """Where a peer can be reached, as far as a message has room for it."""
+        known = self._hooks.addresses(peer)
+        return tuple([each for each in known if len(each) <= MAX_ADDRESS][:MAX_ADDRESSES])
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input (see `core.machine`)."""
+        if type(event) is Received:
+            self._on_received(event, effects)
+            return
+        handler = _HANDLERS.get(type(event))
+        if handler is None:
+            raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+        handler(self, event, now, effects)
+
+    # Time.
+
+    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+        self._author.start(now)
+        # Peers that start together shall not have all their TIMEOUTs together.
+        first = now + self._config.interval * self._randomness.random()
+        effects.append(SetTimer(TIMEOUT, first))
+
+    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+        if event.timer == ENTERED:
+            for member in self.members.values():
+                if member.subscriber.own is None and not member.subscriber.leaving:
+                    member.subscriber.subscribe(effects)
+            return
+        effects.append(SetTimer(TIMEOUT, now + self._config.interval))
+        for topic in list(self.supervised):
+            supervisor = self.supervised[topic]
+            supervisor.timeout(effects)
+            if not supervisor.database:
+                del self.supervised[topic]
+        for member in self.members.values():
+            subscriber = member.subscriber
+            subscriber.timeout(effects)
+            everybody = self._config.checks_shortcuts
+            peers = list(subscriber.neighbours) if everybody else subscriber.ring_neighbours
+            member.publications.check_neighbour(peers, self._randomness, effects)
+
+    # The application.
+
+    def _on_subscribe(self, event: Join, now: float, effects: Effects) -> None:
+        topic = event.topic
+        member = self.members.get(topic)
+        if member is None:
+            member = self._enter(topic, now, effects)
+        elif member.subscriber.leaving:
+            member.subscriber.stay()
+        elif member.hears_own and event.publish_only == member.hears:
+            raise LocalError(
+                f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
+            )
+        elif member.hears_own:
+            return
+        member.hears_own = True
+        member.hears = not event.publish_only
+        if member.hears:
+            effects.append(trace.Join(topic))
+
+    def _enter(self, topic: Topic, now: float, effects: Effects) -> Member:
+        self._check_topic(topic)
+        if len(self.members) >= self._config.max_subscriptions:
+            raise LimitError(
+                f"cannot take part in more than {self._config.max_subscriptions} topics"
+                " (max_subscriptions)"
+            )
+        supervisor = self.supervisors.of(topic)
+        if supervisor is None:
+            raise LocalError(NO_SUPERVISOR)
+        hooks = self._hooks
+        subscriber = Subscriber(topic, self.id, supervisor, self._randomness, self._addresses)
+        publications = Publications(
+            topic,
+            self._identity,
+            hooks.archive,
+            self._config.publications,
+            neighbours=lambda: tuple(subscriber.neighbours),
+            validator=hooks.validator,
+        )
+        publications.restore()
+        member = self.members[topic] = Member(subscriber, publications)
+        effects.append(SetTimer(ENTERED, now))
+        return member
+
+    def _check_topic(self, topic: Topic) -> None:
+        if not topic:
+            raise LocalError("a topic needs a name")
+        try:
+            length = len(topic.encode())
+        except UnicodeEncodeError:
+            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
+        if length > self._config.max_topic_length:
+            raise LimitError(
+                f"a topic name has at most {self._config.max_topic_length} bytes (max_topic_length)"
+            )
+
+    def _on_unsubscribe(self, event: Leave, now: float, effects: Effects) -> None:
+        member = self.members.get(event.topic)
+        if member is None or member.subscriber.leaving:
+            return
+        if member.hears:
+            effects.append(trace.Leave(event.topic))
+        member.hears = member.hears_own = False
+        member.subscriber.leave(effects)
+
+    def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
+        member = self.members.get(event.topic)
+        if member is None:
+            member = self._enter(event.topic, now, effects)
+        publication = self._compose(event, now)
+        start = len(effects)
+        reached = member.publications.publish(publication, effects)
+        if not member.hears_own:
+            _mute(effects, start)
+        note = "" if reached else NO_NEIGHBOURS
+        effects.append(Published(publication.to_event(), reached, note))
+
+    def _compose(self, event: Publish, now: float) -> Publication:
+        bits = self._config.publications.key_bits
+        return self._author.compose(event.topic, event.data, now, bits)
+
+    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
+        for publish in event.messages:
+            self._on_publish(publish, now, effects)
+
+    def _on_command(self, event: Command, now: float, effects: Effects) -> None:
+        body = event.body
+        if isinstance(body, SetSupervisors):
+            self._set_supervisors(body.supervisors, effects)
+            effects.append(Outcome(event.number))
+        elif isinstance(body, LookAt):
+            member = self.members.get(body.topic)
+            error = "" if member is not None else f"not in the ring of {body.topic!r}"
+            view = None if member is None else _view(member)
+            effects.append(Outcome(event.number, view, error))
+        else:
+            error = f"the skip ring has no command {type(body).__name__}"
+            effects.append(Outcome(event.number, error=error))
+
+    def _set_supervisors(self, peers: tuple[PeerId, ...], effects: Effects) -> None:
+        """Take other supervisors: topics that change hands move, all others stay as they are."""
+        supervisors = self.supervisors = Supervisors(peers)
+        for topic in list(self.supervised):
+            if supervisors.of(topic) != self.id:
+                del self.supervised[topic]
+        for topic, member in self.members.items():
+            supervisor = supervisors.of(topic)
+            if supervisor is not None and supervisor != member.subscriber.supervisor:
+                member.subscriber.serve_under(supervisor)
+                member.subscriber.subscribe(effects)
+
+    def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
+        if event.verdict is Verdict.DEFER:
+            raise LocalError("a deferred validation must end in accept, ignore or reject")
+        for member in self.members.values():
+            start = len(effects)
+            if member.publications.validated(event.message_id, event.verdict, effects):
+                if not member.hears:
+                    _mute(effects, start)
+                return
+
+    # Other peers.
+
+    def _on_received(self, event: Received, effects: Effects) -> None:
+        sender = event.peer
+        message: messages.Letter = event.message  # type: ignore[assignment]
+        topic, kind = message.topic, type(message)
+        if kind in _TO_SUPERVISOR:
+            self._supervise(sender, message, effects)  # type: ignore[arg-type]
+            return
+        member = self.members.get(topic)
+        if member is None:
+            self._decline(sender, message, effects)
+        elif kind in _OF_PUBLICATIONS:
+            start = len(effects)
+            member.publications.receive(sender, message, effects)  # type: ignore[arg-type]
+            if not member.hears:
+                _mute(effects, start)
+        else:
+            member.subscriber.receive(sender, message, effects)  # type: ignore[arg-type]
+            if member.subscriber.gone:
+                del self.members[topic]
+
+    def _supervise(self, sender: PeerId, message: messages.RingMessage, effects: Effects) -> None:
+        topic = message.topic
+        if self.supervisors.of(topic) != self.id:
+            effects.append(trace.Refuse(sender, reasons.NOT_RESPONSIBLE, topic))
+            return
+        if topic not in self.supervised and len(self.supervised) >= self._config.max_topics:
+            effects.append(trace.Refuse(sender, reasons.TOO_MANY_TOPICS, topic))
+            return
+        if type(message) in _REQUESTS:
+            self.requests += 1
+        self.supervise(topic).receive(sender, message, effects)
+
+    def supervise(self, topic: Topic) -> Supervisor:
+        """Our supervisor of a topic, which gets an empty database when it is new."""
+        supervisor = self.supervised.get(topic)
+        if supervisor is None:
+            supervisor = Supervisor(topic, self._config, self._addresses)
+            self.supervised[topic] = supervisor
+        return supervisor
+
+    def _decline(self, sender: PeerId, message: messages.Letter, effects: Effects) -> None:
+        """Answer for a topic that we are not part of, so that nobody counts on us."""
+        topic, kind = message.topic, type(message)
+        effects.append(trace.Refuse(sender, reasons.NOT_SUBSCRIBED, topic))
+        if kind in _FROM_RING or kind in _OF_PUBLICATIONS:
+            effects.append(Mail(sender, messages.RemoveConnections(topic)))
+        elif kind is messages.SetData and message.label is not None:  # type: ignore[attr-defined]
+            effects.append(Mail(sender, messages.Unsubscribe(topic)))
+
+    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+        """A letter came back: its receiver may be dead."""
+        if event.reason == QUEUE_FULL:
+            return
+        peer = event.peer
+        message: messages.Letter = event.message  # type: ignore[assignment]
+        supervisor = self.supervised.get(message.topic)
+        if supervisor is not None and type(message) is messages.SetData:
+            supervisor.unreachable(peer)
+            return
+        for member in self.members.values():
+            member.subscriber.unreachable(peer, effects)
+
+    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+        effects.append(trace.AddPeer(event.peer, event.protocol))
+
+    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+        effects.append(trace.RemovePeer(event.peer))
+
+    def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
+        """Nothing here asks for a connection."""
+
+
+def _view(member: Member) -> RingView:
+    subscriber, publications = member.subscriber, member.publications
+    own = subscriber.own
+    return RingView(
+        None if own is None else text_of(own.label),
+        tuple(subscriber.ring_neighbours),
+        tuple(subscriber.neighbours),
+        len(publications.trie),
+        publications.root_hash,
+    )
+
+
+def _mute(effects: Effects, start: int) -> None:
+    """Let the application hear nothing of what came since `start`, and keep it all the same."""
+    heard = effects[start:]
+    del effects[start:]
+    kept: dict[bytes, None] = {}
+    for effect in heard:
+        if type(effect) is Deliver:
+            if effect.event.id not in kept:
+                effects.append(Keep(effect.event))
+            continue
+        if type(effect) is Keep:
+            kept[effect.event.id] = None
+        if type(effect) is not trace.DeliverMessage:
+            effects.append(effect)
+
+
+_HANDLERS: dict[type[Input], Callable[..., None]] = {
+    Start: SkipRing._on_start,
+    TimerFired: SkipRing._on_timer,
+    Join: SkipRing._on_subscribe,
+    Leave: SkipRing._on_unsubscribe,
+    Publish: SkipRing._on_publish,
+    PublishBatch: SkipRing._on_publish_batch,
+    Command: SkipRing._on_command,
+    Validated: SkipRing._on_validated,
+    SendDropped: SkipRing._on_send_dropped,
+    PeerConnected: SkipRing._on_peer_connected,
+    PeerDisconnected: SkipRing._on_peer_disconnected,
+    ConnectFailed: SkipRing._on_connect_failed,
+}

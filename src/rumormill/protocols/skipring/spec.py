@@ -1,0 +1,59 @@
+"""The supervised skip ring, as the registry lists it."""
+
+import functools
+from collections.abc import Callable
+
+import msgspec
+
+from rumormill.core.identity import Identity
+from rumormill.core.ids import PeerId
+from rumormill.core.machine import Machine
+from rumormill.core.messages import WireMessage
+from rumormill.core.randomness import Randomness
+from rumormill.protocols.registry import Hooks, ProtocolSpec, Servers, Study
+from rumormill.protocols.skipring.codec import decode_letter, encode_letter
+from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.junk import junk_letter
+from rumormill.protocols.skipring.limits import MAX_MESSAGE
+from rumormill.protocols.skipring.peer import SetSupervisors, SkipRing
+from rumormill.protocols.skipring.study import RingInspection, begin_arbitrary, begin_legitimate
+
+SKIPRING = "/rumormill/skipring/1.0.0"
+
+
+def _build(
+    identity: Identity, randomness: Randomness, config: SkipRingConfig, hooks: Hooks
+) -> Machine:
+    return SkipRing(identity, randomness, config, hooks)
+
+
+def _decoder(config: SkipRingConfig) -> Callable[[bytes], WireMessage]:
+    return functools.partial(decode_letter, key_bits=config.publications.key_bits)
+
+
+def _supervisor_count(config: SkipRingConfig) -> int:
+    return 0 if config.supervisors else config.supervisor_count
+
+
+def _appoint(config: SkipRingConfig, peers: tuple[PeerId, ...]) -> SkipRingConfig:
+    return msgspec.structs.replace(config, supervisors=tuple(peer.hex() for peer in peers))
+
+
+SPEC = ProtocolSpec(
+    name="skipring",
+    protocol_ids=(SKIPRING,),
+    presets={"default": SkipRingConfig()},
+    build=_build,
+    encode=encode_letter,
+    decoder=_decoder,
+    max_message=lambda _: MAX_MESSAGE,
+    junk=junk_letter,
+    reads_archive=True,
+    servers=Servers(_supervisor_count, _appoint, SetSupervisors),
+    publishes_from_within=True,
+    study=Study(
+        lambda config: config.interval,
+        RingInspection,
+        {"empty": None, "legitimate": begin_legitimate, "arbitrary": begin_arbitrary},
+    ),
+)
