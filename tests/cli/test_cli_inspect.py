@@ -61,6 +61,8 @@ def test_readable_json_gives_name_and_block(
     assert inspect(capsys, kind, str(path)) == found
     path.write_text(json.dumps(found["readable"]))
     assert inspect(capsys, kind, str(path)) == found
+    path.write_text(json.dumps({"dag_cbor_hex": item["dag_cbor_hex"]}))
+    assert inspect(capsys, kind, str(path))["cid"] == found["cid"]
 
 
 @pytest.mark.parametrize(("kind", "item"), ALL, ids=label)
@@ -90,6 +92,8 @@ def test_rpcs_are_shown_and_made_again(
         assert ("refused" not in message) == rpc["accepted_by_js_receiver"]
         if "framed_hex" in rpc:
             assert inspect(capsys, "rpc", rpc["framed_hex"]) == found
+        (tmp_path / "vector.json").write_text(json.dumps(rpc))
+        assert inspect(capsys, "rpc", str(tmp_path / "vector.json")) == found
         if kind == "event":
             assert message["event"]["cid"] == item["cid_base58btc"]
         path = tmp_path / "rpc.json"

@@ -72,6 +72,8 @@ class Servers(msgspec.Struct, frozen=True):
     """How many there are under a configuration."""
     appoint: Callable[[Any, tuple[PeerId, ...]], Any]
     """Return the configuration that names them."""
+    command: Callable[[tuple[PeerId, ...]], object]
+    """Return the command that names others from now on."""
 
 
 class Inspection(Protocol):
@@ -129,6 +131,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """How topics are created, unless a topic is whatever somebody subscribes to."""
     takes_batches: bool = False
     """Whether it understands `PublishBatch`."""
+    publishes_from_within: bool = False
+    """Whether only who takes part in a topic reaches others with a publication."""
     reads_archive: bool = False
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
     servers: Servers | None = None

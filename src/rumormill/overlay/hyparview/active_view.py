@@ -88,6 +88,9 @@ class ActiveView:
         self._on_up = on_up
         self._on_down = on_down
         self._connected: dict[PeerId, float] = {}
+        """Peers that can be talked to, each with when that was last made use of."""
+        self._dialled: dict[PeerId, None] = {}
+        """Those of them that we had dialled to ask them."""
         self._contacts: dict[PeerId, None] = {}
         self._requests: dict[PeerId, _Request] = {}
         self._tried: dict[PeerId, None] = {}
@@ -116,6 +119,8 @@ class ActiveView:
         """A peer can be talked to."""
         self._connected[peer] = now
         if peer in self._requests:
+            if outbound:
+                self._dialled[peer] = None
             self._send_request(peer, now, effects)
         elif outbound:
             self._contacts.pop(peer, None)
@@ -129,6 +134,7 @@ class ActiveView:
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
         self._connected.pop(peer, None)
+        self._dialled.pop(peer, None)
         asked = self._requests.pop(peer, None)
         if peer in self.active:
             self._remove(peer, now, effects)
@@ -319,8 +325,10 @@ class ActiveView:
             self._ask(self._randomness.choice(list(self._contacts)), now, effects)
 
     def _close_unused(self, now: float, effects: Effects) -> None:
+        """Close what we had dialled for nothing; other connections are others' to close."""
         unused = now - self._config.linger
-        for peer, used in self._connected.items():
+        for peer in self._dialled:
+            used = self._connected[peer]
             if used < unused and peer not in self.active and peer not in self._requests:
                 effects.append(Disconnect(peer, NO_LONGER_USED))
 

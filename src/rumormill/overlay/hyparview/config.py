@@ -45,8 +45,8 @@ class HyParViewConfig(Config, frozen=True, kw_only=True):
     """Seconds that a peer has to answer a JOIN or NEIGHBOR, connecting included. Our choice."""
 
     linger: float = 30.0
-    """Seconds of silence after which a connection outside the active view is closed. Our choice:
-    letters between two peers that follow each other within this time share a connection."""
+    """Seconds of silence after which a connection that was opened to ask a peer, and is not in use
+    for a neighbour, is closed. Our choice: letters may follow each other on it."""
 
     epoch: float = 60.0
     """Seconds of one round of the size estimate. Our choice: thirty beats, four times as many as a

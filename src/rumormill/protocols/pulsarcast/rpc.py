@@ -78,7 +78,8 @@ class RpcMessage(msgspec.Struct, gc=False):
 
     def encode(self) -> bytes:
         """The message's bytes, without the tag and length that frame it in an RPC."""
-        parts = [varint_field(1, self.op)]
+        op = self.op
+        parts = [_OPERATION_FIELDS[op] if 0 <= op < 7 else varint_field(1, op)]
         if self.topic_id is not None:
             parts.append(bytes_field(5, self.topic_id))
         elif self.event is not None:
@@ -390,7 +391,14 @@ def _topic_text(message: RpcMessage) -> str:
     return "" if topic is None else cids.text(topic)
 
 
+_OPERATION_FIELDS = tuple(varint_field(1, operation) for operation in Operation)
+_USUAL_DATE = bytes((0x0A, 24))
+_USUAL_VERSION = string_field(2, PROTOCOL)
+
+
 def _metadata(created: str, version: str) -> bytes:
+    if len(created) == 24 and version == PROTOCOL and created.isascii():
+        return b"".join((_USUAL_DATE, created.encode(), _USUAL_VERSION))  # as nearly always
     return string_field(1, created) + string_field(2, version)
 
 
