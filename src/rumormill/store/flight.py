@@ -223,7 +223,9 @@ def open_door(
 
     `tls` is a certificate and its key, both in PEM.
     """
-    flight = said.flight_library()
+    said.flight_library()
+    import pyarrow  # noqa: PLC0415
+
     from rumormill.store.flight_server import Guard, Server  # noqa: PLC0415
 
     scheme = "grpc+tls" if tls else "grpc+tcp"
@@ -235,7 +237,7 @@ def open_door(
             middleware={"token": Guard(token)},
             tls_certificates=None if tls is None else [tls],
         )
-    except (flight.FlightError, OSError, ValueError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise LocalError(
             f"cannot open the Flight door at {host}:{endpoint[1]}: {_first_line(error)}"
         ) from None
