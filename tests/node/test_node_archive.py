@@ -14,11 +14,9 @@ from rumormill.core.event import Event
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.sync import SyncNode
-from rumormill.store.log import EventLog
-from rumormill.store.model import Durability, StoreConfig, StoredEvent
+from rumormill.store.model import StoreConfig
 
 TOPIC = "t"
-MEMORY = StoreConfig(durability=Durability.MEMORY)
 
 
 def event(number: int, topic: str = TOPIC) -> Event:
@@ -130,17 +128,6 @@ def test_an_event_that_the_log_refuses_is_forgotten() -> None:
             assert node._desk.lost == 1
 
     run(story)
-
-
-def test_a_log_finds_events_by_topic_and_id() -> None:
-    """Verified, with their offsets; ids are of one topic."""
-    with EventLog(None, MEMORY) as log:
-        kept = [StoredEvent(topic, b"id", b"a", topic.encode(), 1.0) for topic in ("x", "y")]
-        log.append(kept).result()
-        found = log.find("y", b"id")
-        assert found == msgspec.structs.replace(kept[1], offset=0)
-        assert log.find("y", b"other") is None
-        assert log.find("z", b"id") is None
 
 
 # Commands.

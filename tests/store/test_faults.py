@@ -385,6 +385,8 @@ def test_damage_behind_the_verified_tail_is_found_on_read_and_by_verify(store):
             log.read("news", 20)
         assert (caught.value.topic, caught.value.start, caught.value.end) == ("news", 20, 21)
         assert log.read("news", 23, 1) == [expected(23)]
+        assert log.find("news", expected(23).id) == expected(23)
+        assert log.find("news", expected(21).id) is None
         report = log.verify()
         assert [(f.kind, f.start, f.end) for f in report.findings] == [
             (FindingKind.DAMAGED, 20, 23)

@@ -54,6 +54,17 @@ def test_a_reopened_log_goes_on_where_it_ended(home):
         assert read_all(log) == [with_offset(make_event(n), n) for n in range(121)]
 
 
+def test_an_event_is_found_by_topic_and_id(log):
+    """As it was appended, with its offset; an id belongs to one topic, and retention ends it."""
+    log.append([make_event(number, topic) for number in range(3) for topic in ("a", "b")]).result()
+    assert log.find("b", make_event(2).id) == with_offset(make_event(2, "b"), 2)
+    assert log.find("b", b"another id") is None
+    assert log.find("nobody's", make_event(2).id) is None
+    log.retain({"a": Retention(max_events=1)}, now=0.0)
+    assert log.find("a", make_event(0).id) is None
+    assert log.find("b", make_event(0).id) is not None
+
+
 def test_a_known_id_is_answered_with_its_offset(log):
     """(topic, id) is unique: a second append says duplicate and takes no offset."""
     fill(log, 10)

@@ -186,7 +186,9 @@ class TestSignatures:
         sign_interest(word, owner)
         (arrived,) = decode_frame(encode_frame(Frame((Spread(word, 3),)))).interests
         assert check_interest(arrived.interest, owner)
-        assert not check_interest(msgspec.structs.replace(word, owner=b"other"), owner)
+        assert not check_interest(
+            msgspec.structs.replace(word, owner=b"other", cached_unsigned=b""), owner
+        )
 
     def test_publications(self) -> None:
         """A signed publication is true after the wire; with other data it is not."""

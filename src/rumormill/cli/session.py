@@ -26,7 +26,7 @@ _log = logging.getLogger("rumormill.cli")
 
 _CODES = {"timeout": TIMEOUT, "damaged": DATA_LOSS, "usage": USAGE}
 
-_DECIDED_BY_THE_NODE = ("listen", "protocol", "preset")
+_DECIDED_BY_THE_NODE = ("listen", "protocol", "preset", "supervisors")
 
 
 class Session(msgspec.Struct):
@@ -104,6 +104,7 @@ async def _own_node(resolved: Resolved) -> AsyncIterator[Session]:
         protocol=resolved.text("protocol"),
         preset=resolved.text("preset"),
         parameters=resolved.parameters,
+        supervisors=resolved.texts("supervisors"),
         config=resolved.node_config,
         store=resolved.store_config,
     )
@@ -112,6 +113,7 @@ async def _own_node(resolved: Resolved) -> AsyncIterator[Session]:
         joined = await _join_given(service, resolved.texts("join"))
         if not resolved.texts("join"):
             joined += await _join_found(service, await asyncio.to_thread(_find, resolved))
+        joined += len(resolved.texts("supervisors"))  # they introduce us to all others
         yield Session(service, True, joined)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ from rumormill.store.opening import (
     why_not,
 )
 from rumormill.store.reader import (
+    Found,
+    RangeReader,
     Readers,
     events_of,
     next_bar,
@@ -451,6 +454,14 @@ class EventLog:
 
     def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
         """What `read` does, with the hashes; for the store's own modules."""
+        found = self.within(name, start, limit, partial(read_rows, max_bytes=max_bytes))
+        rows, finding = ([], None) if found is None else found
+        if finding is not None and not rows:
+            raise DamagedRangeError(finding)
+        return rows
+
+    def within(self, name: str, start: int, limit: int, read: RangeReader[Found]) -> Found | None:
+        """Have `read` read a range that may be served, in one snapshot; None if there is none."""
         if start < 0 or limit < 1:
             raise OffsetAheadError(name, start, 0) if start < 0 else ValueError("limit is below 1")
         bar = next_bar(self._barred.get(name, []), start)
@@ -464,15 +475,9 @@ class EventLog:
             if start > info.next_offset:
                 raise OffsetAheadError(name, start, info.next_offset)
             if row is None or start >= row.next_offset:
-                return []
-            stop = min(row.next_offset, start + limit)
-            if bar is not None:
-                stop = min(stop, bar.start)
-            prev = previous_hash(db, row, start)
-            rows, finding = read_rows(db, row, start, stop, max_bytes=max_bytes, prev=prev)
-        if finding is not None and not rows:
-            raise DamagedRangeError(finding)
-        return rows
+                return None
+            stop = min(row.next_offset, start + limit, start + limit if bar is None else bar.start)
+            return read(db, row, start, stop, prev=previous_hash(db, row, start))
 
     def writer(self) -> Writer:
         """The writer of a log that was opened for writing; for the store's own modules."""

@@ -11,7 +11,7 @@ import contextlib
 import sqlite3
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rumormill.store.errors import StoreClosedError
 from rumormill.store.model import Finding, FindingKind, StoredEvent
@@ -33,6 +33,24 @@ from rumormill.store.schema import connect_reader, rollback
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+Found = TypeVar("Found", covariant=True)
+
+
+class RangeReader(Protocol[Found]):
+    """Reads and verifies a range of rows; `prev` is what the first must link to, if known."""
+
+    def __call__(
+        self,
+        db: sqlite3.Connection,
+        topic: TopicRow,
+        start: int,
+        stop: int,
+        *,
+        prev: bytes | None = None,
+    ) -> Found:
+        """Return what was found."""
+        ...
 
 
 class Readers:

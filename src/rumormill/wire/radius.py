@@ -34,11 +34,18 @@ class Interest(msgspec.Struct, gc=False):
     signature: bytes = b""
     key: bytes = b""
     cached_bytes: bytes = b""
+    cached_unsigned: bytes = b""
     cached_operation: OperationMeta | None = None
 
     @property
     def unsigned(self) -> bytes:
         """The bytes that the signature covers, without their prefix."""
+        unsigned = self.cached_unsigned
+        if not unsigned:
+            unsigned = self.cached_unsigned = self._unsigned()
+        return unsigned
+
+    def _unsigned(self) -> bytes:
         parts: list[bytes] = []
         if self.owner:
             parts.append(bytes_field(1, self.owner))
@@ -175,7 +182,15 @@ def _proof(number: int, signature: bytes, key: bytes) -> bytes:
 
 def spread_size(spread: Spread) -> int:
     """Bytes of an interest on its way inside a frame, with its tag and length."""
-    return field_size(field_size(len(spread.interest.encoded)) + _hops_size(spread.hops))
+    interest, hops = spread.interest, spread.hops
+    length = len(interest.cached_bytes or interest.encoded)
+    if hops < 128:
+        # Nearly every interest: two lengths of one byte each, or of two.
+        if length <= 123:
+            return length + 6 if hops else length + 4
+        if 128 <= length < 16_000:
+            return length + 8 if hops else length + 6
+    return field_size(field_size(length) + _hops_size(hops))
 
 
 def relay_size(relay: Relay) -> int:

@@ -77,6 +77,7 @@ DEFAULT_LIMITS: Final = FrameLimits()
 
 def sign_interest(interest: Interest, identity: Identity) -> None:
     """Sign a new interest of ours."""
+    interest.cached_unsigned = b""
     interest.signature = identity.sign(INTEREST_PREFIX + interest.unsigned)
     interest.key = identity.public_key
     interest.cached_bytes = b""

@@ -74,7 +74,9 @@ class TestInterests:
     def test_the_signature_covers_everything(self, change: dict[str, Any]) -> None:
         """An interest with one field changed is no longer its owner's."""
         made = bag()
-        altered = msgspec.structs.replace(interest(made), cached_bytes=b"", **change)
+        altered = msgspec.structs.replace(
+            interest(made), cached_bytes=b"", cached_unsigned=b"", **change
+        )
         assert receive(made, Frame((Spread(altered, 2),))) == [reasons.INVALID_SIGNATURE]
 
     def test_expired_and_endless_ones_are_refused(self) -> None:
@@ -111,7 +113,7 @@ class TestInterests:
         receive(made, Frame((Spread(interest(made), 1),)))
         false = interest(made, signer=ATTACKER, addresses=(b"elsewhere",))
         receive(made, Frame((Spread(false, 5),)))
-        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == 5
         assert entry.interest.addresses == ()
@@ -121,7 +123,7 @@ class TestInterests:
         """Hops beyond the limit count as the limit, and are counted."""
         made = bag()
         assert receive(made, Frame((Spread(interest(made), hops),))) == [reasons.HOPS_CLAMPED]
-        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == RadiusConfig().max_hops
 
@@ -142,7 +144,7 @@ class TestBounds:
         words = [interest(made, owner=100 + number) for number in range(25)]
         refused = receive(made, Frame(tuple(Spread(word, 1) for word in words)))
         assert refused == [reason]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 10
+        assert len(made.machines[VICTIM].book.interests) == 10
 
     def test_one_owner_with_many_topics(self) -> None:
         """One owner cannot fill the table."""
@@ -151,7 +153,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.OWNER_FULL
         ]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 10
+        assert len(made.machines[VICTIM].book.interests) == 10
 
     def test_signatures_to_check_are_limited(self) -> None:
         """A peer that sends new things without end is refused before they cost anything."""
@@ -160,7 +162,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.TOO_MANY_NEW
         ]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 5
+        assert len(made.machines[VICTIM].book.interests) == 5
 
     def test_ids_of_publications(self) -> None:
         """Ids are remembered up to a limit, the older ones going first."""
@@ -295,8 +297,8 @@ class TestJunk:
             assert len(SPEC.encode(frame)) == frame.meta.size
             receive(made, frame)
         assert not made.events[VICTIM]
-        assert list(made.machines[VICTIM].subscriptions.own) == ["t"]
-        assert not len(made.machines[VICTIM].subscriptions.interests)
+        assert list(made.machines[VICTIM].book.own) == ["t"]
+        assert not len(made.machines[VICTIM].book.interests)
 
 
 class TestConfig:

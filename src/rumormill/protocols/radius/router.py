@@ -15,6 +15,7 @@ This module is the publishing half and the way in; `subscriptions` is the other 
 inputs are `_on_...`; they take the time and append effects.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -56,6 +57,7 @@ from rumormill.overlay.hyparview.membership import HyParView
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
 from rumormill.protocols.radius.floods import DIRECT, Floods
+from rumormill.protocols.radius.interests import KnownSubscribers
 from rumormill.protocols.radius.neighbours import Links, Overlay
 from rumormill.protocols.radius.serving import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import Gather, Renew, Subscriptions
@@ -116,7 +118,7 @@ class Radius:
         self.id = identity.peer
         self.neighbours: dict[PeerId, float] = {}
         """Whom messages are passed on to, each with the time since when."""
-        self.subscriptions = Subscriptions(
+        self.book = Subscriptions(
             identity,
             randomness,
             config,
@@ -154,6 +156,16 @@ class Radius:
         getattr(self, handler)(event, now, effects)
 
     @property
+    def subscriptions(self) -> Mapping[Topic, object]:
+        """Our own subscriptions, by topic."""
+        return self.book.own
+
+    @property
+    def topics(self) -> Mapping[Topic, Mapping[PeerId, object]]:
+        """The subscribers that this peer knows, by topic."""
+        return KnownSubscribers(self.book.interests)
+
+    @property
     def sub_hops(self) -> int:
         """How far our subscriptions travel now."""
         config = self._config
@@ -174,10 +186,10 @@ class Radius:
     def _on_start(self, event: Start, now: float, effects: Effects) -> None:
         self.overlay.start(now, effects)
         effects.append(SetTimer(Clean(), now + self._config.clean_interval))
-        self.subscriptions.start(self.sub_hops, now, effects)
+        self.book.start(self.sub_hops, now, effects)
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
-        topic, own = event.topic, self.subscriptions.own
+        topic, own = event.topic, self.book.own
         if topic in (self.publish_only if event.publish_only else own):
             return
         if topic in own or topic in self.publish_only:
@@ -194,14 +206,14 @@ class Radius:
             self.publish_only[topic] = None
             return
         effects.append(trace.Join(topic))
-        self.subscriptions.subscribe(topic, self.sub_hops, now, effects)
+        self.book.subscribe(topic, self.sub_hops, now, effects)
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         self.publish_only.pop(topic, None)
-        if topic in self.subscriptions.own:
+        if topic in self.book.own:
             effects.append(trace.Leave(topic))
-            self.subscriptions.unsubscribe(topic, self.sub_hops, now, effects)
+            self.book.unsubscribe(topic, self.sub_hops, now, effects)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         self._publish(self._compose(event, now), now, effects)
@@ -231,7 +243,7 @@ class Radius:
         self.floods.put(publication.id, self.pub_hops, now)
         effects.append(Keep(event))
         effects.append(trace.PublishMessage(publication.id, topic))
-        if topic in self.subscriptions.own or topic in self.publish_only:
+        if topic in self.book.own or topic in self.publish_only:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
             effects.append(Deliver(event, self.id))
         reached = self._meet(_Copy(self.id, publication, self.pub_hops), now, effects)
@@ -271,7 +283,7 @@ class Radius:
     def _on_up(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours[peer] = now
         if self._config.greet:
-            self.subscriptions.greet(peer, effects)
+            self.book.greet(peer, effects)
 
     def _on_down(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours.pop(peer, None)
@@ -288,7 +300,7 @@ class Radius:
         if peer not in self.neighbours:
             self.overlay.touch(peer, now)
         if frame.interests:
-            self.subscriptions.on_spreads(peer, frame.interests, now, effects)
+            self.book.on_spreads(peer, frame.interests, now, effects)
         for relay in frame.publications:
             self._on_relay(peer, relay, now, effects)
         for publication in frame.direct:
@@ -327,7 +339,7 @@ class Radius:
         uid = publication.id
         if self.floods.get(uid) is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
-        elif publication.topic not in self.subscriptions.own:
+        elif publication.topic not in self.book.own:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, publication.topic))
         else:
             copy = _Copy(peer, publication, DIRECT)
@@ -361,7 +373,7 @@ class Radius:
 
     def _judge(self, copy: _Copy, now: float, effects: Effects) -> None:
         """Ask the application about a publication of a topic of ours; others are passed on."""
-        if self._validator is None or copy.publication.topic not in self.subscriptions.own:
+        if self._validator is None or copy.publication.topic not in self.book.own:
             self._accept(copy, now, effects)
             return
         verdict = self._validator(_event_of(copy.publication), copy.peer)
@@ -396,7 +408,7 @@ class Radius:
     def _accept(self, copy: _Copy, now: float, effects: Effects) -> None:
         publication = copy.publication
         topic = publication.topic
-        if topic in self.subscriptions.own:
+        if topic in self.book.own:
             effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
             effects.append(Deliver(_event_of(publication), copy.peer))
         if copy.hops != DIRECT:
@@ -410,8 +422,8 @@ class Radius:
         With `again` it is a farther travelling copy of a publication that was served before.
         """
         publication, config = copy.publication, self._config
-        onward = self.subscriptions.chosen(copy.peer) if copy.hops > 0 else ()
-        entries = self.subscriptions.interests.of_topic(publication.topic)
+        onward = self.book.chosen(copy.peer) if copy.hops > 0 else ()
+        entries = self.book.interests.of_topic(publication.topic)
         subscribers = live_subscribers(entries, publication.author, now)
         marks = b""
         if config.serving == "few":
@@ -446,25 +458,25 @@ class Radius:
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, Gather):
-            self.subscriptions.flush(effects)
+            self.book.flush(effects)
         elif isinstance(timer, Renew):
-            self.subscriptions.renew(self.sub_hops, now, effects)
+            self.book.renew(self.sub_hops, now, effects)
         elif isinstance(timer, Clean):
             effects.append(SetTimer(timer, now + self._config.clean_interval))
-            self.subscriptions.clean(now)
+            self.book.clean(now)
             self.floods.turn(now)
         elif isinstance(timer, Greet):
             if timer.peer in self.neighbours:
-                self.subscriptions.greet(timer.peer, effects)
+                self.book.greet(timer.peer, effects)
         elif self.overlay.on_timer(timer, now, effects):
-            self.subscriptions.widen(self.sub_hops, now, effects)
+            self.book.widen(self.sub_hops, now, effects)
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         peer = event.peer
         frame: Frame = event.message  # type: ignore[assignment]
-        if frame.direct and peer not in self._allowances:
-            # A letter to somebody who is not connected failed: it could not be reached.
-            lost = self.subscriptions.interests.lose(peer)
+        if frame.direct and event.reason not in reasons.CONGESTION:
+            # A letter failed, and not for want of room here: its addressee is out of reach.
+            lost = self.book.interests.lose(peer)
             if lost:
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
         if frame.interests and peer in self.neighbours:

@@ -206,13 +206,13 @@ class Subscriptions:
         peers = self.chosen()
         if not spreads or not peers:
             return
-        everything = [spread for spread, _ in spreads]
-        alike = tuple(peer for peer in peers if not any(peer in known for _, known in spreads))
+        knowing = {peer: None for _, known in spreads for peer in known}
+        alike = tuple([peer for peer in peers if peer not in knowing])
         if alike:
-            for frame in self._frames(everything):
+            for frame in self._frames([spread for spread, _ in spreads]):
                 effects.append(SendAll(alike, frame))
         for peer in peers:
-            if peer not in alike:
+            if peer in knowing:
                 some = [spread for spread, known in spreads if peer not in known]
                 effects.extend(Send(peer, frame) for frame in self._frames(some))
 
@@ -235,8 +235,12 @@ class Subscriptions:
 
     def _frames(self, spreads: list[Spread]) -> list[Frame]:
         """Cut a list of interests into frames that others accept."""
-        frames: list[Frame] = []
         most, room = DEFAULT_LIMITS.interests, self._config.max_message
+        if 0 < len(spreads) <= most:
+            frame = Frame(tuple(spreads))
+            if frame.meta.size <= room:
+                return [frame]
+        frames: list[Frame] = []
         begin = size = 0
         for place, spread in enumerate(spreads):
             more = spread_size(spread)

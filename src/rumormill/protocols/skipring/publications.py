@@ -11,9 +11,9 @@ fast and may fail: the tries repair whatever it missed.
 
 The rules beyond the paper: a publication counts only when its author has signed it; an answer has
 a bounded size and names what did not fit, which the receiver asks for as long as that brings it
-something new; and what one peer can have done for it between two timeouts is limited, so that a
-chain without end is cut off and counted. The data itself lies in the archive; the trie holds keys
-alone and is rebuilt from the archive at the start.
+something new; a check is answered by one message at most; and what one peer can have done for it
+between two timeouts is limited, so that a chain without end is cut off and counted. The data lies
+in the archive; the trie holds keys alone and is rebuilt from the archive at the start.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,6 +58,12 @@ class _Use(msgspec.Struct, gc=False):
     nodes: int = 0
     bytes: int = 0
     forgeries: int = 0
+    moved: int = 0
+    """Publications that passed between us since a chain ended here."""
+    serving: bool = False
+    """The peer was told that our last answer has a rest, and will ask for it."""
+    asking: bool = False
+    """We have asked for the rest of an answer."""
 
 
 class Publications:
@@ -167,7 +173,14 @@ class Publications:
         wants: tuple[Want, ...],
         effects: Effects,
     ) -> None:
-        """CHECKTRIE, and CHECKANDPUBLISH when there are wants."""
+        """CHECKTRIE, and CHECKANDPUBLISH when there are wants.
+
+        An answer holds what fits one message, the first in the order of keys. So a chain stays as
+        narrow as a message and always gets to its end, where publications are sent; a wide one
+        would spend all that a peer may ask for in an interval on the upper levels, every time
+        anew. Both children of the first node that differs are always named, so that the first
+        difference is always followed; what had to be left out is found once others are gone.
+        """
         use.nodes += len(nodes) + len(wants)
         if use.nodes > self._config.nodes_per_interval:
             effects.append(trace.Refuse(peer, TOO_MANY_CHECKS, self.topic))
@@ -180,28 +193,26 @@ class Publications:
             answer += comparison.nodes
             if comparison.missing is not None:
                 missing.append(comparison.missing)
-        if answer or missing:
-            self._check_back(peer, answer, [Want(prefix) for prefix in missing], effects)
-        if wants:
-            self._serve(peer, use, wants, effects)
-
-    def _check_back(
-        self, peer: PeerId, nodes: list[Summary], wants: list[Want], effects: Effects
-    ) -> None:
-        """Answer with our nodes and wants, in as many messages as their number needs: two."""
         most = self._config.nodes_per_message
-        for start in range(0, max(len(nodes), len(wants)), most):
-            some, lacking = tuple(nodes[start : start + most]), tuple(wants[start : start + most])
-            if lacking:
-                effects.append(Mail(peer, CheckAndPublish(self.topic, some, lacking)))
-            else:
-                effects.append(Mail(peer, CheckTrie(self.topic, some)))
+        if missing:
+            lacking = tuple([Want(prefix) for prefix in missing[:most]])
+            reply = CheckAndPublish(self.topic, tuple(answer[:most]), lacking)
+            effects.append(Mail(peer, reply))
+        elif answer:
+            effects.append(Mail(peer, CheckTrie(self.topic, tuple(answer[:most]))))
+        if wants:
+            use.serving = self._serve(peer, use, wants, effects)
+        goes_on = answer or missing or use.serving or use.asking
+        if not goes_on and use.moved >= self._config.check_again:
+            # The chain has ended here. Where much was missing, more may be: begin another.
+            use.moved = 0
+            effects.append(Mail(peer, CheckTrie(self.topic, (trie.root_summary(),))))
 
-    def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> None:
-        """Send the publications that a peer lacks, as far as they fit one answer."""
+    def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> bool:
+        """Send the publications that a peer lacks; return whether some did not fit the answer."""
         if use.bytes >= self._config.bytes_per_interval:
             effects.append(trace.Refuse(peer, TOO_MANY_BYTES, self.topic))
-            return
+            return False
         found: list[Publication] = []
         rest: list[Want] = []
         size = looked_at = 0
@@ -223,8 +234,10 @@ class Publications:
             if rest:
                 break
         use.bytes += size
+        use.moved += len(found)
         if found:
             effects.append(Mail(peer, PublishBundle(self.topic, tuple(found), tuple(rest))))
+        return bool(rest)
 
     def _kept(self, key: MessageId, peer: PeerId, effects: Effects) -> Publication | None:
         event = self._archive.get(self.topic, key)
@@ -241,8 +254,10 @@ class Publications:
         fresh = 0
         for publication in bundle.publications:
             fresh += self._take(peer, use, publication, effects, flood=False)
-        if fresh and bundle.rest:
+        use.asking = bool(fresh and bundle.rest)
+        if use.asking:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))
+        use.moved += fresh
 
     # Judging a publication.
 
@@ -277,7 +292,7 @@ class Publications:
             self._pending[key] = (peer, publication, flood)
             effects.append(Validate(event, peer))
             return True
-        return self._judged(peer, publication, verdict, effects, flood=flood)
+        return self._judged(peer, publication, event, verdict, effects, flood=flood)
 
     def validated(self, key: MessageId, verdict: Verdict, effects: Effects) -> bool:
         """Take a deferred verdict; return whether it was for a publication of this topic."""
@@ -285,13 +300,14 @@ class Publications:
         if waiting is None:
             return False
         peer, publication, flood = waiting
-        self._judged(peer, publication, verdict, effects, flood=flood)
+        self._judged(peer, publication, publication.to_event(), verdict, effects, flood=flood)
         return True
 
     def _judged(
         self,
         peer: PeerId,
         publication: Publication,
+        event: Event,
         verdict: Verdict,
         effects: Effects,
         *,
@@ -306,7 +322,7 @@ class Publications:
             return False
         self.trie.insert(key, None)
         effects.append(trace.DeliverMessage(key, topic, peer))
-        effects.append(Deliver(publication.to_event(), peer))
+        effects.append(Deliver(event, peer))
         if flood:
             self._flood(publication, peer, effects)
         return True
