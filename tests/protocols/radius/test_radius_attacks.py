@@ -74,9 +74,7 @@ class TestInterests:
     def test_the_signature_covers_everything(self, change: dict[str, Any]) -> None:
         """An interest with one field changed is no longer its owner's."""
         made = bag()
-        altered = msgspec.structs.replace(
-            interest(made), cached_bytes=b"", cached_unsigned=b"", **change
-        )
+        altered = msgspec.structs.replace(interest(made), cached_bytes=b"", **change)
         assert receive(made, Frame((Spread(altered, 2),))) == [reasons.INVALID_SIGNATURE]
 
     def test_expired_and_endless_ones_are_refused(self) -> None:
