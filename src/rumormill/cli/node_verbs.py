@@ -260,7 +260,8 @@ def _add_history(verbs: Verbs) -> None:
         brief="print what the log of a home has of a topic",
         text=(
             "Print the events of a topic in the home's log, each one verified, and stop.\n"
-            "`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic.\n"
+            "`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic,\n"
+            "or the names and signatures of a skip ring's, and prints the hash over all of it.\n"
             "Works with and without a running node."
         ),
         epilog=(

@@ -148,7 +148,9 @@ class Resolved(msgspec.Struct, frozen=True):
             for ticket in self.texts(key):
                 check_ticket(ticket, key)
         if self.texts("supervisors") and protocol(self.text("protocol")).servers is None:
-            raise ConfigError(f"supervisors: {self.text('protocol')} has none")
+            raise ConfigError(
+                f"supervisors: {self.text('protocol')} has none; --protocol skipring has"
+            )
         for address in self.texts("listen"):
             _check_listen(address)
         metrics_endpoint(self.text("metrics"))

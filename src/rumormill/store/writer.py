@@ -317,6 +317,13 @@ class Writer:
                 self.transact(all_new)
             except _KnownIdError:
                 self.transact(some_known)
+        except DiskFullError as error:
+            if len(calls) == 1:
+                self._fail(calls, error)
+                return
+            for call in calls:  # what is too much together may fit one by one
+                self._commit_calls([call])
+            return
         except StoreError as error:
             self._fail(calls, error)
             return
