@@ -51,9 +51,18 @@ KEPT = (
 
 Row = dict[str, Any]
 
+LABELS: list[str] = []
+
+
+def wanted(label: str) -> bool:
+    """Whether a contender is to be measured now."""
+    return not LABELS or label in LABELS
+
 
 def scenario(peers: int, protocol: str, parameters: Row, **changes: Any) -> Scenario:
     """A run on a random graph of degree 6 with latencies of 10 to 100 ms."""
+    if protocol == "pulsarcast":  # in its other presets not everybody may publish
+        changes = {"preset": "open", **changes}
     text = f"""
         peers = {peers}
         warm_up = "10s"
@@ -152,8 +161,11 @@ def reference(_sizes: list[int]) -> Iterable[Row]:
         ("radius few", {"parameters": radius(20, "few", ttl=30), **graph}),
         ("gossipsub", {"protocol": "gossipsub", **graph}),
         ("gossipsub, complete graph", {"protocol": "gossipsub", **complete}),
+        ("pulsarcast", {"protocol": "pulsarcast", "preset": "open", **graph}),
     ]
     for label, changes in cases:
+        if not wanted(label):
+            continue
         for seed in (1, 2, 3):
             yield {"label": label, **run(given.changed({"seed": seed, **changes}))}
 
@@ -170,9 +182,12 @@ def sparse(sizes: list[int]) -> Iterable[Row]:
             ("radius few", "radius", radius(peers, "few")),
             ("radius few, fitted", "radius", radius(peers, "few", **fitted)),
             ("gossipsub", "gossipsub", {}),
+            ("pulsarcast", "pulsarcast", {}),
         ):
-            changed = base.changed({"protocol": protocol, "parameters": parameters})
-            yield {"label": label, "diameter": across, **run(changed, few_subscribers)}
+            if not wanted(label):
+                continue
+            row = run(scenario(peers, protocol, parameters, **work), few_subscribers)
+            yield {"label": label, "diameter": across, **row}
 
 
 def dense(sizes: list[int]) -> Iterable[Row]:
@@ -185,10 +200,13 @@ def dense(sizes: list[int]) -> Iterable[Row]:
             ("radius few", "radius", radius(peers, "few")),
             ("radius few, fitted", "radius", radius(peers, "few", **fitted)),
             ("gossipsub", "gossipsub", {}),
+            ("pulsarcast", "pulsarcast", {}),
         ]
         if peers <= 1000:  # N² letters for each publication
             cases.insert(0, ("radius", "radius", radius(peers)))
         for label, protocol, parameters in cases:
+            if not wanted(label):
+                continue
             yield {
                 "label": label,
                 "diameter": across,
@@ -381,7 +399,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="+", choices=[*PARTS, "tables", "plots"])
     parser.add_argument("--peers", nargs="+", type=int, default=[100, 200, 500, 1000])
+    parser.add_argument("--labels", nargs="+", default=[], help="only these contenders")
     options = parser.parse_args()
+    LABELS.extend(options.labels)
     for part in options.parts:
         if part == "tables":
             tables()
