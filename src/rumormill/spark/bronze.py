@@ -152,9 +152,7 @@ def _entry_batches(path: Path) -> Iterator[Any]:
 
 def protocols_of(traces: "DataFrame") -> dict[str, str]:
     """Which protocol each run speaks, by the protocol ids under which its peers met."""
-    met = (
-        traces.where("type = 4 AND proto IS NOT NULL").groupBy("run", "proto").count().collect()
-    )
+    met = traces.where("type = 4 AND proto IS NOT NULL").groupBy("run", "proto").count().collect()
     known = _protocol_ids()
     found: dict[str, tuple[int, str]] = {}
     for row in met:

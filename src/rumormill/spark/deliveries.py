@@ -4,8 +4,8 @@ The rules are the ledger's (`trace.ledger`), told as joins instead of as a walk 
 publication and each peer that is subscribed and up at that place of the trace form an expected
 pair. Since every entry has its place, the end of a pair follows from the places of a few entries:
 
-- after its last DELIVER_MESSAGE only an UNDELIVERABLE_MESSAGE can take a pair back: it is delivered,
-  or dropped as undeliverable;
+- after its last DELIVER_MESSAGE only an UNDELIVERABLE_MESSAGE can take a pair back: it is
+  delivered, or dropped as undeliverable;
 - never delivered, it is dropped for the first of: a rejection, an undeliverable message, the
   subscriber's leaving or going down;
 - without any of those, for the reason of the last DROP_RPC that carried the message to it;
@@ -14,7 +14,7 @@ pair. Since every entry has its place, the end of a pair follows from the places
 A delivery at a peer that was not expected is `extra`; one of a message whose publication is not
 before it in the trace is `unpublished`.
 
-Times are nanoseconds of the trace's clock. All functions take and return frames and do nothing else.
+Times are nanoseconds of the trace's clock. All functions take and return frames, nothing else.
 """
 
 from typing import Final

@@ -66,9 +66,7 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
             found[tag] = event.proof[start:stop]
     message = Message(event.topic, event.data, event.author, *found.values())
     named = event.id in (author_and_seqno(message), content_hash(message))
-    holds = verifier.verify(
-        event.author, message.key, signing_payload(message), message.signature
-    )
+    holds = verifier.verify(event.author, message.key, signing_payload(message), message.signature)
     return _verdict(named, VALID if holds else INVALID)
 
 
