@@ -29,6 +29,9 @@ DURABILITY: Final = Option(
     "when an event counts as kept: fsync (default), os, memory",
     ("fsync", "os", "memory"),
 )
+FLIGHT_ENDPOINT: Final = "127.0.0.1:4020"
+"""Our choice, on the loopback: nobody else gets in before it is said."""
+
 NODE_OPTIONS: Final = (*PLACE, *PROTOCOL_OPTIONS, DURABILITY)
 
 _FORMAT_HELP: Final = (
@@ -55,6 +58,7 @@ def add_node_verbs(verbs: Verbs) -> None:
     """Add every verb that has to do with real nodes."""
     _add_node(verbs)
     _add_supervisor(verbs)
+    _add_serve_store(verbs)
     _add_pub(verbs)
     _add_sub(verbs)
     _add_history(verbs)
@@ -114,6 +118,7 @@ def _add_node(verbs: Verbs) -> None:
             "  rumormill node --listen /ip4/0.0.0.0/tcp/4001 --topic news\n"
             "  rumormill node --home b --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
             "  rumormill node --metrics 127.0.0.1:9464 --log-format json\n"
+            "  rumormill node --flight\n"
         ),
         run=_late("rumormill.cli.daemon", "run_node"),
     )
@@ -133,6 +138,7 @@ def _add_node(verbs: Verbs) -> None:
         metavar="HOST:PORT",
         help="serve Prometheus metrics at http://HOST:PORT/metrics",
     )
+    _add_flight(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
@@ -170,6 +176,41 @@ def _add_supervisor(verbs: Verbs) -> None:
         help="print what its tickets will be, and stop: to tell others before it runs",
     )
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _add_flight(verb: Parser) -> None:
+    verb.add_argument(
+        "--flight",
+        nargs="?",
+        const=FLIGHT_ENDPOINT,
+        metavar="HOST:PORT",
+        help="serve topics to Spark and others by Arrow Flight, to whoever has the token in the"
+        f" home's flight.token (at {FLIGHT_ENDPOINT} unless given)",
+    )
+    verb.add_argument("--flight-cert", metavar="FILE", help="serve it by TLS: certificate in PEM")
+    verb.add_argument("--flight-key", metavar="FILE", help="and the certificate's key in PEM")
+
+
+def _add_serve_store(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "serve-store",
+        brief="serve the topics of a home by Arrow Flight, without a node",
+        text=(
+            "Serve the topics of a home by Arrow Flight until SIGINT or SIGTERM, read-only. Works\n"
+            "beside a running node. Clients need the token, whose file is printed."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill serve-store ~/.rumormill\n"
+            "  rumormill serve-store chat-home --flight 0.0.0.0:4020 --flight-cert cert.pem \\\n"
+            "      --flight-key key.pem\n"
+        ),
+        run=_late("rumormill.cli.serving", "run_serve_store"),
+    )
+    verb.add_argument("home", metavar="HOME", help="the home whose log is served")
+    _add_flight(verb)
+    verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_pub(verbs: Verbs) -> None:
@@ -260,7 +301,8 @@ def _add_history(verbs: Verbs) -> None:
         brief="print what the log of a home has of a topic",
         text=(
             "Print the events of a topic in the home's log, each one verified, and stop.\n"
-            "`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic.\n"
+            "`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic,\n"
+            "or the names and signatures of a skip ring's, and prints the hash over all of it.\n"
             "Works with and without a running node."
         ),
         epilog=(
@@ -344,6 +386,7 @@ def _add_config(verbs: Verbs) -> None:
         DURABILITY.flag, dest="durability", metavar=DURABILITY.metavar, help=DURABILITY.text
     )
     verb.add_argument("--metrics", metavar="HOST:PORT", help="where metrics are served")
+    _add_flight(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -35,6 +35,7 @@ from rumormill.wire.yamux_types import (
 if TYPE_CHECKING:
     from rumormill.node.swarm import Swarm
 
+RETIRED = "another connection has taken its place"
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
@@ -52,6 +53,8 @@ class Connection(asyncio.Protocol):
         self.remote_address = ""
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
+        self.retired = False
+        """Whether the peer has made another connection in this one's place."""
         self.ended_in_use = False
         """Whether there were streams when the connection ended."""
         self.ready = False

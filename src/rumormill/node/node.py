@@ -50,6 +50,7 @@ from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
 from rumormill.store.errors import OffsetAheadError
 from rumormill.store.log import EventLog
 from rumormill.store.model import Durability, StoreConfig, check_topic
+from rumormill.store.notes import Note
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -422,6 +423,12 @@ class Node:
         """
         self._check_publishable(topic)
         return await self._publisher.publish_many(topic, [bytes(data) for data in items])
+
+    async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
+        """Publish for a program that may ask again: `store.notes` says afterwards what was done."""
+        for topic, _, _ in items:
+            self._check_publishable(topic)
+        return await self._publisher.publish_noted(items)
 
     def _check_publishable(self, topic: Topic) -> None:
         self._check_running()

@@ -13,6 +13,8 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.store.arrow import read_batches
+from rumormill.store.flight_client import DoorClient
+from rumormill.store.flight_protocol import ENDPOINT_FILE, Door, load_or_create_token
 from rumormill.store.log import EventLog
 from rumormill.store.model import StoreConfig
 
@@ -68,10 +70,49 @@ class NodeAccess(msgspec.Struct, frozen=True, tag=True):
     tls: bool = False
     roots: str = ""
 
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        return f"the node at {self.endpoint}"
+
+    def extents(self) -> dict[str, Extent]:
+        """All topics."""
+        with self.connect() as client:
+            return {each.name: Extent(each.first, each.next) for each in client.topics()}
+
+    def since(self, topic: str, time: float) -> int | None:
+        """The first offset of an event that was received at a time or later."""
+        with self.connect() as client:
+            return client.since(topic, time)
+
+    @contextlib.contextmanager
+    def batches(
+        self, topic: str, start: int, stop: int, columns: Sequence[str]
+    ) -> Iterator[Iterator[Any]]:
+        """A range as Arrow batches."""
+        with self.connect() as client:
+            yield client.batches(topic, start, stop, columns)
+
+    def connect(self) -> DoorClient:
+        """A connection to the door."""
+        return DoorClient(self.endpoint, self.token, tls=self.tls, roots=self.roots)
+
 
 Access = HomeAccess | NodeAccess
 
 
 def node_of_home(home: str) -> NodeAccess:
-    """The node that runs in a home with an open Flight door."""
-    raise LocalError(f"no node with a Flight door runs in {Path(home)}")
+    """The node that runs in a home of this user with an open Flight door."""
+    path = Path(home) / ENDPOINT_FILE
+    try:
+        door = msgspec.json.decode(path.read_bytes(), type=Door)
+    except FileNotFoundError:
+        raise LocalError(
+            f"no node with a Flight door runs in {home}: start rumormill node --home {home}"
+            " --flight"
+        ) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise LocalError(f"cannot read {path}: {error}") from None
+    if door.tls:
+        raise LocalError(f"the door of {home} uses TLS: name it by the options node and tlsRoots")
+    return NodeAccess(door.endpoint, load_or_create_token(Path(home)))

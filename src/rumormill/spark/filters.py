@@ -35,10 +35,9 @@ class Condition(msgspec.Struct, frozen=True):
 def condition_of(pushed: Any) -> Condition | None:
     """What a filter of Spark's means here; None if it is left to Spark."""
     kind = type(pushed).__name__
-    attribute = getattr(pushed, "attribute", ())
-    if len(attribute) != 1 or attribute[0] not in _TYPES:
+    column, *inner = getattr(pushed, "attribute", ("",))
+    if inner or column not in _TYPES:
         return None
-    (column,) = attribute
     if kind == "IsNotNull" and column != "created":
         return Condition(column, "any", None)
     if kind == "StringStartsWith" and column == "topic":
@@ -63,10 +62,7 @@ def _value(column: str, value: Any) -> Any:
 
 def wants_topic(conditions: Iterable[Condition], topic: str) -> bool:
     """Whether a topic can have rows under the conditions."""
-    for each in conditions:
-        if each.column == "topic" and not _holds(each, topic):
-            return False
-    return True
+    return all(_holds(each, topic) for each in conditions if each.column == "topic")
 
 
 def _holds(condition: Condition, value: str) -> bool:

@@ -35,7 +35,12 @@ from pyspark.sql.types import (
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.spark.filters import Condition, condition_of, narrowed, wants_topic
-from rumormill.spark.options import ReadOptions, columns_wanted, read_options
+from rumormill.spark.options import (
+    ReadOptions,
+    columns_wanted,
+    read_options,
+    write_options,
+)
 from rumormill.spark.planning import (
     Offsets,
     Piece,
@@ -48,6 +53,7 @@ from rumormill.spark.planning import (
     subscribed,
 )
 from rumormill.spark.reading import read_piece
+from rumormill.spark.sink import BatchWriter, StreamWriter
 
 _HEADER: Final = StructType(
     [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
@@ -91,6 +97,18 @@ class RumormillSource(DataSource):
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         """A stream read."""
         return StreamReader(read_options(self.options, streaming=True), _columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """A batch write."""
+        if overwrite:
+            raise ConfigError("mode: what is published stays; use append")
+        return BatchWriter(write_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """A stream write."""
+        if overwrite:
+            raise ConfigError("outputMode: what is published stays; use append or update")
+        return StreamWriter(write_options(self.options), schema)
 
 
 def _columns(schema: StructType) -> list[str]:
@@ -143,7 +161,7 @@ class BatchReader(DataSourceReader):
         self._conditions: list[Condition] = []
 
     @property
-    def pushFilters(self) -> Any:  # type: ignore[override]  # noqa: N802
+    def pushFilters(self) -> Any:  # noqa: N802
         """Take over filters on topic, offset and time; leave the others to Spark."""
         return _PushFilters(self._push)
 

@@ -137,7 +137,7 @@ def read_batches(
     position = start
     read = partial(_read, batch_bytes=batch_bytes)
     while position < stop:
-        found = log.within(topic, position, min(batch_rows, stop - position), read)
+        found: Columns | None = log.within(topic, position, min(batch_rows, stop - position), read)
         if found is None:
             raise OffsetAheadError(topic, stop - 1, position)
         if found.count == 0:
@@ -381,7 +381,7 @@ def _metadata(found: Columns, kind: Any) -> Any:
 def libraries() -> tuple[Any, Any]:
     """Arrow and numpy, or one sentence about how to get them."""
     try:
-        import numpy  # noqa: ICN001, PLC0415
+        import numpy  # noqa: PLC0415
         import pyarrow  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError(

@@ -368,6 +368,18 @@ class TestOverlay:
         overlay.run(125)
         assert all(view.size < 30 * (1 + 2 * error) for view in overlay.views().values())
 
+    def test_halves_find_together_after_a_partition(self) -> None:
+        """Each half is whole by then; exchanges of neighbours join them again."""
+        overlay = Overlay(40, seed=4, swap_interval=20.0)
+        overlay.run(30)
+        everyone = list(range(40))
+        overlay.network.partition([everyone[:20], everyone[20:]])
+        overlay.run(30)
+        assert overlay.giant_component() == 0.5
+        overlay.network.heal()
+        overlay.run(60)
+        assert overlay.giant_component() == 1.0
+
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("share", "at_least"),

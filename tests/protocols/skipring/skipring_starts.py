@@ -86,7 +86,8 @@ class _Builder:
         self.peers, dead = everybody[: start.n], everybody[start.n :]
         pace = Pace(held_back=start.held_back, uneven=start.uneven, lockstep=start.lockstep)
         config = SkipRingConfig(
-            patience=8 if start.dead else 0, tuples_per_timeout=rng.choice((1, 2, 64))
+            patience=8 if start.dead else 0,
+            tuples_per_timeout=rng.choice((1, 2, 64) if start.n < 100 else (64,)),
         )
         self.world = World(self.peers, rng, pace, config)
         self.known = {

@@ -53,12 +53,18 @@ class Beat(msgspec.Struct, frozen=True):
     """The timer of signs of life and of everything that is looked after at intervals."""
 
 
+class Swap(msgspec.Struct, frozen=True):
+    """The timer at which one neighbour is exchanged."""
+
+
 class _Request(msgspec.Struct):
     """A JOIN or NEIGHBOR of ours that has no answer yet."""
 
     until: float
     insist: bool
     """Whether an answer of yes may push a neighbour out of our own view."""
+    urgent: bool
+    """Whether the other side is to say yes though its view is full."""
     sent: bool = False
 
 
@@ -158,9 +164,17 @@ class ActiveView:
 
     # Becoming neighbours.
 
-    def _ask(self, peer: PeerId, now: float, effects: Effects, *, insist: bool = False) -> None:
+    def _ask(
+        self,
+        peer: PeerId,
+        now: float,
+        effects: Effects,
+        *,
+        insist: bool = False,
+        urgent: bool = False,
+    ) -> None:
         """Ask a peer to be our neighbour, once it is connected."""
-        self._requests[peer] = _Request(now + self._config.reply_timeout, insist)
+        self._requests[peer] = _Request(now + self._config.reply_timeout, insist, urgent)
         if peer in self._connected:
             self._send_request(peer, now, effects)
         else:
@@ -175,7 +189,7 @@ class ActiveView:
         if alone and peer in self._contacts:
             message = Membership(JOIN, peers=self._infos((self.id,)))
         else:
-            message = Membership(NEIGHBOR, yes=alone)
+            message = Membership(NEIGHBOR, yes=alone or request.urgent)
         self._send(peer, message, effects)
 
     def _on_neighbor(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
@@ -265,6 +279,19 @@ class ActiveView:
         for peer in self.passive.sample(missing, (*self._requests, *self._tried)):
             self._tried[peer] = None
             self._ask(peer, now, effects)
+
+    def _swap(self, now: float, effects: Effects) -> None:
+        """Exchange a neighbour for somebody in reserve, or for a contact.
+
+        Where all views are full nothing else ever changes them: two halves that a partition left
+        behind, each of them whole, would never find together again.
+        """
+        if len(self.active) < self._config.active_size:
+            return
+        others = dict.fromkeys((*self.passive, *self._contacts))
+        free = [peer for peer in others if peer not in self.active and peer not in self._requests]
+        if free:
+            self._ask(self._randomness.choice(free), now, effects, insist=True, urgent=True)
 
     # Beats.
 

@@ -86,18 +86,18 @@ class Catalogue:
         effects: Effects,
     ) -> None:
         """Find topics one after another; call back with the first that cannot be found."""
-        if not wanted:
+        unknown = [cid for cid in wanted if self._library.get(cid) is None]
+        if not unknown:
             then(None, now, effects)
             return
-        first, rest = wanted[0], wanted[1:]
 
         def found(descriptor: TopicDescriptor | None, now: float, effects: Effects) -> None:
             if descriptor is None:
-                then(first, now, effects)
+                then(unknown[0], now, effects)
             else:
-                self._find_all(rest, then, now, effects)
+                self._find_all(unknown[1:], then, now, effects)
 
-        self._library.find(first, (), found, now, effects)
+        self._library.find(unknown[0], (), found, now, effects)
 
     def _create(
         self,
@@ -177,35 +177,46 @@ class Catalogue:
         def found(topic: TopicDescriptor | None, now: float, effects: Effects) -> None:
             if topic is None:
                 finished(None, reasons.NO_SUCH_TOPIC, now, effects)
-                return
-            seen: dict[str, TopicDescriptor | None] = {}
-            left = list(topic.sub_topics.items())
-
-            def go_on(now: float, effects: Effects) -> None:
-                if not left:
-                    finished(seen, "", now, effects)
-                    return
-                name, link = left.pop(0)
-
-                def one(sub: TopicDescriptor | None, now: float, effects: Effects) -> None:
-                    seen[name] = sub
-                    go_on(now, effects)
-
-                self._library.find(link, (), one, now, effects)
-
-            go_on(now, effects)
+            else:
+                self._browse(topic, {}, finished, now, effects)
 
         self._library.find(cid, (), found, now, effects)
+
+    def _browse(
+        self,
+        topic: TopicDescriptor,
+        lost: dict[bytes, None],
+        finished: Finished,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        """Look for the first sub-topic that is not at hand; when none is left, finish."""
+        seen = {name: self._library.get(link) for name, link in topic.sub_topics.items()}
+        links = topic.sub_topics.items()
+        unknown = [link for name, link in links if seen[name] is None and link not in lost]
+        if not unknown:
+            finished(seen, "", now, effects)
+            return
+
+        def one(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
+            if found is None:
+                lost[unknown[0]] = None
+            self._browse(topic, lost, finished, now, effects)
+
+        self._library.find(unknown[0], (), one, now, effects)
 
     def list_versions(self, cid: bytes, finished: Finished, now: float, effects: Effects) -> None:
         """Walk from a version to the first one, and add those known from the meta topic."""
         chain: dict[bytes, TopicDescriptor] = {}
 
         def found(topic: TopicDescriptor | None, now: float, effects: Effects) -> None:
-            if topic is not None:
+            while topic is not None:
                 chain[topic.cid] = topic
                 parent = topic.parent
-                if parent is not None and parent not in chain and len(chain) < MOST_VERSIONS:
+                if parent is None or len(chain) >= MOST_VERSIONS:
+                    break
+                topic = self._library.get(parent)
+                if topic is None:
                     self._library.find(parent, (), found, now, effects)
                     return
             if not chain:

@@ -143,15 +143,17 @@ class Membership:
         return () if branch is None else branch.neighbours
 
     def _enter_for_good(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> None:
-        cid = descriptor.cid
         branch = self.enter(descriptor, now, effects)
-        feed = self._events.feeds[cid]
+        self._want(branch, self._events.feeds[descriptor.cid])
+        self._on_wish(branch, now, effects)
+
+    def _want(self, branch: Branch, feed: Feed) -> None:
+        """The application wants the events of a branch, from its subscription on."""
         feed.subscribed = True
-        feed.horizon = min(feed.horizon, milliseconds(self.subscriptions[cid]))
+        feed.horizon = min(feed.horizon, milliseconds(self.subscriptions[feed.topic]))
         feed.cover = min(feed.cover, feed.horizon)
         branch.wanted = True
         branch.leaving_at = None
-        self._on_wish(branch, now, effects)
 
     def unsubscribe(self, cid: bytes, now: float, effects: Effects, *, meta: bool = True) -> None:
         """End a subscription."""
@@ -224,6 +226,8 @@ class Membership:
             feed.fill(self._context.archive)
             self._events.feeds[cid] = feed
             branch = self._forest.plant(cid, descriptor.author)
+            if cid in self.subscriptions:
+                self._want(branch, feed)
             self._forest.arm(branch, NEVER, effects)
         return branch
 

@@ -8,13 +8,12 @@ author chose the parent; so the author's signature holds for the request without
 the event's own. Signatures are never part of what is hashed.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from rumormill.core.event import Event
-from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId
+from rumormill.core.identity import Identity, Verifier
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 
 SIGN_PREFIX: Final = b"pulsarcast-event:"
@@ -23,14 +22,6 @@ SIGN_PREFIX: Final = b"pulsarcast-event:"
 
 UNSIGNED: Final = "unsigned"
 BAD_SIGNATURE: Final = "bad-signature"
-
-
-class Verifier(Protocol):
-    """Whoever can check signatures; an `Identity` can."""
-
-    def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
-        """Whether `author` signed `payload`; false for anything malformed."""
-        ...
 
 
 class SignedEvent(msgspec.Struct, eq=False, gc=False):

@@ -63,6 +63,8 @@ ENTERED = "entered"
 """The timer that lets newcomers subscribe at once, without waiting for their first TIMEOUT."""
 NO_NEIGHBOURS = "no neighbour in the topic's ring yet"
 NO_SUPERVISOR = "no supervisor is known: every peer of a skip ring must be told who supervises"
+_MAX_HAND_OVERS = 8
+"""A request, its configuration and the acknowledgement are three; corrupt states may ask again."""
 QUEUE_FULL = "queue full"
 """The runtimes' reason for a drop that says nothing of the receiver's life."""
 
@@ -145,6 +147,11 @@ class SkipRing:
         """Our neighbours in each topic's ring: the subscribers that we can publish to."""
         return {topic: member.subscriber.neighbours for topic, member in self.members.items()}
 
+    @property
+    def subscriptions(self) -> dict[Topic, None]:
+        """The topics whose publications the application is told of."""
+        return {topic: None for topic, member in self.members.items() if member.hears}
+
     def _addresses(self, peer: PeerId) -> tuple[bytes, ...]:
         """Where a peer can be reached, as far as a message has room for it."""
         known = self._hooks.addresses(peer)
@@ -152,13 +159,27 @@ class SkipRing:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
+        start = len(effects)
         if type(event) is Received:
             self._on_received(event, effects)
-            return
-        handler = _HANDLERS.get(type(event))
-        if handler is None:
-            raise LocalError(f"{type(event).__name__} is not an input of this protocol")
-        handler(self, event, now, effects)
+        else:
+            handler = _HANDLERS.get(type(event))
+            if handler is None:
+                raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+            handler(self, event, now, effects)
+        if self.id in self.supervisors:
+            self._hand_over(start, effects)
+
+    def _hand_over(self, start: int, effects: Effects) -> None:
+        """Carry letters between ourselves as a subscriber and ourselves as its supervisor."""
+        for _ in range(_MAX_HAND_OVERS):
+            fresh = effects[start:]
+            own = [each for each in fresh if type(each) is Mail and each.peer == self.id]
+            if not own:
+                return
+            effects[start:] = [each for each in fresh if each not in own]
+            for letter in own:
+                self._on_received(Received(self.id, letter.message), effects)
 
     # Time.
 

@@ -292,7 +292,7 @@ class Publications:
             self._pending[key] = (peer, publication, flood)
             effects.append(Validate(event, peer))
             return True
-        return self._judged(peer, publication, verdict, effects, flood=flood)
+        return self._judged(peer, publication, event, verdict, effects, flood=flood)
 
     def validated(self, key: MessageId, verdict: Verdict, effects: Effects) -> bool:
         """Take a deferred verdict; return whether it was for a publication of this topic."""
@@ -300,13 +300,14 @@ class Publications:
         if waiting is None:
             return False
         peer, publication, flood = waiting
-        self._judged(peer, publication, verdict, effects, flood=flood)
+        self._judged(peer, publication, publication.to_event(), verdict, effects, flood=flood)
         return True
 
     def _judged(
         self,
         peer: PeerId,
         publication: Publication,
+        event: Event,
         verdict: Verdict,
         effects: Effects,
         *,
@@ -321,7 +322,7 @@ class Publications:
             return False
         self.trie.insert(key, None)
         effects.append(trace.DeliverMessage(key, topic, peer))
-        effects.append(Deliver(publication.to_event(), peer))
+        effects.append(Deliver(event, peer))
         if flood:
             self._flood(publication, peer, effects)
         return True

@@ -9,8 +9,8 @@ shortcuts are established from the ring upwards.
 Whoever has no label asks the supervisor for one. Whoever has one asks for its configuration so
 rarely that the supervisor expects less than one request per interval (Theorem 5), or often when it
 believes itself minimal, because then it may be the end of a component that the supervisor does not
-know. A neighbour that a configuration displaces although it is nearer may be unknown to the
-supervisor, or dead: we name it to the supervisor and let it go (action (iii), section 3.3).
+know. A neighbour that a configuration displaces may be unknown to the supervisor, or dead: we name
+it to the supervisor and let it go (action (iii), section 3.3).
 
 What departs from the letter of the paper, and why, is in docs/skipring.md.
 """
@@ -114,6 +114,8 @@ class Subscriber(RingNode):
         else:
             self._ring_timeout(own, effects)
             self._shortcut_timeout(own, effects)
+        if self.gone:
+            return
         if self.leaving:
             self._to_supervisor(Unsubscribe(self.topic), effects)
         elif own is None or not self.confirmed:
@@ -321,16 +323,8 @@ class Subscriber(RingNode):
         for old in displaced:
             if old.peer not in kept:
                 kept.add(old.peer)
-                self._displace(own, old, effects)
+                self._request(old.peer, effects)
         self._to_supervisor(Acknowledge(self.topic), effects)
-
-    def _displace(self, own: Reference, old: Reference, effects: Effects) -> None:
-        """Part with a neighbour that the configuration does not name."""
-        proposed = self.left if precedes(old, own) else self.right
-        if proposed is None or abs(old.label - own.label) <= abs(proposed.label - own.label):
-            self._request(old.peer, effects)
-        else:
-            self._linearize(old, effects)
 
 
 def _learned(reference: Reference, effects: Effects) -> Reference:

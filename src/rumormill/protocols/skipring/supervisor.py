@@ -248,12 +248,29 @@ class Supervisor:
         effects.append(Mail(peer, SetData(self.topic, None, None, None)))
 
     def _forget(self, peer: PeerId, effects: Effects) -> None:
+        """Remove a subscriber, and configure those whose neighbourhood changes by that.
+
+        The paper configures the heir alone; the neighbours of both places would learn of it in
+        their turn, or when the ring has closed the gap over as many hops as there are subscribers.
+        """
         self._silent.pop(peer, None)
         label = self.label(peer)
-        if label is not None:
-            heir = self._remove(label)
-            if heir is not None:
-                self._configure(heir, effects)
+        if label is None:
+            return
+        last = label_of(len(self.database) - 1)
+        self._remove(label)
+        changed = {label: None, **dict.fromkeys(self._around(label) + self._around(last))}
+        for place in changed:
+            neighbour = self.database.get(place)
+            if neighbour is not None:
+                self._configure(neighbour, effects)
+
+    def _around(self, label: Label) -> tuple[Label, ...]:
+        """The labels before and behind a place that may be taken or not."""
+        count = len(self.database)
+        if number_of(label) < count:
+            return ring_neighbours(label, count)
+        return ring_neighbours(label, count + 1) if number_of(label) == count else ()
 
     # The failure detector.
 
