@@ -11,6 +11,7 @@ measured again without the rest. Choose parts by name, then draw:
 
 import argparse
 import json
+import multiprocessing
 import random
 import sys
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/overlay/hyparview"))
 
 from hyparview_rig import Overlay
-from line_plot import Series, line_plot
+from rumormill.spark.line_plot import Series, line_plot
 
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
@@ -51,9 +52,18 @@ KEPT = (
 
 Row = dict[str, Any]
 
+LABELS: list[str] = []
+
+
+def wanted(label: str) -> bool:
+    """Whether a contender is to be measured now."""
+    return not LABELS or label in LABELS
+
 
 def scenario(peers: int, protocol: str, parameters: Row, **changes: Any) -> Scenario:
     """A run on a random graph of degree 6 with latencies of 10 to 100 ms."""
+    if protocol == "pulsarcast":  # in its other presets not everybody may publish
+        changes = {"preset": "open", **changes}
     text = f"""
         peers = {peers}
         warm_up = "10s"
@@ -152,8 +162,11 @@ def reference(_sizes: list[int]) -> Iterable[Row]:
         ("radius few", {"parameters": radius(20, "few", ttl=30), **graph}),
         ("gossipsub", {"protocol": "gossipsub", **graph}),
         ("gossipsub, complete graph", {"protocol": "gossipsub", **complete}),
+        ("pulsarcast", {"protocol": "pulsarcast", "preset": "open", **graph}),
     ]
     for label, changes in cases:
+        if not wanted(label):
+            continue
         for seed in (1, 2, 3):
             yield {"label": label, **run(given.changed({"seed": seed, **changes}))}
 
@@ -170,9 +183,12 @@ def sparse(sizes: list[int]) -> Iterable[Row]:
             ("radius few", "radius", radius(peers, "few")),
             ("radius few, fitted", "radius", radius(peers, "few", **fitted)),
             ("gossipsub", "gossipsub", {}),
+            ("pulsarcast", "pulsarcast", {}),
         ):
-            changed = base.changed({"protocol": protocol, "parameters": parameters})
-            yield {"label": label, "diameter": across, **run(changed, few_subscribers)}
+            if not wanted(label):
+                continue
+            row = run(scenario(peers, protocol, parameters, **work), few_subscribers)
+            yield {"label": label, "diameter": across, **row}
 
 
 def dense(sizes: list[int]) -> Iterable[Row]:
@@ -185,10 +201,13 @@ def dense(sizes: list[int]) -> Iterable[Row]:
             ("radius few", "radius", radius(peers, "few")),
             ("radius few, fitted", "radius", radius(peers, "few", **fitted)),
             ("gossipsub", "gossipsub", {}),
+            ("pulsarcast", "pulsarcast", {}),
         ]
         if peers <= 1000:  # N² letters for each publication
             cases.insert(0, ("radius", "radius", radius(peers)))
         for label, protocol, parameters in cases:
+            if not wanted(label):
+                continue
             yield {
                 "label": label,
                 "diameter": across,
@@ -235,28 +254,34 @@ def churn(_sizes: list[int]) -> Iterable[Row]:
 
 
 def crashes(_sizes: list[int]) -> Iterable[Row]:
-    """The giant component of HyParView after simultaneous crashes, at 1,000 peers."""
-    for share in (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
-        for seed in (1, 2):
-            overlay = Overlay(1000, seed, interval=0.02)
-            overlay.run(60)
-            overlay.crash(share)
-            at_once = overlay.giant_component()
-            overlay.run(20)
-            yield {
-                "label": "crashes",
-                "share": share,
-                "seed": seed,
-                "at_once": at_once,
-                "after_20s": overlay.giant_component(),
-                "lopsided": len(overlay.lopsided()),
-            }
+    """The giant component of HyParView after simultaneous crashes, at 1,000 peers.
+
+    Every share strikes the same overlay, in a process forked off for it.
+    """
+    context = multiprocessing.get_context("fork")
+    for seed in (1, 2):
+        overlay = Overlay(1000, seed, interval=0.02)
+        overlay.run(60)
+        for share in (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
+            found: multiprocessing.Queue[Row] = context.Queue()
+            process = context.Process(target=_struck, args=(overlay, share, found))
+            process.start()
+            yield {"label": "crashes", "share": share, "seed": seed, **found.get()}
+            process.join()
+
+
+def _struck(overlay: Overlay, share: float, found: "multiprocessing.Queue[Row]") -> None:
+    overlay.crash(share)
+    at_once = overlay.giant_component()
+    overlay.run(20)
+    after = overlay.giant_component()
+    found.put({"at_once": at_once, "after_20s": after, "lopsided": len(overlay.lopsided())})
 
 
 def estimate(_sizes: list[int]) -> Iterable[Row]:
     """What peers believe the size to be, after a minute."""
     for peers in (20, 100, 500):
-        for seed in range(1, 11 if peers < 500 else 6):
+        for seed in range(1, 7 if peers < 500 else 4):
             overlay = Overlay(peers, seed, interval=0.02)
             overlay.run(55)
             sizes = sorted(view.size for view in overlay.views().values())
@@ -352,36 +377,68 @@ def _means(rows: list[Row], x: str, y: str) -> list[tuple[float, float]]:
     return sorted((at, sum(found) / len(found)) for at, found in values.items())
 
 
+COLUMNS = {
+    "protocol": "label",
+    "peers": "peers",
+    "churn per minute": "churn",
+    "crashed": "share",
+    "at once": "at_once",
+    "20 s later": "after_20s",
+    "lopsided": "lopsided",
+    "smallest estimate": "smallest",
+    "largest estimate": "largest",
+    "diameter": "diameter",
+    "pub_hops": "pub_hops",
+    "delivery ratio": "delivery_ratio",
+    "messages per delivery": "messages_per_delivery",
+    "p50, s": "latency_p50",
+    "p99, s": "latency_p99",
+    "state per peer": "state_mean",
+    "load max/mean": "load_max_over_mean",
+    "PUB": "pub",
+    "DIRECTMSG": "directmsg",
+    "SUB": "sub",
+    "control, kB": "control_bytes",
+}
+"""The columns of tables, in order; a table has those that its rows have."""
+
+
 def tables() -> None:
     """Print the kept rows as Markdown, means over the seeds."""
-    kept = json.loads(ROWS.read_text())
-    for part, rows in kept.items():
-        names = [name for name in rows[0] if name not in (*_LONG, "seed")]
-        groups: dict[tuple[Any, ...], list[Row]] = {}
+    for part, rows in json.loads(ROWS.read_text()).items():
+        flat = []
         for row in rows:
+            counts = row.get("control_messages", {})
+            more = {name: counts.get(name) for name in ("pub", "directmsg", "sub") if counts}
+            flat.append({**row, **more})
+        names = [name for name, key in COLUMNS.items() if any(key in row for row in flat)]
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for row in flat:
             groups.setdefault(_key({**row, "seed": None}), []).append(row)
         print(f"\n## {part}\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}")
-        for group in groups.values():
-            print(f"| {' | '.join(_cell([row.get(name) for row in group]) for name in names)} |")
-        for group in groups.values():
-            counts = group[0].get("control_messages")
-            if counts:
-                print("-", group[0]["label"], group[0].get("peers"), counts)
+        for group in sorted(groups.values(), key=lambda group: group[0].get("peers") or 0):
+            cells = [_cell(COLUMNS[name], group) for name in names]
+            print(f"| {' | '.join(cells)} |")
 
 
-def _cell(values: list[Any]) -> str:
+def _cell(key: str, group: list[Row]) -> str:
+    values = [row.get(key) for row in group]
     numbers = [value for value in values if isinstance(value, int | float)]
-    if len(numbers) < len(values) or not numbers:
-        return str(values[0])
+    if not numbers:
+        return str(values[0]) if isinstance(values[0], str) else "–"
     mean = sum(numbers) / len(numbers)
-    return f"{mean:,.0f}" if abs(mean) >= 100 else f"{mean:.4g}"
+    if key == "control_bytes":
+        mean /= 1000
+    return f"{mean:,.0f}" if abs(mean) >= 100 or mean == int(mean) else f"{mean:.3g}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="+", choices=[*PARTS, "tables", "plots"])
     parser.add_argument("--peers", nargs="+", type=int, default=[100, 200, 500, 1000])
+    parser.add_argument("--labels", nargs="+", default=[], help="only these contenders")
     options = parser.parse_args()
+    LABELS.extend(options.labels)
     for part in options.parts:
         if part == "tables":
             tables()

@@ -14,6 +14,7 @@ from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.multistream import Initiator, Listener
 from rumormill.wire.noise import NoiseHandshake, NoiseSession
 from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc, proof_fields, signing_payload
+from rumormill.wire.radius_codec import decode_frame, encode_frame
 from rumormill.wire.yamux import YamuxSession
 from rumormill.wire.yamux_types import DataReceived
 
@@ -86,6 +87,14 @@ def pubsub(data: bytes) -> None:
         proof_fields(message)
 
 
+def radius(data: bytes) -> None:
+    """A frame of radius gossip: what was read is read again from what we make of it."""
+    frame = decode_frame(data)
+    encoded = encode_frame(frame)
+    assert frame.meta.size == len(encoded)
+    assert encode_frame(decode_frame(encoded)) == encoded
+
+
 def frames(data: bytes) -> None:
     """Frames on a stream, the same however they arrive."""
     whole, cut = FrameReader(1 << 16), FrameReader(1 << 16)
@@ -126,7 +135,18 @@ def multiaddr(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
-    for target in (multistream, noise, yamux, identify, pubsub, frames, envelope, keys, multiaddr)
+    for target in (
+        multistream,
+        noise,
+        yamux,
+        identify,
+        pubsub,
+        radius,
+        frames,
+        envelope,
+        keys,
+        multiaddr,
+    )
 }
 
 

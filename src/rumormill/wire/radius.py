@@ -34,16 +34,13 @@ class Interest(msgspec.Struct, gc=False):
     signature: bytes = b""
     key: bytes = b""
     cached_bytes: bytes = b""
-    cached_unsigned: bytes = b""
     cached_operation: OperationMeta | None = None
 
     @property
     def unsigned(self) -> bytes:
         """The bytes that the signature covers, without their prefix."""
-        unsigned = self.cached_unsigned
-        if not unsigned:
-            unsigned = self.cached_unsigned = self._unsigned()
-        return unsigned
+        encoded = self.encoded
+        return encoded[: len(encoded) - len(_proof(7, self.signature, self.key))]
 
     def _unsigned(self) -> bytes:
         parts: list[bytes] = []
@@ -65,7 +62,7 @@ class Interest(msgspec.Struct, gc=False):
         """The bytes of the whole interest."""
         encoded = self.cached_bytes
         if not encoded:
-            encoded = self.cached_bytes = self.unsigned + _proof(7, self.signature, self.key)
+            encoded = self.cached_bytes = self._unsigned() + _proof(7, self.signature, self.key)
         return encoded
 
     @property
@@ -109,6 +106,10 @@ class Publication(msgspec.Struct, gc=False):
     @property
     def unsigned(self) -> bytes:
         """The bytes that the signature covers, without their prefix."""
+        encoded = self.encoded
+        return encoded[: len(encoded) - len(_proof(5, self.signature, self.key))]
+
+    def _unsigned(self) -> bytes:
         parts: list[bytes] = []
         if self.author:
             parts.append(bytes_field(1, self.author))
@@ -125,7 +126,7 @@ class Publication(msgspec.Struct, gc=False):
         """The bytes of the whole publication."""
         encoded = self.cached_bytes
         if not encoded:
-            encoded = self.cached_bytes = self.unsigned + _proof(5, self.signature, self.key)
+            encoded = self.cached_bytes = self._unsigned() + _proof(5, self.signature, self.key)
         return encoded
 
     @property

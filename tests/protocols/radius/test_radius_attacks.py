@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from radius_rig import Bag, interest_of, peer_id
 
 from rumormill.core.errors import ConfigError, LimitError, LocalError
-from rumormill.core.inputs import Publish, Received, Subscribe
+from rumormill.core.inputs import Publish, Received, Subscribe, Validated, Verdict
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
@@ -74,9 +74,7 @@ class TestInterests:
     def test_the_signature_covers_everything(self, change: dict[str, Any]) -> None:
         """An interest with one field changed is no longer its owner's."""
         made = bag()
-        altered = msgspec.structs.replace(
-            interest(made), cached_bytes=b"", cached_unsigned=b"", **change
-        )
+        altered = msgspec.structs.replace(interest(made), cached_bytes=b"", **change)
         assert receive(made, Frame((Spread(altered, 2),))) == [reasons.INVALID_SIGNATURE]
 
     def test_expired_and_endless_ones_are_refused(self) -> None:
@@ -279,6 +277,45 @@ class TestPublications:
         made.feed(0, Received(peer_id(1), frame))
         assert made.refused[0] == [reasons.HOPS_CLAMPED]
         assert made.sent[0][2].publications[0].hops == RadiusConfig().max_hops - 1
+
+
+class TestValidation:
+    """What the application's validator says of publications in topics of its own."""
+
+    @pytest.mark.parametrize(
+        ("verdict", "delivered"),
+        [(Verdict.ACCEPT, 1), (Verdict.REJECT, 0), (Verdict.IGNORE, 0)],
+    )
+    @pytest.mark.parametrize("deferred", [False, True])
+    def test_a_verdict_counts_for_every_copy(
+        self, verdict: Verdict, delivered: int, deferred: bool
+    ) -> None:
+        """Accepted ones are delivered once and passed on; of others no copy goes any further,
+        however many hops it has left."""
+        made = Bag(3, [(0, 1), (0, 2)], sub_hops=0, pub_hops=3)
+        answer = Verdict.DEFER if deferred else verdict
+        made.machines[0]._validator = lambda _event, _peer: answer
+        made.subscribe(0)
+        word = publication(made)
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(word, 1),))))
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(word, 2),))))
+        if deferred:
+            assert not made.sent
+            made.feed(0, Validated(word.id, verdict))
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(word, 5),))))
+        made.feed(0, Received(peer_id(2), Frame(direct=(word,))))
+        assert len(made.events[0]) == delivered
+        assert bool(made.sent) == bool(delivered)
+
+    def test_waiting_verdicts_are_limited(self) -> None:
+        """Beyond the limit publications are refused, and counted."""
+        made = bag(max_pending_validations=2)
+        made.machines[VICTIM]._validator = lambda _event, _peer: Verdict.DEFER
+        made.subscribe(VICTIM)
+        for number in range(3):
+            word = publication(made, time=int(made.now * 1e9) + number)
+            refused = receive(made, Frame((), (Relay(word, 1),)))
+        assert refused == [reasons.VALIDATION_THROTTLED]
 
 
 class TestJunk:

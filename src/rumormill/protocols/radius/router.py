@@ -25,6 +25,7 @@ from rumormill.core.effects import (
     Deliver,
     Effects,
     Keep,
+    Learn,
     Mail,
     Published,
     SendAll,
@@ -32,7 +33,6 @@ from rumormill.core.effects import (
     Validate,
 )
 from rumormill.core.errors import LimitError, LocalError
-from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
@@ -56,6 +56,7 @@ from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.membership import HyParView
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
+from rumormill.protocols.radius.copies import Copy, event_of
 from rumormill.protocols.radius.floods import DIRECT, Floods
 from rumormill.protocols.radius.interests import KnownSubscribers
 from rumormill.protocols.radius.neighbours import Links, Overlay
@@ -93,15 +94,6 @@ class Greet(msgspec.Struct, frozen=True):
     """The timer at which a neighbour is told interests that could not be sent to it."""
 
     peer: PeerId
-
-
-class _Copy(msgspec.Struct):
-    """How a publication came here; `hops` is `DIRECT` for a letter."""
-
-    peer: PeerId
-    publication: Publication
-    hops: int
-    served: bytes = b""
 
 
 class Radius:
@@ -144,7 +136,7 @@ class Radius:
         remembered = config.publication_lifetime + 2 * config.clock_skew
         self.floods = Floods(remembered, config.max_delivered)
         self._last_time = 0
-        self._pending: dict[MessageId, _Copy] = {}
+        self._pending: dict[MessageId, Copy] = {}
         self._allowances: dict[PeerId, Allowance] = {}
         self._strangers = Allowance(config.verify_rate, config.verify_burst)
 
@@ -239,14 +231,14 @@ class Radius:
         return publication
 
     def _publish(self, publication: Publication, now: float, effects: Effects) -> None:
-        event, topic = _event_of(publication), publication.topic
+        event, topic = event_of(publication), publication.topic
         self.floods.put(publication.id, self.pub_hops, now)
         effects.append(Keep(event))
         effects.append(trace.PublishMessage(publication.id, topic))
         if topic in self.book.own or topic in self.publish_only:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
             effects.append(Deliver(event, self.id))
-        reached = self._meet(_Copy(self.id, publication, self.pub_hops), now, effects)
+        reached = self._meet(Copy(self.id, publication, self.pub_hops), now, effects)
         effects.append(Published(event, reached, "" if reached else NOBODY))
 
     def _check_topic(self, topic: Topic) -> None:
@@ -318,7 +310,7 @@ class Radius:
         if best is not None and hops <= best:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
             return
-        copy = _Copy(peer, publication, hops, relay.served)
+        copy = Copy(peer, publication, hops, relay.served)
         if best is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
         if uid in self._pending:
@@ -342,18 +334,18 @@ class Radius:
         elif publication.topic not in self.book.own:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, publication.topic))
         else:
-            copy = _Copy(peer, publication, DIRECT)
+            copy = Copy(peer, publication, DIRECT)
             if self._accepts(copy, now, effects):
                 self.floods.put(uid, DIRECT, now)
                 self._judge(copy, now, effects)
 
-    def _accepts(self, copy: _Copy, now: float, effects: Effects) -> bool:
+    def _accepts(self, copy: Copy, now: float, effects: Effects) -> bool:
         reason = self._refusal(copy, now)
         if reason is not None:
             self._reject(copy, reason, effects)
         return reason is None
 
-    def _refusal(self, copy: _Copy, now: float) -> str | None:
+    def _refusal(self, copy: Copy, now: float) -> str | None:
         """Why a publication is refused; the signature is looked at last, since it costs most."""
         publication, config = copy.publication, self._config
         if not publication.topic:
@@ -371,19 +363,19 @@ class Radius:
             return reasons.INVALID_SIGNATURE
         return None
 
-    def _judge(self, copy: _Copy, now: float, effects: Effects) -> None:
+    def _judge(self, copy: Copy, now: float, effects: Effects) -> None:
         """Ask the application about a publication of a topic of ours; others are passed on."""
         if self._validator is None or copy.publication.topic not in self.book.own:
             self._accept(copy, now, effects)
             return
-        verdict = self._validator(_event_of(copy.publication), copy.peer)
+        verdict = self._validator(event_of(copy.publication), copy.peer)
         if verdict is not Verdict.DEFER:
             self._on_verdict(copy, verdict, now, effects)
         elif len(self._pending) >= self._config.max_pending_validations:
-            self._reject(copy, reasons.VALIDATION_THROTTLED, effects)
+            self._drop(copy, reasons.VALIDATION_THROTTLED, now, effects)
         else:
             self._pending[copy.publication.id] = copy
-            effects.append(Validate(_event_of(copy.publication), copy.peer))
+            effects.append(Validate(event_of(copy.publication), copy.peer))
 
     def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
@@ -392,31 +384,36 @@ class Radius:
         if copy is not None:
             self._on_verdict(copy, event.verdict, now, effects)
 
-    def _on_verdict(self, copy: _Copy, verdict: Verdict, now: float, effects: Effects) -> None:
+    def _on_verdict(self, copy: Copy, verdict: Verdict, now: float, effects: Effects) -> None:
         if verdict is Verdict.ACCEPT:
             self._accept(copy, now, effects)
         elif verdict is Verdict.REJECT:
-            self._reject(copy, reasons.VALIDATION_FAILED, effects)
+            self._drop(copy, reasons.VALIDATION_FAILED, now, effects)
         else:
-            self._reject(copy, reasons.VALIDATION_IGNORED, effects)
+            self._drop(copy, reasons.VALIDATION_IGNORED, now, effects)
 
-    def _reject(self, copy: _Copy, reason: str, effects: Effects) -> None:
+    def _drop(self, copy: Copy, reason: str, now: float, effects: Effects) -> None:
+        """Go no further with a true publication; no copy of it, however good, is passed on."""
+        self.floods.put(copy.publication.id, self._config.max_hops, now)
+        self._reject(copy, reason, effects)
+
+    def _reject(self, copy: Copy, reason: str, effects: Effects) -> None:
         publication = copy.publication
         uid, topic = publication.id, publication.topic
         effects.append(trace.RejectMessage(uid, copy.peer, reason, topic))
 
-    def _accept(self, copy: _Copy, now: float, effects: Effects) -> None:
+    def _accept(self, copy: Copy, now: float, effects: Effects) -> None:
         publication = copy.publication
         topic = publication.topic
         if topic in self.book.own:
             effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
-            effects.append(Deliver(_event_of(publication), copy.peer))
+            effects.append(Deliver(event_of(publication), copy.peer))
         if copy.hops != DIRECT:
             self._meet(copy, now, effects)
 
     # Where the floods meet.
 
-    def _meet(self, copy: _Copy, now: float, effects: Effects, *, again: bool = False) -> int:
+    def _meet(self, copy: Copy, now: float, effects: Effects, *, again: bool = False) -> int:
         """Serve the subscribers that we know and pass the publication on; return to how many.
 
         With `again` it is a farther travelling copy of a publication that was served before.
@@ -450,6 +447,9 @@ class Radius:
             letter = Frame(direct=(publication,))
             for owner in chosen:
                 self.overlay.touch(owner, now)
+                addresses = entries[owner].interest.addresses
+                if addresses:
+                    effects.append(Learn(owner, addresses))
                 effects.append(Mail(owner, letter))
         return len(onward) + len(chosen)
 
@@ -481,14 +481,3 @@ class Radius:
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
         if frame.interests and peer in self.neighbours:
             effects.append(SetTimer(Greet(peer), now + self._config.greet_retry))
-
-
-def _event_of(publication: Publication) -> Event:
-    return Event(
-        publication.topic,
-        publication.data,
-        publication.author,
-        publication.id,
-        created=publication.time / 1e9,
-        proof=publication.signature,
-    )

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Effects, Learn, Send, SendAll, SetTimer
+from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
@@ -73,7 +73,9 @@ class Subscriptions:
     def subscribe(self, topic: Topic, hops: int, now: float, effects: Effects) -> None:
         """Announce a subscription, or renew one."""
         known = self.own.pop(topic, None)
-        self._ended.pop(topic, None)
+        for earlier in (known, self._ended.pop(topic, None)):
+            if earlier is not None:
+                self._waiting.pop(earlier, None)
         expires = int((now + self._config.ttl) * 1e6)
         entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
         self.own[topic] = entry
@@ -153,10 +155,7 @@ class Subscriptions:
             if reason is not None:
                 refused[reason] = refused.get(reason, 0) + 1
                 continue
-            if interest.addresses:
-                effects.append(Learn(owner, interest.addresses))
             entry = self.interests.put(interest, hops, now)
-            waiting.pop(entry, None)
             if hops:
                 self._pass_on(entry, (peer,), now, effects)
         for reason, count in refused.items():
