@@ -35,7 +35,7 @@ from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.peer_view import PeerView
 from rumormill.node.publisher import Publisher
 from rumormill.node.receipt import Receipt
-from rumormill.node.serving import appointed, known_peers, servers_of
+from rumormill.node.serving import appointed, enter_to_publish, known_peers, servers_of, take_leave
 from rumormill.node.store_archive import StoreArchive
 from rumormill.node.subscription import (
     Overflow,
@@ -225,7 +225,7 @@ class Node:
             self._housekeeping.cancel()
         self._validators.close()
         self._publisher.close()
-        await self._take_leave()
+        await take_leave(self._spec, self._driver)
         await self._desk.drain()
         await self._swarm.close()
         await self._desk.drain()
@@ -237,14 +237,6 @@ class Node:
         except RuntimeError:  # the program is ending and starts no more threads
             self._log.close()
         self._on_change()
-
-    async def _take_leave(self) -> None:
-        """Leave the topics whose other members would count on us, and send what is written."""
-        if self._spec.publishes_from_within:
-            topics: list[Topic] = list(getattr(self._driver.machine, "topics", ()))
-            for topic in topics:
-                self._driver.feed(Unsubscribe(topic))
-        await self._driver.letters.drain(self._config.shutdown_timeout)
 
     def _check_running(self) -> None:
         if not self._running:
@@ -324,9 +316,7 @@ class Node:
     ) -> None:
         """Wait until so many peers that we could publish to subscribe to a topic."""
         self._check_running()
-        inside = getattr(self._driver.machine, "topics", ())
-        if self._spec.publishes_from_within and topic not in inside:
-            self._driver.feed(Subscribe(topic, publish_only=True))
+        enter_to_publish(self._spec, self._driver, topic)
         try:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
