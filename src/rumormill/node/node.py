@@ -26,6 +26,7 @@ from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe, Validated
+from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
@@ -100,7 +101,9 @@ class Node:
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
         self._observers = tuple(observers)
         self._validators = Validators(self._on_verdict)
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        change = Change()
+        self._change = change.wait
+        self._on_change = change.happened
         self._checked_topic: Topic | None = None
         self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
@@ -475,21 +478,3 @@ class Node:
     def validator_failures(self) -> int:
         """Events that were rejected because their validator failed."""
         return self._validators.failures
-
-    # Waiting for change.
-
-    async def _change(self) -> None:
-        """Wait until peers come, go or read, or a moment has passed."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = None
-        try:
-            await asyncio.wait_for(waiter, 0.05)
-        except TimeoutError:
-            return
-        finally:
-            self._waiters.pop(waiter, None)
-
-    def _on_change(self) -> None:
-        for waiter in list(self._waiters):
-            if not waiter.done():
-                waiter.set_result(None)
