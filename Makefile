@@ -11,7 +11,7 @@ help:
 	@echo "make demo          compare FloodSub and GossipSub on a real workload"
 	@echo "make test          run the fast tests"
 	@echo "make test-slow     run the tests that take minutes"
-	@echo "make test-interop  run the node against js-libp2p and py-libp2p (npm and a C compiler)"
+	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
 	@echo "make lint          check style and types"
 	@echo "make bench         print the benchmarks"
 	@echo "make setup         create or update $(VENV); the others do it by themselves"
@@ -48,6 +48,7 @@ bench: $(READY)
 	$(VENV)/bin/python bench/wire.py
 	$(VENV)/bin/python bench/store.py
 	$(VENV)/bin/python bench/sim.py
+	$(VENV)/bin/python bench/trie.py --quick
 	$(VENV)/bin/python bench/published_numbers.py --rows v1.0 v1.1 --peers 100 --seeds 3
 	$(VENV)/bin/python bench/peers.py --quick
 	$(VENV)/bin/python bench/spark.py --quick
@@ -63,5 +64,7 @@ requirements:
 		--no-emit-index-url --no-emit-find-links --no-annotate \
 		--custom-compile-command "make requirements" \
 		--quiet --output-file tests/interop/py/requirements.txt
-	cd tests/interop/js && npm install --package-lock-only --no-audit --no-fund \
-		--omit-lockfile-registry-resolved=true
+	for folder in js pulsarcast; do \
+		(cd tests/interop/$$folder && npm install --package-lock-only --no-audit --no-fund \
+			--omit-lockfile-registry-resolved=true) || exit 1; \
+	done

@@ -61,6 +61,8 @@ def test_readable_json_gives_name_and_block(
     assert inspect(capsys, kind, str(path)) == found
     path.write_text(json.dumps(found["readable"]))
     assert inspect(capsys, kind, str(path)) == found
+    path.write_text(json.dumps({"dag_cbor_hex": item["dag_cbor_hex"]}))
+    assert inspect(capsys, kind, str(path))["cid"] == found["cid"]
 
 
 @pytest.mark.parametrize(("kind", "item"), ALL, ids=label)
@@ -90,6 +92,8 @@ def test_rpcs_are_shown_and_made_again(
         assert ("refused" not in message) == rpc["accepted_by_js_receiver"]
         if "framed_hex" in rpc:
             assert inspect(capsys, "rpc", rpc["framed_hex"]) == found
+        (tmp_path / "vector.json").write_text(json.dumps(rpc))
+        assert inspect(capsys, "rpc", str(tmp_path / "vector.json")) == found
         if kind == "event":
             assert message["event"]["cid"] == item["cid_base58btc"]
         path = tmp_path / "rpc.json"
@@ -139,8 +143,6 @@ def test_our_additions_are_shown_and_made_again(
                 "kind": "join-reply",
                 "topic": cid,
                 "status": "REDIRECTED",
-                "depth": 3,
-                "path": [peer],
                 "peers": [{"peer": peer, "addresses": []}],
                 "reason": "full",
             },
@@ -151,16 +153,26 @@ def test_our_additions_are_shown_and_made_again(
                 "status": "ACCEPTED",
                 "event": cid,
             },
+            {"kind": "fetch", "topic": cid, "wanted": [cid], "ancestors": 9, "known": cid},
             {
-                "kind": "fetch",
+                "kind": "events",
                 "topic": cid,
-                "wanted": [cid],
-                "after": [cid],
-                "from_start": True,
-                "limit": 9,
+                "events": [signed],
+                "missing": [cid],
+                "start": 1,
+                "end": 2,
             },
-            {"kind": "events", "topic": cid, "events": [signed], "missing": [cid], "more": True},
-            {"kind": "heads", "topic": cid, "cids": [cid], "count": 4},
+            {
+                "kind": "terms",
+                "topic": cid,
+                "silent": True,
+                "start": 1,
+                "end": 2,
+                "count": 3,
+                "checksum": 2**63,
+            },
+            {"kind": "have", "topic": cid, "start": 1, "end": 2, "cids": [cid]},
+            {"kind": "block", "topic": cid, "data": "a0"},
         ],
     }
     path = tmp_path / "rpc.json"
@@ -198,7 +210,7 @@ def test_a_cid_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
         ("rpc", "0aff", "bad-varint"),
         ("rpc", '{"op": "DANCE"}', "op: must be one of PING"),
         ("rpc", '{"additions": [{"kind": "x"}]}', "kind: must be one of join-reply"),
-        ("rpc", '{"additions": [{"kind": "heads"}]}', "heads: Missing required argument"),
+        ("rpc", '{"additions": [{"kind": "have"}]}', "have: Missing required argument"),
         ("cid", "QmPjHsJZCMtc3TokhybqWQ2ewbj42Dr28J94VakM7kPrYY", "starts with z"),
         ("cid", "00", "not a CIDv1"),
         ("cid", "{}", "a CID is a text"),

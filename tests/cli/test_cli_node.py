@@ -219,3 +219,38 @@ def test_bench_measures_two_processes() -> None:
     assert figures["lost"] == 0
     assert figures["messages_per_second"] > 0
     assert 0 < figures["latency_p50_ms"] <= figures["latency_p99_ms"]
+
+
+def test_a_skip_ring_needs_a_supervisor_and_nothing_else(home: str, tmp_path: Path) -> None:
+    """A supervisor, a node and one-off commands: a late `sub` prints what was said before."""
+    place = ("--home", str(tmp_path / "sup"), "--set", "interval=0.2")
+    with Terminal("supervisor", *place) as above:
+        ticket = above.prints()[0]
+        assert above.says("every start gets another port")
+        told = ("--protocol", "skipring", "--supervisor", ticket, "--set", "interval=0.2")
+        with Terminal("node", "--home", home, *told, "--topic", "news") as node:
+            node.prints()
+            apart = ("--home", str(tmp_path / "none"))
+            done = rumormill("pub", "news", "hello", *told, *apart, "--wait", "30")
+            assert done.returncode == 0, done.stderr
+            assert rumormill("pub", "news", "again", "--home", home).returncode == 0
+            done = rumormill("sub", "news", *told, *apart, "--count", "2", "--wait", "30")
+            assert sorted(done.stdout.split()) == ["again", "hello"], done.stderr
+            verified = lines_of("history", "verify", "news", "--home", home)
+            assert (verified[0]["publications"], verified[0]["faults"]) == (2, [])
+            refused = rumormill("pub", "news", "x", "--home", home, *told)
+            assert refused.returncode == 2
+            assert "has decided this" in refused.stderr
+
+
+def test_a_supervisors_ticket_is_known_before_it_runs(home: str) -> None:
+    """So that several can be told of each other; its port must be chosen for that."""
+    place = ("--home", home, "--listen", "/ip4/127.0.0.1/tcp/4100")
+    first, second = (rumormill("supervisor", *place, "--ticket").stdout for _ in range(2))
+    assert first == second
+    assert re.fullmatch(r"/ip4/127\.0\.0\.1/tcp/4100/p2p/12D3KooW\w+\n", first)
+    undecided = rumormill("supervisor", "--home", home, "--ticket")
+    assert undecided.returncode == 2
+    assert "--listen with a port" in undecided.stderr
+    wrong = rumormill("sub", "news", "--home", home, "--supervisor", first.strip())
+    assert (wrong.returncode, "gossipsub has none" in wrong.stderr) == (2, True)

@@ -46,6 +46,7 @@ def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path)
     samples = {
         "listen": ["/ip4/127.0.0.1/tcp/4001", "/ip4/127.0.0.1/tcp/4002"],
         "join": [],
+        "supervisors": [],
         "topics": ["a", "b"],
         "protocol": "floodsub",
         "preset": "default",
@@ -74,7 +75,7 @@ def test_the_documentation_has_every_setting_and_verb() -> None:
     text = (SOURCES.parent / "docs" / "command-line.md").read_text()
     for each in SETTINGS:
         assert f"`{each.variable}` | `{each.flag}` |" in text
-    verbs = "node pub sub history topics peers doctor config bench serve-store"
+    verbs = "node supervisor serve-store pub sub history topics peers doctor config bench"
     for verb in verbs.split():
         assert f"`{verb}" in text
 

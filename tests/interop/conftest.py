@@ -32,3 +32,15 @@ def javascript() -> Program:
 def python() -> Program:
     """py-libp2p."""
     return interop_install.installed(interop_install.python)
+
+
+@pytest.fixture(scope="session")
+def pulsarcast() -> Program:
+    """The JavaScript original of Pulsarcast."""
+    return interop_install.installed(interop_install.pulsarcast)
+
+
+@pytest.fixture(scope="session")
+def bridge() -> Program:
+    """py-libp2p, which speaks the original's encryption."""
+    return interop_install.installed(interop_install.pulsarcast_bridge)

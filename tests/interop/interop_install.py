@@ -62,8 +62,36 @@ def javascript() -> Program:
 
 def python() -> Program:
     """Return the py-libp2p peer, installed from its pins into an environment of its own."""
-    source = HERE / "py"
-    pins = source / "requirements.txt"
+    return _python_program(HERE / "py" / "peer.py")
+
+
+def pulsarcast_bridge() -> Program:
+    """Return the py-libp2p host that carries bytes to the JavaScript original of Pulsarcast."""
+    return _python_program(HERE / "pulsarcast" / "bridge.py")
+
+
+def pulsarcast() -> Program:
+    """Return the JavaScript original of Pulsarcast, installed from its lock file."""
+    source = HERE / "pulsarcast"
+    node = shutil.which("node")
+    if shutil.which("npm") is None or node is None:
+        raise NotInstallableError("npm is not installed; the original of Pulsarcast comes from it")
+
+    def build(folder: Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(source / name, folder)
+        # Install scripts only build faster variants of what is there in JavaScript too.
+        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+
+    made_from = [source / "package.json", source / "package-lock.json"]
+    folder = _environment("pulsarcast", made_from, build)
+    script = _placed(source / "peer.js", folder)
+    return Program((node, str(script)), folder, dict(os.environ))
+
+
+def _python_program(script: Path) -> Program:
+    """A script that runs with py-libp2p."""
+    pins = HERE / "py" / "requirements.txt"
 
     def build(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", "venv"], folder)
@@ -75,7 +103,7 @@ def python() -> Program:
     folder = _environment("py", [pins], build, f"{sys.version_info.major}.{sys.version_info.minor}")
     interpreter = folder / "venv" / "bin" / "python"
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    return Program((str(interpreter), str(source / "peer.py")), source, environment)
+    return Program((str(interpreter), str(script)), script.parent, environment)
 
 
 def _environment(

@@ -1,9 +1,11 @@
 """Where a foreign implementation cannot be installed, its tests say so; in CI they fail."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import interop_install
 import pytest
+from interop_peer import Program
 
 
 @pytest.fixture
@@ -11,20 +13,31 @@ def _without_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
+FROM_NPM = pytest.mark.parametrize(
+    "install", [interop_install.javascript, interop_install.pulsarcast]
+)
+
+
+@FROM_NPM
 @pytest.mark.usefixtures("_without_npm")
-def test_without_npm_the_tests_are_skipped_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_the_tests_are_skipped_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, install: Callable[[], Program]
+) -> None:
     """A developer without npm sees what is missing."""
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="npm is not installed"):
-        interop_install.installed(interop_install.javascript)
+        interop_install.installed(install)
 
 
+@FROM_NPM
 @pytest.mark.usefixtures("_without_npm")
-def test_in_ci_nothing_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_ci_nothing_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, install: Callable[[], Program]
+) -> None:
     """A CI machine without npm fails instead of proving nothing."""
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="npm is not installed"):
-        interop_install.installed(interop_install.javascript)
+        interop_install.installed(install)
 
 
 def test_a_failed_installation_is_not_taken_for_a_finished_one(

@@ -41,6 +41,8 @@ class HostilePeer:
         self.gives_window = True
         self.accepts = True
         """Whether it takes the streams that the node opens."""
+        self.protocols: tuple[str, ...] = PROTOCOLS
+        """What it takes them for."""
         self.damage: int | None = None
         """Which byte of its last handshake message is changed on the way."""
         self.received = 0
@@ -169,7 +171,7 @@ class HostilePeer:
     def _take(self, data: bytes) -> None:
         for event in self.session.receive(data):
             if isinstance(event, StreamOpened):
-                negotiation = self._negotiations[event.stream_id] = Listener(PROTOCOLS)
+                negotiation = self._negotiations[event.stream_id] = Listener(self.protocols)
                 if self.accepts:
                     self.session.accept(event.stream_id)
                     self.session.send(event.stream_id, negotiation.data_to_send())

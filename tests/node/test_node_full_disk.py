@@ -1,6 +1,7 @@
 """A node whose disk is full: what fails, what is counted, and that it recovers."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -82,5 +83,28 @@ def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path
             assert handed_out == list(range(kept))
             assert events.waiting == 0
         assert losses.reasons == [DISK_FULL] * lost
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
+    """Everything waits for the log at the same moment, and is far too much for the disk."""
+
+    async def story() -> None:
+        gate = threading.Event()
+        async with Node(None) as author, Node(tmp_path, store=SMALL) as reader:
+            await reader.subscribe(TOPIC)
+            await reader.connect(author.tickets[0])
+            await author.wait_until_ready(TOPIC, timeout=20)
+            reader.log.writer().run(gate.wait)
+            await author.publish_many(TOPIC, [bytes(20_000)] * 60)
+            while reader.metrics()["accepted_messages"].get(TOPIC, 0) < 60:
+                await reader._change()
+            gate.set()
+            await reader._desk.drain()
+            kept = await reader.history(TOPIC)
+            assert len(kept) * 20_000 > 256 * 1024
+            assert len(kept) + reader._desk.lost == 60
+            assert [event.offset for event in kept] == list(range(len(kept)))
 
     asyncio.run(asyncio.wait_for(story(), 60))

@@ -8,7 +8,7 @@ from rumormill.core.effects import Effects, Send
 from rumormill.core.inputs import Input, Received
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
 from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import MAX_ID_BYTES
+from rumormill.wire.pubsub_control import MAX_ID_BYTES
 
 Reaction = Callable[[Rpc], Rpc | None]
 

@@ -3,8 +3,8 @@
 import pytest
 from sim_rig import LATENCY, Net, PairLatency
 
-from rumormill.core.effects import Connect, Disconnect, LookUp
-from rumormill.core.inputs import Found, NotFound, PeerConnected, PeerDisconnected
+from rumormill.core.effects import Connect, Disconnect
+from rumormill.core.inputs import PeerConnected, PeerDisconnected
 
 
 def dial(net: Net, dialler: int, listener: int) -> None:
@@ -254,49 +254,3 @@ def test_messages_under_way_do_not_cross_a_partition() -> None:
     net.network.partition([[0], [1]])
     net.run(1.0)
     assert net.texts(1) == []
-
-
-# Look-ups.
-
-
-def look_up(net: Net, key: bytes) -> None:
-    net.host(0).effects.append(LookUp(key))
-    net.host(0).carry_out()
-
-
-def test_look_ups_are_answered_from_the_directory() -> None:
-    """After a moment, with the value or the news that there is none."""
-    net = Net(1)
-    net.network.directory[b"known"] = b"value"
-    look_up(net, b"known")
-    look_up(net, b"unknown")
-    assert net.inputs(0, Found) == []
-    net.run(1.0)
-    assert net.inputs(0)[1:] == [Found(b"known", b"value"), NotFound(b"unknown")]
-
-
-def test_answers_reach_nobody_who_is_down_or_new() -> None:
-    """A process that never asked is not answered."""
-    net = Net(1)
-    look_up(net, b"key")
-    net.network.crash(net.host(0))
-    before = net.probe(0)
-    net.run(1.0)
-    assert [event for _, event in before.inputs if isinstance(event, NotFound)] == []
-    net.network.start(net.host(0))
-    look_up(net, b"key")
-    net.network.crash(net.host(0))
-    net.network.start(net.host(0))
-    net.run(1.0)
-    assert net.inputs(0, NotFound) == []
-
-
-def test_answers_wait_for_a_pause_to_end() -> None:
-    """Like everything else that comes in."""
-    net = Net(1)
-    look_up(net, b"key")
-    net.host(0).pause()
-    net.run(1.0)
-    assert net.inputs(0, NotFound) == []
-    net.host(0).resume()
-    assert net.inputs(0, NotFound) == [NotFound(b"key")]

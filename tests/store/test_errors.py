@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,20 @@ def test_a_full_disk_refuses_the_append_and_keeps_the_log(home):
     with EventLog(home) as log:
         assert log.append([big]).result()[0].offset == 51
         assert len(read_all(log)) == 52
+
+
+def test_an_append_that_is_too_large_takes_no_other_with_it(home):
+    """Appends that would have shared a commit are tried alone; those that fit are kept."""
+    gate = threading.Event()
+    with EventLog(home, StoreConfig(max_database_bytes=40 * 8192)) as log:
+        log.writer().run(gate.wait)
+        sizes = (100, 400_000, 200, 500_000, 300)
+        tickets = [log.append([make_event(n, data=bytes(size))]) for n, size in enumerate(sizes)]
+        gate.set()
+        kept = [ticket.exception() is None for ticket in tickets]
+        assert kept == [True, False, True, False, True]
+        assert [len(event.data) for event in read_all(log)] == [100, 200, 300]
+        assert log.verify().ok
 
 
 def test_a_file_that_may_not_grow_fails_cleanly(tmp_path):

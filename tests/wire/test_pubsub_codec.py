@@ -29,10 +29,28 @@ from rumormill.wire.pubsub_codec import (
     decode_rpc,
     encode_message,
     encode_rpc,
+    proof_fields,
     signing_payload,
 )
 
 SUBSCRIBE = bytes_field(1, varint_field(1, 1) + string_field(2, "t"))
+
+
+raw_fields = st.tuples(
+    st.sampled_from(["shortest length", "longer length", "number"]),
+    st.integers(1, 7),
+    st.sampled_from([0, 1, 127, 128, 300, 20_000]),
+)
+"""Fields as an author might send them: how it is written, the field's number, how long it is."""
+
+
+def raw_field(how: str, number: int, length: int) -> bytes:
+    if how == "number":
+        return varint_field(number, length)
+    encoded = bytes_field(number, bytes(length))
+    if how == "longer length" and length < 0x80:
+        encoded = bytes((encoded[0], length | 0x80, 0)) + bytes(length)
+    return encoded
 
 
 def reason_of(data: bytes, **limits: int) -> str:
@@ -216,6 +234,27 @@ class TestSigning:
         received = decode_rpc(bytes_field(2, body)).publish[0]
         expected = bytes_field(1, b"A") + string_field(4, "t") + unknown
         assert signing_payload(received) == SIGN_PREFIX + expected
+
+    @given(st.lists(raw_fields, max_size=8))
+    @example([("shortest length", number, 20) for number in range(1, 7)])
+    @example([("shortest length", 1, 1), ("longer length", 2, 1), ("shortest length", 5, 64)])
+    def test_what_is_signed_does_not_depend_on_how_it_is_found(
+        self, fields: list[tuple[str, int, int]]
+    ) -> None:
+        """Bytes taken as they are and bytes put together again are the same, whatever was sent."""
+        body = b"".join(raw_field(*field) for field in fields)
+        limits = RpcLimits(topic_bytes=1 << 20, key_bytes=1 << 20, signature_bytes=1 << 20)
+        received = decode_rpc(bytes_field(2, body), limits).publish[0]
+        anew = msgspec.structs.replace(received, signed_bytes=0)
+        assert signing_payload(received) == signing_payload(anew)
+        if received.signature:
+            assert proof_fields(received) == proof_fields(anew)
+
+    def test_a_usual_message_is_taken_as_it_is(self) -> None:
+        """Otherwise every receiver would pay for putting it together again."""
+        body = bytes_field(1, b"A") + bytes_field(2, bytes(1000)) + string_field(4, "t")
+        received = decode_rpc(bytes_field(2, body + bytes_field(5, b"sig"))).publish[0]
+        assert received.signed_bytes == len(body)
 
 
 class TestLimits:

@@ -22,6 +22,7 @@ from rumormill.cli.session import run_async
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
 from rumormill.node.subscription import Subscription
+from rumormill.protocols.registry import protocol
 
 TOPIC = "bench"
 _STAMP = 16
@@ -73,11 +74,14 @@ def run_returning(work: Any) -> dict[str, Any]:
 async def _node(plan: dict[str, Any]) -> AsyncIterator[Node]:
     with tempfile.TemporaryDirectory(prefix="rumormill-bench-") as home:
         memory = plan["durability"] == "memory"
+        supervised = protocol(plan["protocol"]).servers is not None
         async with Node(
             None if memory else Path(home) / "node",
             protocol=plan["protocol"],
             preset=plan["preset"],
             durability=plan["durability"],
+            supervisors=[plan["ticket"]] if supervised and "ticket" in plan else (),
+            supervises=supervised and "ticket" not in plan,
         ) as node:
             yield node
 

@@ -1,4 +1,4 @@
-"""`rumormill node`: a node that runs until it is told to stop.
+"""`rumormill node` and `rumormill supervisor`: a node that runs until it is told to stop.
 
 It holds the lock of its home's log, so there is one daemon of a home; it serves the control socket,
 and metrics where they were asked for. SIGINT and SIGTERM end it in order: commands are hung up on,
@@ -15,6 +15,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 
+from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import LogObserver, set_up_logs
 from rumormill.cli.meeting import find_tickets
 from rumormill.cli.session import run_async
@@ -22,6 +23,7 @@ from rumormill.cli.settings import Resolved, metrics_endpoint, resolve
 from rumormill.core.errors import LocalError
 from rumormill.node.control import ControlServer, socket_path
 from rumormill.node.control_service import NodeService
+from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.metrics import render_metrics
 from rumormill.node.metrics_http import MetricsServer
 from rumormill.node.node import Node
@@ -43,7 +45,38 @@ def run_node(options: argparse.Namespace) -> int:
     return run_async(_run(resolved, as_json=options.json))
 
 
-async def _run(resolved: Resolved, *, as_json: bool) -> int:
+def run_supervisor(options: argparse.Namespace) -> int:
+    """Run a node that supervises topics until SIGINT or SIGTERM, or tell its ticket."""
+    options.protocol = options.protocol or "skipring"
+    resolved = resolve(options)
+    set_up_logs(resolved, "info")
+    anywhere = [each for each in resolved.texts("listen") if each.endswith("/tcp/0")]
+    if options.ticket:
+        if anywhere:
+            raise CommandError(
+                f"--ticket: the system has not chosen a port for {anywhere[0]} yet;"
+                " give --listen with a port",
+                USAGE,
+            )
+        print("\n".join(_future_tickets(resolved)))
+        return 0
+    if anywhere:
+        _log.warning(
+            "%s: every start gets another port, and with it another ticket; give --listen with"
+            " a port",
+            anywhere[0],
+        )
+    return run_async(_run(resolved, as_json=options.json, supervises=True))
+
+
+def _future_tickets(resolved: Resolved) -> list[str]:
+    """What the tickets of this home will be; its key is made if there is none."""
+    resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
+    return reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
+
+
+async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -55,6 +88,8 @@ async def _run(resolved: Resolved, *, as_json: bool) -> int:
         protocol=resolved.text("protocol"),
         preset=resolved.text("preset"),
         parameters=resolved.parameters,
+        supervisors=resolved.texts("supervisors"),
+        supervises=supervises,
         durability=resolved.text("durability"),
         config=resolved.node_config,
         store=resolved.store_config,

@@ -43,7 +43,7 @@ class Option:
         return self.flag.lstrip("-").replace("-", "_")
 
 
-PROTOCOLS: Final = ("floodsub", "gossipsub", "radius", "skipring")
+PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "radius", "skipring")
 """The registry's names, repeated here because help does not import it; a test compares them."""
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
-from rumormill.cli.grammar import DATA_LOSS, FAILURE, USAGE, CommandError
+from rumormill.cli.grammar import DATA_LOSS, FAILURE, CommandError
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
@@ -39,14 +39,12 @@ async def draw_history(batches: Batches, *, whole: bool) -> int:
     return 0
 
 
-def check_name(topic: str) -> bytes:
-    """The CID that a topic's name is; only such histories can be verified by their links."""
+def parse_name(topic: str) -> bytes | None:
+    """The CID that a Pulsarcast topic's name is; None for any other name."""
     try:
         return cids.parse(topic)
     except DecodeError:
-        raise CommandError(
-            f"{topic[:60]} is not a Pulsarcast topic, whose name is a CID such as zdpu…", USAGE
-        ) from None
+        return None
 
 
 async def verify_history(batches: Batches, topic: bytes, options: argparse.Namespace) -> int:

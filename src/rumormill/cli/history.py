@@ -71,12 +71,15 @@ async def _graph(topic: str, resolved: Resolved, span: _Span) -> int:
 
 
 async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse.Namespace) -> int:
-    from rumormill.cli.graph import check_name, verify_history
+    from rumormill.cli.graph import parse_name, verify_history
+    from rumormill.cli.ring_history import verify_ring_history
 
     if span != _Span() or options.graph or options.raw or options.format is not None:
         raise CommandError("history verify takes a topic, its place and --json alone", USAGE)
-    cid = check_name(topic)
+    cid = parse_name(topic)
     async with _reader(resolved, topic) as read:
+        if cid is None:
+            return await verify_ring_history(_batches(read, span), topic, options)
         return await verify_history(_batches(read, span), cid, options)
 
 

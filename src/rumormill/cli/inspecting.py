@@ -100,13 +100,17 @@ def _parsed(given: bytes) -> object:
         return text if text.isalnum() else given
 
 
-def _item(value: object, *, inner: str) -> object:
-    """What a whole test vector is about; any other value is itself."""
-    if isinstance(value, dict) and inner in value:
-        taken = value[inner]
-        if inner == "readable" and isinstance(taken, dict) and "payload_hex" in value:
-            return {"payload_hex": value["payload_hex"], **taken}
-        return taken
+def _item(value: object, *inner: str) -> object:
+    """What a whole test vector is about, by its first key that is there; else the value itself."""
+    if not isinstance(value, dict):
+        return value
+    for key in inner:
+        taken = value.get(key)
+        if key.endswith("_hex") and isinstance(taken, str):
+            return hex_bytes(taken, key)
+        if isinstance(taken, dict):
+            beside = {name: value[name] for name in ("payload_hex",) if name in value}
+            return {**beside, **taken}
     return value
 
 
@@ -120,7 +124,7 @@ def _forms(cid: bytes, block: bytes) -> dict[str, Any]:
 
 
 def _topic(value: object) -> dict[str, Any]:
-    value = _item(value, inner="readable")
+    value = _item(value, "readable", "dag_cbor_hex")
     if isinstance(value, bytes):
         topic: TopicDescriptor = read_topic(value)
     else:
@@ -134,7 +138,7 @@ def _topic(value: object) -> dict[str, Any]:
 
 
 def _event(value: object) -> dict[str, Any]:
-    value = _item(value, inner="readable")
+    value = _item(value, "readable", "dag_cbor_hex", "protobuf_hex")
     signed = (
         _event_of(value)
         if isinstance(value, bytes)
@@ -163,7 +167,7 @@ def _event_of(data: bytes) -> SignedEvent:
 
 
 def _rpc(value: object) -> dict[str, Any]:
-    value = _item(value, inner="protobuf_hex")
+    value = _item(value, "protobuf_hex", "framed_hex")
     if isinstance(value, dict):
         data = rpc_from_readable(value).encode()
     else:

@@ -57,6 +57,7 @@ def _late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
 def add_node_verbs(verbs: Verbs) -> None:
     """Add every verb that has to do with real nodes."""
     _add_node(verbs)
+    _add_supervisor(verbs)
     _add_serve_store(verbs)
     _add_pub(verbs)
     _add_sub(verbs)
@@ -79,6 +80,13 @@ def _add_peer(verb: Parser) -> None:
     _add_options(verb, "node", PROTOCOL_OPTIONS)
     verb.add_argument(
         "--join", action="append", metavar="TICKET", help="connect to this node; may be repeated"
+    )
+    verb.add_argument(
+        "--supervisor",
+        dest="supervisors",
+        action="append",
+        metavar="TICKET",
+        help="who supervises topics, where the protocol needs it (skipring); name all of them",
     )
     verb.add_argument(
         "--listen",
@@ -131,6 +139,42 @@ def _add_node(verbs: Verbs) -> None:
         help="serve Prometheus metrics at http://HOST:PORT/metrics",
     )
     _add_flight(verb)
+    verb.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _add_supervisor(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "supervisor",
+        brief="supervise the topics of a skip ring, and print the supervisor's ticket",
+        text=(
+            "Run a supervisor of the skip ring until SIGINT or SIGTERM. Its tickets are printed\n"
+            "to stdout, one a line: nodes are told one of them with --supervisor. It tells\n"
+            "subscribers their places and carries no messages. Several supervisors share the\n"
+            "topics; every one of them, and every node, must be told of all."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill supervisor --home sup --listen /ip4/0.0.0.0/tcp/4100\n"
+            "  rumormill node --protocol skipring --topic news \\\n"
+            "      --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...\n"
+            "  rumormill supervisor --home sup --listen /ip4/0.0.0.0/tcp/4100 --ticket\n"
+            "  rumormill supervisor --home other --listen /ip4/0.0.0.0/tcp/4101 \\\n"
+            "      --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...\n"
+        ),
+        run=_late("rumormill.cli.daemon", "run_supervisor"),
+    )
+    _add_peer(verb)
+    verb.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve Prometheus metrics at http://HOST:PORT/metrics",
+    )
+    verb.add_argument(
+        "--ticket",
+        action="store_true",
+        help="print what its tickets will be, and stop: to tell others before it runs",
+    )
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
@@ -257,7 +301,8 @@ def _add_history(verbs: Verbs) -> None:
         brief="print what the log of a home has of a topic",
         text=(
             "Print the events of a topic in the home's log, each one verified, and stop.\n"
-            "`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic.\n"
+            "`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic,\n"
+            "or the names and signatures of a skip ring's, and prints the hash over all of it.\n"
             "Works with and without a running node."
         ),
         epilog=(

@@ -6,8 +6,10 @@ is of use only with somebody to talk to: `--join`, or a `sub` that waits in the 
 
 import asyncio
 import contextlib
+import importlib
+import importlib.util
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -26,7 +28,7 @@ _log = logging.getLogger("rumormill.cli")
 
 _CODES = {"timeout": TIMEOUT, "damaged": DATA_LOSS, "usage": USAGE}
 
-_DECIDED_BY_THE_NODE = ("listen", "protocol", "preset")
+_DECIDED_BY_THE_NODE = ("listen", "protocol", "preset", "supervisors")
 
 
 class Session(msgspec.Struct):
@@ -42,13 +44,23 @@ class Session(msgspec.Struct):
 def run_async(work: Coroutine[Any, Any, int]) -> int:
     """Run a verb; what went wrong becomes one sentence and an exit code."""
     try:
-        return asyncio.run(work)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(work)
     except RumormillError as error:
         raise CommandError(_one_line(str(error)), _code_of(error)) from None
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         raise CommandError(str(error), FAILURE) from None
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop: uvloop where that extra is installed, else asyncio itself."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop]
+    factory = importlib.import_module("uvloop").new_event_loop
+    return factory
 
 
 def _one_line(text: str) -> str:
@@ -104,6 +116,7 @@ async def _own_node(resolved: Resolved) -> AsyncIterator[Session]:
         protocol=resolved.text("protocol"),
         preset=resolved.text("preset"),
         parameters=resolved.parameters,
+        supervisors=resolved.texts("supervisors"),
         config=resolved.node_config,
         store=resolved.store_config,
     )
@@ -112,6 +125,7 @@ async def _own_node(resolved: Resolved) -> AsyncIterator[Session]:
         joined = await _join_given(service, resolved.texts("join"))
         if not resolved.texts("join"):
             joined += await _join_found(service, await asyncio.to_thread(_find, resolved))
+        joined += len(resolved.texts("supervisors"))  # they introduce us to all others
         yield Session(service, True, joined)
 
 

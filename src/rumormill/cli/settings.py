@@ -45,6 +45,7 @@ SETTINGS: Final = (
     Setting("home", "--home", DEFAULT_HOME),
     Setting("listen", "--listen", ["/ip4/127.0.0.1/tcp/0"], many=True),
     Setting("join", "--join", [], many=True),
+    Setting("supervisors", "--supervisor", [], many=True),
     Setting("topics", "--topic", [], many=True),
     Setting("protocol", "--protocol", "gossipsub"),
     Setting("preset", "--preset", "default"),
@@ -146,8 +147,13 @@ class Resolved(msgspec.Struct, frozen=True):
             raise ConfigError(f"log_level: choose one of {', '.join(LEVELS)}")
         if self.text("log_format") not in ("text", "json"):
             raise ConfigError("log_format: choose text or json")
-        for ticket in self.texts("join"):
-            check_ticket(ticket)
+        for key in ("join", "supervisors"):
+            for ticket in self.texts(key):
+                check_ticket(ticket, key)
+        if self.texts("supervisors") and protocol(self.text("protocol")).servers is None:
+            raise ConfigError(
+                f"supervisors: {self.text('protocol')} has none; --protocol skipring has"
+            )
         for address in self.texts("listen"):
             _check_listen(address)
         metrics_endpoint(self.text("metrics"))
@@ -158,17 +164,17 @@ class Resolved(msgspec.Struct, frozen=True):
         assert self.store_config
 
 
-def check_ticket(ticket: str) -> None:
+def check_ticket(ticket: str, key: str = "join") -> None:
     """Refuse what is no ticket at all."""
     example = "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooW..."
     try:
         address = Multiaddr.parse(ticket)
     except PeerError as error:
         raise ConfigError(
-            f"join: {ticket!r} is not a ticket such as {example} ({error.detail})"
+            f"{key}: {ticket!r} is not a ticket such as {example} ({error.detail})"
         ) from None
     if address.peer_id is None or address.tcp_endpoint is None:
-        raise ConfigError(f"join: {ticket!r} is not a ticket such as {example}")
+        raise ConfigError(f"{key}: {ticket!r} is not a ticket such as {example}")
 
 
 def _check_listen(address: str) -> None:

@@ -143,12 +143,6 @@ class Disconnect(msgspec.Struct, frozen=True):
     reason: str
 
 
-class LookUp(msgspec.Struct, frozen=True):
-    """Find the value of a key; `Found` or `NotFound` answers."""
-
-    key: bytes
-
-
 Effect: TypeAlias = (
     Send
     | SendAll
@@ -165,7 +159,6 @@ Effect: TypeAlias = (
     | CancelTimer
     | Connect
     | Disconnect
-    | LookUp
     | TracePayload
 )
 Effects: TypeAlias = list[Effect]

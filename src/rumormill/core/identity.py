@@ -9,7 +9,15 @@ from typing import Protocol
 from rumormill.core.ids import PeerId
 
 
-class Identity(Protocol):
+class Verifier(Protocol):
+    """Whoever can check signatures; an `Identity` can."""
+
+    def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
+        """Whether `author` signed `payload`; false for anything malformed."""
+        ...
+
+
+class Identity(Verifier, Protocol):
     """This peer's key, and the means to check other peers' signatures."""
 
     @property
@@ -24,8 +32,4 @@ class Identity(Protocol):
 
     def sign(self, payload: bytes) -> bytes:
         """Return this peer's signature over `payload`."""
-        ...
-
-    def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
-        """Whether `author` signed `payload`; false for anything malformed."""
         ...

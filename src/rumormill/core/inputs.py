@@ -152,19 +152,6 @@ class Validated(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
-class Found(msgspec.Struct, frozen=True):
-    """The answer to a `LookUp`: a value is known."""
-
-    key: bytes
-    value: bytes
-
-
-class NotFound(msgspec.Struct, frozen=True):
-    """The answer to a `LookUp`: nobody who was asked knows a value."""
-
-    key: bytes
-
-
 Input: TypeAlias = (
     Start
     | Subscribe
@@ -182,6 +169,4 @@ Input: TypeAlias = (
     | SendDropped
     | TimerFired
     | Validated
-    | Found
-    | NotFound
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.messages import WireMessage
-from rumormill.node.connection import Connection
+from rumormill.node.connection import RETIRED, Connection
 from rumormill.node.stream import ENDED, REFUSED, Stream
 from rumormill.wire.frames import FrameReader
 
@@ -53,6 +53,10 @@ class Channel:
         self._urgent: deque[bytes] = deque()
         self._bulk: deque[bytes] = deque()
         self._rest: bytes | memoryview = b""
+        self._cut_short = b""
+        """The message of which `_rest` is the end."""
+        self.replaced = False
+        """Whether another channel has taken this one's place."""
         self._incoming: dict[Stream, None] = {}
         self._early: list[tuple[Stream, WireMessage]] = []
         self._delay = driver.config.stream_retry_first
@@ -82,6 +86,33 @@ class Channel:
             self._retry.cancel()
             self._retry = None
 
+    def succeed(self, old: "Channel") -> None:
+        """Take the place of a channel whose connection is being replaced.
+
+        The peer's streams on other connections are read on behalf of this channel. Messages that
+        the old one had not sent go out here, the one that it was in the middle of from its
+        beginning: a repetition does no harm, a gap does. What it said about itself (subscriptions,
+        mesh) is said anew.
+        """
+        old.stop()
+        old.replaced = True
+        for stream in old._incoming:
+            self._incoming[stream] = None
+            if isinstance(stream.handler, Incoming):
+                stream.handler.channel = self
+        self._early, old._early = old._early, []
+        if old._cut_short:
+            self._bulk.append(old._cut_short)
+        self._bulk.extend(old._bulk)
+        self.queued_bytes = sum(map(len, self._bulk))
+        if self._bulk:
+            self.waits_since = self.driver.now()
+        was_open, old.protocol = old.open, ""
+        old._incoming = {}
+        old._drop_queue()
+        if was_open:
+            self.driver.on_channel_replaced(old)
+
     def _start_later(self) -> None:
         loop = get_running_loop()
         self._retry = loop.call_later(self._delay, self.start)
@@ -100,6 +131,8 @@ class Channel:
         if self.protocol:
             for incoming in self._incoming:
                 incoming.release()
+            if self.queued_messages:
+                self._pump()
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Nothing is expected on our own stream; libp2p peers send nothing there."""
@@ -112,15 +145,12 @@ class Channel:
         """Without this stream the peer cannot be sent to."""
         if reason == ENDED:
             return  # the peer will send nothing here, which it never does; we still can
+        if self.replaced:
+            return
         was_open = self.open
         self.protocol = ""
         self._stream = None
-        self._urgent.clear()
-        self._bulk.clear()
-        self._rest = b""
-        self.queued_bytes = 0
-        self.waits_since = None
-        self.slow = False
+        self._drop_queue()
         if self.connection.closed_because is not None:
             self.stop()
         elif reason != REFUSED:
@@ -131,6 +161,19 @@ class Channel:
                 incoming.reset()
         why = self.refused or self.connection.closed_because or reason
         self.driver.on_channel_lost(self, why, was_open=was_open)
+
+    def _drop_queue(self) -> None:
+        self._urgent.clear()
+        self._bulk.clear()
+        self._rest = self._cut_short = b""
+        self.queued_bytes = 0
+        self.waits_since = None
+        self.slow = False
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether the peer has not read for so long that its queue is not worth its memory."""
+        since = self.waits_since
+        return since is not None and now - since > self.driver.config.slow_peer_limit
 
     def is_slow(self, now: float) -> bool:
         """Whether the peer does not read; said to the driver once each time."""
@@ -149,7 +192,7 @@ class Channel:
         if not self._rest and not self._bulk and not self._urgent:
             taken = stream.send(frame)
             if taken < len(frame):
-                self._rest = memoryview(frame)[taken:]
+                self._rest, self._cut_short = memoryview(frame)[taken:], frame
                 self.waits_since = self.driver.now()
             return True
         config = self.driver.config
@@ -174,7 +217,7 @@ class Channel:
                     self.waits_since = None
                     self.slow = False
                     break
-                self._rest = queue.popleft()
+                self._rest = self._cut_short = queue.popleft()
                 self.queued_bytes -= len(self._rest)
             taken = stream.send(bytes(self._rest))
             if taken < len(self._rest):
@@ -182,7 +225,7 @@ class Channel:
                     self.waits_since = self.driver.now()
                 self._rest = memoryview(self._rest)[taken:]
                 break
-            self._rest = b""
+            self._rest = self._cut_short = b""
         self.driver.on_room(self)
 
     # The peer's stream: receiving.
@@ -221,17 +264,21 @@ class Channel:
         """
         self.driver.forget_held(stream)
         self._early = [early for early in self._early if early[0] is not stream]
-        if stream in self._incoming:
-            del self._incoming[stream]
-            if self._stream is not None:
-                self._stream.reset()
+        if stream not in self._incoming:
+            return
+        del self._incoming[stream]
+        connection = stream.connection
+        if connection.retired and (self._incoming or connection.closed_because != RETIRED):
+            return  # the peer has another stream, or has let go of this one itself
+        if self._stream is not None:
+            self._stream.reset()
 
 
 class Incoming:
     """Reads RPCs from a stream that the peer opened."""
 
     def __init__(self, channel: Channel, stream: Stream) -> None:
-        self._channel = channel
+        self.channel = channel
         self._frames = FrameReader(channel.driver.max_frame)
         self._decode: Callable[[bytes], WireMessage] = channel.driver.decode
 
@@ -244,7 +291,7 @@ class Incoming:
         frames = self._frames.feed(data)
         if frames:
             decode = self._decode
-            self._channel.receive(stream, [decode(frame) for frame in frames])
+            self.channel.receive(stream, [decode(frame) for frame in frames])
         if self._frames.error is not None:
             raise self._frames.error
 
@@ -256,4 +303,4 @@ class Incoming:
         if reason == ENDED:
             stream.end()
         stream.connection.forget_stream(stream)
-        self._channel.on_incoming_closed(stream)
+        self.channel.on_incoming_closed(stream)

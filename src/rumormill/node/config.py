@@ -53,6 +53,15 @@ class NodeConfig(Config, frozen=True, kw_only=True):
     slow_peer_after: float = 5.0
     """Seconds after which publishing stops waiting for a peer whose queue does not move."""
 
+    slow_peer_limit: float = 60.0
+    """Seconds after which a peer whose queue does not move is disconnected: until then it holds
+    up to `queue_bytes`. Twice `keep_alive_timeout`, which finds a peer that is dead; this one
+    lives, and answers pings, and does not read."""
+
+    retire_timeout: float = 2.0
+    """Seconds that a connection stays open when the peer has made another in its place, so that
+    what is on its way arrives."""
+
     close_timeout: float = 2.0
     """Seconds that a closed connection waits for its peer to read and close too."""
 

@@ -93,16 +93,8 @@ class NodeService:
         await self._node.connect(ticket)
 
     async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
-        """Publish a batch; its messages share a commit of the log."""
-        if len(data) == 1:
-            return [await self._node.publish(topic, data[0])]
-        publications = (self._node.publish(topic, each) for each in data)
-        receipts: list[Receipt] = []
-        for outcome in await asyncio.gather(*publications, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-            receipts.append(outcome)
-        return receipts
+        """Publish a batch in its order; its messages share a commit of the log."""
+        return await self._node.publish_many(topic, data)
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
         """Wait for subscribers."""

@@ -9,11 +9,12 @@ event that was kept without being handed out: to hand it out later, do not keep 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, Topic
+from rumormill.node.rescue import Rescue
 from rumormill.node.subscription import Subscription
 from rumormill.store.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.store.log import EventLog
@@ -209,11 +210,14 @@ class Desk:
         self._note_progress()
         error = ticket.exception()
         if error is not None:
-            failure = error if isinstance(error, StoreError) else StoreError(str(error))
-            self._fail(batch, failure)
+            self._fail(batch, _store_error(error))
             return
+        self._hand_out(batch, ticket.result())
+
+    def _hand_out(self, batch: list["_Taken"], results: Sequence[Appended]) -> None:
+        """Tell publishers and subscribers of events that are safe."""
         self._forget(batch)
-        for (event, publisher), appended in zip(batch, ticket.result(), strict=True):
+        for (event, publisher), appended in zip(batch, results, strict=True):
             if publisher is SILENT:
                 continue
             if isinstance(publisher, asyncio.Future) and not publisher.done():
@@ -227,13 +231,19 @@ class Desk:
         batch: list["_Taken"],
         error: StoreError,
     ) -> None:
-        """Tell everybody concerned: a batch is kept or lost as a whole.
+        """Tell everybody concerned that a batch is lost; every failure but a full disk stays.
 
-        A full disk may have room again; every other failure stays.
+        Of a batch that finds the disk full, our own events are lost: who publishes can try again.
+        Those of peers do not come again, so what fits of them is kept.
         """
         lasting = not isinstance(error, DiskFullError)
         if lasting:
             self.failure = error
+        elif len(batch) > 1:
+            of_peers = [taken for taken in batch if not isinstance(taken[1], asyncio.Future)]
+            if of_peers:
+                self._keep_what_fits(of_peers)
+            batch = [taken for taken in batch if isinstance(taken[1], asyncio.Future)]
         self._note_progress()
         self._forget(batch)
         for event, publisher in batch:
@@ -241,6 +251,49 @@ class Desk:
         if lasting:
             for subscription in self.all_subscriptions():
                 subscription.fail(error)
+
+    def _keep_what_fits(self, batch: list["_Taken"]) -> None:
+        rescue = Rescue(batch, self._find_no_room)
+        self._in_flight += 1
+        self._go_on(rescue)
+
+    def _go_on(self, rescue: Rescue["_Taken"]) -> None:
+        """Store the next piece of a batch that was too much for the disk."""
+        piece = rescue.next_piece()
+        if not piece:
+            self._in_flight -= 1
+            self._note_progress()
+            return
+        try:
+            ticket = self.log.append([event for event, _ in piece], wait=False)
+        except QueueFullError:
+            self._find_no_room([*piece, *rescue.rest()], LOG_BUSY)
+            self._go_on(rescue)
+            return
+        except StoreError as error:
+            self._in_flight -= 1
+            self._fail([*piece, *rescue.rest()], error)
+            return
+        ticket.add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._on_piece, rescue, piece, done)
+        )
+
+    def _on_piece(self, rescue: Rescue["_Taken"], piece: list["_Taken"], ticket: Ticket) -> None:
+        error = ticket.exception()
+        if error is None:
+            self._hand_out(piece, ticket.result())
+        elif isinstance(error, DiskFullError):
+            rescue.did_not_fit(piece)
+        else:
+            self._in_flight -= 1
+            self._fail([*piece, *rescue.rest()], _store_error(error))
+            return
+        self._go_on(rescue)
+
+    def _find_no_room(self, batch: list["_Taken"], reason: str = DISK_FULL) -> None:
+        self._forget(batch)
+        for event, _ in batch:
+            self._lose(event.id, event.topic, reason)
 
     def _tell_lost(
         self,
@@ -268,3 +321,7 @@ class Desk:
         while (self._waiting or self._in_flight) and self.failure is None:
             self._drained = self._loop.create_future()
             await self._drained
+
+
+def _store_error(error: BaseException) -> StoreError:
+    return error if isinstance(error, StoreError) else StoreError(str(error))

@@ -22,7 +22,6 @@ from rumormill.core.effects import (
     Effects,
     Keep,
     Learn,
-    LookUp,
     Mail,
     Outcome,
     Published,
@@ -39,7 +38,6 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
-    NotFound,
     PeerConnected,
     PeerDisconnected,
     Received,
@@ -62,6 +60,7 @@ from rumormill.trace.recorder import Recorder
 from rumormill.wire.frames import frame
 
 SLOW_PEER = "slow-peer"
+STUCK_PEER = "stuck-peer"
 CLOSED = "the node is closed"
 NO_QUESTIONS = "the protocol has no questions"
 _FLUSH_INTERVAL = 1.0
@@ -161,7 +160,13 @@ class Driver:
         self._recorder.close()
 
     def _flush_trace(self) -> None:
+        """Once in a while: hand on what was recorded, and give up peers that do not read."""
         self._recorder.flush()
+        now = self.now()
+        for channel in list(self.channels.values()):
+            if channel.is_stuck(now):
+                self._swarm.count(STUCK_PEER)
+                channel.connection.close(STUCK_PEER)
         self._flush_timer = self._loop.call_later(_FLUSH_INTERVAL, self._flush_trace)
 
     # Inputs.
@@ -234,7 +239,11 @@ class Driver:
     # Peers.
 
     def _on_peer(self, connection: Connection) -> None:
-        channel = self.channels[connection.remote_peer] = Channel(self, connection)
+        peer = connection.remote_peer
+        old = self.channels.get(peer)
+        channel = self.channels[peer] = Channel(self, connection)
+        if old is not None:
+            channel.succeed(old)
         channel.start()
 
     def _serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
@@ -265,6 +274,11 @@ class Driver:
             self.on_change()
         else:
             self._on_unreached(channel.peer, reason)
+
+    def on_channel_replaced(self, channel: Channel) -> None:
+        """A peer has made a new connection; it may have been started again, and know nothing."""
+        self.feed(PeerDisconnected(channel.peer))
+        self.on_change()
 
     def _on_unreached(self, peer: PeerId, reason: str) -> None:
         """A peer that the machine wants to be connected to is not, and will not be."""
@@ -415,9 +429,6 @@ class Driver:
         if connection is not None:
             connection.close(effect.reason)
 
-    def _do_look_up(self, effect: LookUp) -> None:
-        self._loop.call_soon(self.feed, NotFound(effect.key))
-
 
 _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     Send: Driver._do_send,
@@ -435,5 +446,4 @@ _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     CancelTimer: Driver._do_cancel_timer,
     Connect: Driver._do_connect,
     Disconnect: Driver._do_disconnect,
-    LookUp: Driver._do_look_up,
 }

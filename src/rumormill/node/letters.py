@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TOO_MANY_LETTERS: Final = "too many letters wait"
 NOT_REACHED: Final = "not reached in time"
 OURSELVES: Final = "that is this peer itself"
+_POLL: Final = 0.01
 
 
 class _Box:
@@ -114,6 +115,12 @@ class Letters:
     def _give_back(self, peer: PeerId, message: WireMessage, reason: str) -> None:
         self._driver.record(trace.DropRPC(peer, message.meta, reason))
         self._loop.call_soon(self._driver.feed, SendDropped(peer, message, reason))
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until no letter waits any more, but not longer than so many seconds."""
+        deadline = self._loop.time() + seconds
+        while self._boxes and self._loop.time() < deadline:  # noqa: ASYNC110 (each box ends alone)
+            await asyncio.sleep(_POLL)
 
     def close(self) -> None:
         """Forget everything."""

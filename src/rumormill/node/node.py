@@ -32,9 +32,10 @@ from rumormill.node.driver import Driver
 from rumormill.node.history import read_history
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
 from rumormill.node.metrics import Counts, Values, gather_metrics
-from rumormill.node.peer_view import PeerView
+from rumormill.node.peer_view import PeerView, view_peers
 from rumormill.node.publisher import Publisher
 from rumormill.node.receipt import Receipt
+from rumormill.node.serving import appointed, known_peers, servers_of
 from rumormill.node.store_archive import StoreArchive
 from rumormill.node.subscription import (
     Overflow,
@@ -69,6 +70,8 @@ class Node:
         preset: str = "default",
         parameters: Mapping[str, Any] | None = None,
         protocol_ids: Sequence[str] | None = None,
+        supervisors: Sequence[str] = (),
+        supervises: bool = False,
         durability: Durability | str | None = None,
         config: NodeConfig | None = None,
         store: StoreConfig | None = None,
@@ -80,6 +83,8 @@ class Node:
         multiaddrs; port 0 lets the system choose. `protocol` is a name, or the specification of a
         protocol that is not rumormill's own; `parameters` are the protocol's, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
+        `supervisors` are the tickets of all peers that supervise topics, where the protocol has
+        such; with `supervises` this node is one of them.
         `durability` is `fsync` unless there is no home. `observers` see the trace.
         """
         self._home = None if home is None else Path(home)
@@ -88,6 +93,8 @@ class Node:
         self._preset = preset
         self._parameters = dict(parameters or {})
         self._protocol_ids = None if protocol_ids is None else tuple(protocol_ids)
+        self._supervisors = tuple(supervisors)
+        self._supervises = supervises
         self._config = config or NodeConfig()
         self._config.validate()
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
@@ -124,6 +131,11 @@ class Node:
         settings = spec.configure(self._preset, self._parameters)
         self.identity = NodeIdentity(self._load_key())
         self._swarm = Swarm(self.identity.key, self._config)
+        ourselves = self.id if self._supervises else None
+        settings = appointed(
+            spec, settings, self._supervisors, self._swarm.book, ourselves=ourselves
+        )
+        self._spec = spec
         self._log = EventLog(self._home, self._store_config)
         try:
             self._counts = Counts()
@@ -213,6 +225,7 @@ class Node:
             self._housekeeping.cancel()
         self._validators.close()
         self._publisher.close()
+        await self._take_leave()
         await self._desk.drain()
         await self._swarm.close()
         await self._desk.drain()
@@ -224,6 +237,14 @@ class Node:
         except RuntimeError:  # the program is ending and starts no more threads
             self._log.close()
         self._on_change()
+
+    async def _take_leave(self) -> None:
+        """Leave the topics whose other members would count on us, and send what is written."""
+        if self._spec.publishes_from_within:
+            topics: list[Topic] = list(getattr(self._driver.machine, "topics", ()))
+            for topic in topics:
+                self._driver.feed(Unsubscribe(topic))
+        await self._driver.letters.drain(self._config.shutdown_timeout)
 
     def _check_running(self) -> None:
         if not self._running:
@@ -245,20 +266,7 @@ class Node:
     @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
-        views = []
-        for peer, connection in self._swarm.connections.items():
-            channel = self._driver.channels.get(peer)
-            views.append(
-                PeerView(
-                    str(ReadablePeerId(peer)),
-                    connection.remote_address,
-                    connection.outbound,
-                    channel.protocol if channel is not None else "",
-                    channel.queued_messages if channel is not None else 0,
-                    channel.queued_bytes if channel is not None else 0,
-                )
-            )
-        return views
+        return view_peers(self._swarm.connections, self._driver.channels)
 
     @property
     def log(self) -> EventLog:
@@ -301,8 +309,11 @@ class Node:
         peers: int = 1,
         timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> None:
-        """Wait until so many connected peers subscribe to a topic."""
+        """Wait until so many peers that we could publish to subscribe to a topic."""
         self._check_running()
+        inside = getattr(self._driver.machine, "topics", ())
+        if self._spec.publishes_from_within and topic not in inside:
+            self._driver.feed(Subscribe(topic, publish_only=True))
         try:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
@@ -393,9 +404,9 @@ class Node:
     async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
 
-        Their offsets rise in that order, and together they cost less than one by one. Nothing is
-        published of up to 256 events of which one is impossible, for example too long; of a longer
-        list, what stands before such a stretch is. Waits for peers as `publish` does.
+        Their offsets rise in that order, and together they cost less than one by one. An event
+        that is impossible, for example too long, raises: nothing behind it is published then, and
+        what stands before it may be or not. Waits for peers as `publish` does.
         """
         self._check_publishable(topic)
         return await self._publisher.publish_many(topic, [bytes(data) for data in items])
@@ -437,6 +448,13 @@ class Node:
         """
         self._check_running()
         return await self._driver.command(body)
+
+    async def set_supervisors(self, tickets: Sequence[str]) -> None:
+        """Name all supervisors anew; with `supervises`, this node stays one of them."""
+        self._check_running()
+        servers, peers = servers_of(self._spec), known_peers(tickets, self._swarm.book)
+        named = (*peers, self.id) if self._supervises else peers
+        await self._driver.command(servers.command(tuple(dict.fromkeys(named))))
 
     # Validation.
 

@@ -7,7 +7,7 @@ first come, first served.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rumormill.core.effects import Effects, Published
@@ -17,25 +17,27 @@ from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Publish, PublishBatch
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk, NotedFuture
-from rumormill.node.driver import Driver
+from rumormill.node.driver import CLOSED, Driver
 from rumormill.node.receipt import Receipt
 from rumormill.store.model import Appended
 from rumormill.store.notes import Note
 
 _PART_EVENTS: Final = 256
 _PART_BYTES: Final = 1 << 20
-"""Our choice: how much of a long batch is published at a time. Two parts are under way at most."""
+"""Our choice: how much is published at a time, and not more than a quarter of a peer's queue: then
+a queue that is not half full takes it. Of a long batch two parts are under way at most."""
 
 
 class _Order:
     """One event that somebody wants to publish."""
 
-    __slots__ = ("done", "published", "request")
+    __slots__ = ("done", "published", "refused", "request")
 
     def __init__(self, request: Publish, done: "asyncio.Future[Appended]") -> None:
         self.request = request
         self.done = done
         self.published: Published | None = None
+        self.refused: RumormillError | None = None
 
     def receipt(self, appended: Appended) -> Receipt:
         published = self.published
@@ -70,7 +72,10 @@ class Publisher:
         self._change = change
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
-        self._waiting: list[list[_Order]] = []
+        self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
+        self._part_bytes = min(_PART_BYTES, config.queue_bytes // 4)
+        self._waiting: list[_Order] = []
+        self._waiting_bytes = 0
         self._kept: dict[MessageId, Event] | None = None
         self._closed = False
 
@@ -78,26 +83,37 @@ class Publisher:
         """Publish one event."""
         if self._turn.locked() or self._congested():
             await self._wait_for_room()
+        if self._closed:
+            raise LocalError(CLOSED)
         order = _Order(Publish(topic, data), self._loop.create_future())
-        self._add([order])
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(order)
+        self._waiting_bytes += len(data)
+        if len(self._waiting) >= self._part_events or self._waiting_bytes >= self._part_bytes:
+            self._flush()
         return order.receipt(await order.done)
 
     async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
-        """Publish events in this order, part by part; a part with an impossible one is refused."""
+        """Publish events in this order, part by part, until one is refused."""
         receipts: list[Receipt] = []
-        before: list[_Order] = []
+        part: list[_Order] = []
         try:
-            for part in _parts(items):
+            for data in self._parts(items):
                 if self._turn.locked() or self._congested():
                     await self._wait_for_room()
+                if self._closed:
+                    raise LocalError(CLOSED)
+                self._flush()  # who came before us
                 future = self._loop.create_future
-                orders = [_Order(Publish(topic, data), future()) for data in part]
-                self._add(orders)
-                previous, before = before, orders
+                previous, part = part, [_Order(Publish(topic, each), future()) for each in data]
+                self._say_together(part)
                 receipts += await _receipts(previous)
-            receipts += await _receipts(before)
+                if any(order.refused for order in part):
+                    break
+            receipts += await _receipts(part)
         finally:
-            for order in before:
+            for order in part:
                 order.done.cancel()
         return receipts
 
@@ -108,13 +124,29 @@ class Publisher:
         """
         if self._turn.locked() or self._congested():
             await self._wait_for_room()
+        if self._closed:
+            raise LocalError(CLOSED)
+        self._flush()  # who came before us
         orders = [
             _Order(Publish(topic, data), NotedFuture(note, self._loop))
             for topic, data, note in items
         ]
-        self._add(orders)
+        self._say_together(orders)
         # Who has stopped waiting does not take back what was published.
         return await asyncio.shield(asyncio.ensure_future(_receipts(orders)))
+
+    def _parts(self, items: Iterable[bytes]) -> Iterator[list[bytes]]:
+        """Cut a batch into parts of a bounded size."""
+        part: list[bytes] = []
+        size = 0
+        for data in items:
+            part.append(data)
+            size += len(data)
+            if len(part) >= self._part_events or size >= self._part_bytes:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
 
     def keep(self, event: Event) -> None:
         """Store what a publisher waits for, what we say besides, and what we keep for others."""
@@ -133,38 +165,37 @@ class Publisher:
 
     # One turn of the loop.
 
-    def _add(self, orders: list[_Order]) -> None:
-        if self._closed:
-            raise LocalError("the node is closed")
-        if not self._waiting:
-            self._loop.call_soon(self._flush)
-        self._waiting.append(orders)
-
     def _flush(self) -> None:
-        groups, self._waiting = self._waiting, []
-        together = [order for group in groups for order in group if not order.done.done()]
-        if self._desk.failure is not None:
-            _refuse(together, self._desk.failure)
-        elif len(together) == 1 or (together and self._batches):
-            try:
-                self._say(together)
-            except RumormillError as error:
-                # A batch with something impossible in it was refused whole: find out whose it is.
-                if len(groups) == 1:
-                    _refuse(together, error)
-                else:
-                    self._say_apart(groups)
-        else:
-            self._say_apart([[order] for order in together])
+        """Publish what waits, without what was given up meanwhile."""
+        if not self._waiting:
+            return
+        orders = [order for order in self._waiting if not order.done.done()]
+        self._waiting = []
+        self._waiting_bytes = 0
+        self._say_together(orders)
+        if len(orders) > 1 and any(order.refused for order in orders):
+            # A batch with something impossible in it was refused whole: find out whose it is.
+            for order in [order for order in orders if order.published is None]:
+                order.refused = None
+                self._say_together([order])
+        for order in orders:
+            if order.refused is not None and not order.done.done():
+                order.done.set_exception(order.refused)
 
-    def _say_apart(self, groups: list[list[_Order]]) -> None:
-        for group in groups:
-            wanted = [order for order in group if not order.done.done()]
-            try:
-                if wanted:
-                    self._say(wanted)
-            except RumormillError as error:
-                _refuse(wanted, error)
+    def _say_together(self, orders: list[_Order]) -> None:
+        """Publish a batch; if it is refused, note why with each of its orders."""
+        try:
+            if self._desk.failure is not None:
+                raise self._desk.failure
+            if self._batches and len(orders) > 1:
+                self._say(orders)
+            else:
+                for order in orders:
+                    self._say([order])
+        except RumormillError as error:
+            for order in orders:
+                if order.published is None:
+                    order.refused = error
 
     def _say(self, orders: list[_Order]) -> None:
         """Give orders to the protocol, and what it makes of them to the log."""
@@ -218,25 +249,14 @@ class Publisher:
         return False
 
 
-def _parts(items: Iterable[bytes]) -> Iterable[list[bytes]]:
-    """Cut a batch into parts of a bounded size."""
-    part: list[bytes] = []
-    size = 0
-    for data in items:
-        if part and (len(part) == _PART_EVENTS or size + len(data) > _PART_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(data)
-        size += len(data)
-    if part:
-        yield part
-
-
 async def _receipts(orders: list[_Order]) -> list[Receipt]:
     """The receipts in order; the first failure, once all are settled."""
     receipts: list[Receipt] = []
     failure: RumormillError | None = None
     for order in orders:
+        if order.refused is not None:
+            failure = failure or order.refused
+            continue
         try:
             receipts.append(order.receipt(await order.done))
         except RumormillError as error:
@@ -244,9 +264,3 @@ async def _receipts(orders: list[_Order]) -> list[Receipt]:
     if failure is not None:
         raise failure
     return receipts
-
-
-def _refuse(orders: list[_Order], error: RumormillError) -> None:
-    for order in orders:
-        if not order.done.done():
-            order.done.set_exception(error)

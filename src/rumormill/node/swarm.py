@@ -21,7 +21,7 @@ from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.node.address_book import MAX_HINTS, AddressBook
 from rumormill.node.config import NodeConfig
-from rumormill.node.connection import Connection
+from rumormill.node.connection import RETIRED, Connection
 from rumormill.node.services import (
     IDENTIFY,
     IDENTIFY_PUSH,
@@ -54,6 +54,7 @@ class Swarm:
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
         self.spares: dict[PeerId, Connection] = {}
+        self._retired: dict[PeerId, Connection] = {}
         """Second connections, one per peer at most, dialled in the other direction."""
         self.counts: dict[str, int] = {}
         """What peers were refused or cut off for, by reason."""
@@ -156,10 +157,19 @@ class Swarm:
         if len(self._local_hosts) < _MAX_LOCAL_HOSTS:
             self._local_hosts[connection.local_host] = None
         if other is not None:  # most likely dead on the other side, which dialled again
-            other.close("duplicate connection")
-            self.on_peer_gone(peer, "duplicate connection")
+            self._retire(other)
         connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
         self.on_peer(connection)
+
+    def _retire(self, connection: Connection) -> None:
+        """Close a connection soon, when what is on its way has arrived; one for each peer."""
+        connection.retired = True
+        older = self._retired.get(connection.remote_peer)
+        if older is not None:
+            older.close(RETIRED)
+        self._retired[connection.remote_peer] = connection
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.config.retire_timeout, connection.close, RETIRED)
 
     def _keep_spare(self, connection: Connection) -> None:
         older = self.spares.get(connection.remote_peer)
@@ -175,7 +185,10 @@ class Swarm:
             self._upgrading -= 1
         _add(self.counts, connection.session.drops)
         peer = connection.remote_peer
-        if self.spares.get(peer) is connection:
+        if connection.retired:
+            if self._retired.get(peer) is connection:
+                del self._retired[peer]
+        elif self.spares.get(peer) is connection:
             del self.spares[peer]
             if connection.ended_in_use and peer in self.connections:
                 self.connections[peer].close("the peer's other connection is gone")

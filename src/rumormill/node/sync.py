@@ -15,7 +15,7 @@ import asyncio
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
@@ -44,6 +44,8 @@ class NodeOptions(TypedDict, total=False):
     listen: str | Sequence[str]
     protocol: str
     protocol_ids: Sequence[str] | None
+    supervisors: Sequence[str]
+    supervises: bool
     preset: str
     parameters: Mapping[str, Any] | None
     durability: Durability | str | None
@@ -129,6 +131,14 @@ class SyncNode:
         Interrupted while it waits, it may have published the event or not.
         """
         return self._call(self._node.publish(topic, data))
+
+    def publish_many(self, topic: str, items: Iterable[bytes]) -> list[Receipt]:
+        """Publish events in the order given; return their receipts when all are safe in the log.
+
+        Together they cost less than one by one. Interrupted while it waits, it may have published
+        the first of them, some, or all.
+        """
+        return self._call(self._node.publish_many(topic, items))
 
     def subscribe(
         self,

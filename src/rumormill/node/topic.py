@@ -1,5 +1,6 @@
 """A topic of a node as an object: the node's calls without the topic's name."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rumormill.node.receipt import Receipt
@@ -30,6 +31,10 @@ class Topic:
     async def publish(self, data: bytes) -> Receipt:
         """Publish an event (`Node.publish`)."""
         return await self.node.publish(self.name, data)
+
+    async def publish_many(self, items: Iterable[bytes]) -> list[Receipt]:
+        """Publish events in the order given (`Node.publish_many`)."""
+        return await self.node.publish_many(self.name, items)
 
     async def subscribe(
         self,

@@ -16,7 +16,7 @@ from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
@@ -56,6 +56,15 @@ class QuerySpec(msgspec.Struct, frozen=True):
     """How long an encoded message can be under a configuration."""
 
 
+class TopicMaking(msgspec.Struct, frozen=True):
+    """How a topic comes to be, where it must be created before anybody can use it."""
+
+    command: Callable[[str], object]
+    """Make the command by which a peer creates a topic that people call so."""
+    topic_of: Callable[[object], Topic]
+    """Read the topic's name on the network out of the command's result."""
+
+
 class Servers(msgspec.Struct, frozen=True):
     """Peers that a protocol needs besides those who publish and subscribe."""
 
@@ -63,6 +72,8 @@ class Servers(msgspec.Struct, frozen=True):
     """How many there are under a configuration."""
     appoint: Callable[[Any, tuple[PeerId, ...]], Any]
     """Return the configuration that names them."""
+    command: Callable[[tuple[PeerId, ...]], object]
+    """Return the command that names others from now on."""
 
 
 class Inspection(Protocol):
@@ -116,8 +127,12 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
     queries: QuerySpec | None = None
     """The questions that the protocol asks, each over a short stream of its own."""
+    topics: TopicMaking | None = None
+    """How topics are created, unless a topic is whatever somebody subscribes to."""
     takes_batches: bool = False
     """Whether it understands `PublishBatch`."""
+    publishes_from_within: bool = False
+    """Whether only who takes part in a topic reaches others with a publication."""
     reads_archive: bool = False
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
     servers: Servers | None = None
@@ -141,6 +156,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
 _MODULES = {
     "floodsub": "rumormill.protocols.floodsub.spec",
     "gossipsub": "rumormill.protocols.gossipsub.spec",
+    "pulsarcast": "rumormill.protocols.pulsarcast.spec",
     "radius": "rumormill.protocols.radius.spec",
     "skipring": "rumormill.protocols.skipring.spec",
 }

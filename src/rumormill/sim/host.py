@@ -21,7 +21,6 @@ from rumormill.core.effects import (
     Effects,
     Keep,
     Learn,
-    LookUp,
     Mail,
     Outcome,
     Published,
@@ -224,9 +223,6 @@ class Host:
     def _do_disconnect(self, effect: Disconnect) -> None:
         self.network.disconnect(self, effect.peer)
 
-    def _do_look_up(self, effect: LookUp) -> None:
-        self.network.look_up(self, effect.key)
-
     def _do_nothing(self, effect: Any) -> None:
         """A simulated peer needs no addresses: it finds others by their ids."""
 
@@ -372,5 +368,4 @@ _ACTIONS: dict[type, Callable[[Host, Any], None]] = {
     CancelTimer: Host._do_cancel_timer,
     Connect: Host._do_connect,
     Disconnect: Host._do_disconnect,
-    LookUp: Host._do_look_up,
 }

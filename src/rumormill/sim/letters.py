@@ -35,7 +35,7 @@ MOST_ROUTES: Final = 512
 IDLE_AFTER: Final = 60.0
 """Seconds without a letter after which a route needs a handshake again: as a node's connection."""
 
-_UNKNOWN_AFTER: Final = 0.1
+UNKNOWN_AFTER: Final = 0.1
 """Seconds until a peer is known not to exist; our choice: a round trip at the default latency."""
 
 
@@ -187,7 +187,7 @@ class Post:
         target = self._network.by_id.get(effect.peer)
         if target is None or target is host:
             news = (host, host.session, effect)
-            self._engine.schedule(self._engine.now + _UNKNOWN_AFTER, self._no_such_peer, news)
+            self._engine.schedule(self._engine.now + UNKNOWN_AFTER, self._no_such_peer, news)
         else:
             now = self._engine.now
             self._route(host, target, now).post(pack(host.id, effect.message), now)
@@ -198,7 +198,7 @@ class Post:
         target = self._network.by_id.get(effect.peer)
         if target is None or target is host:
             news = (host, host.session, effect)
-            self._engine.schedule(now + _UNKNOWN_AFTER, self._no_such_peer, news)
+            self._engine.schedule(now + UNKNOWN_AFTER, self._no_such_peer, news)
             return
         question = Question(host, target, effect, next(self._numbers))
         host.questions[effect.number] = question

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import (
     ConnectFailed,
-    Found,
-    NotFound,
     PeerConnected,
     PeerDisconnected,
     Start,
@@ -25,15 +23,12 @@ from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
 from rumormill.sim.latency import Constant, LatencyModel
-from rumormill.sim.letters import UNKNOWN_PEER, UNREACHABLE, Post
+from rumormill.sim.letters import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Post
 from rumormill.sim.link import PEER_DOWN, Link, LinkFaults
 from rumormill.trace.recorder import Recorder
 
 CRASHED = "crash"
 NO_COMMON_PROTOCOL = "no common protocol"
-
-_LOOK_UP_TIME = 0.05
-"""Seconds until a look-up is answered; our choice: one link's default latency."""
 
 
 def peer_id(index: int) -> PeerId:
@@ -64,7 +59,6 @@ class Network:
         self.processing_delay = processing_delay
         self.hosts: list[Host] = []
         self.by_id: dict[PeerId, Host] = {}
-        self.directory: dict[bytes, bytes] = {}
         self.link_randomness = random.Random(f"{seed}/links")
         self._dialling: dict[tuple[int, int], None] = {}
         self._cut: dict[tuple[int, int], None] = {}
@@ -154,7 +148,7 @@ class Network:
             return
         other = self.by_id.get(peer)
         if other is None or other is host:
-            self._report_failure(host, peer, _LOOK_UP_TIME, UNKNOWN_PEER)
+            self._report_failure(host, peer, UNKNOWN_AFTER, UNKNOWN_PEER)
         elif not self.reachable(host, other):
             self._report_failure(host, peer, self._round_trip_time(host, other), _why(other))
         else:
@@ -258,19 +252,6 @@ class Network:
         cut, self._cut = self._cut, {}
         for dialler, listener in cut:
             self.dial(self.hosts[dialler], self.hosts[listener].id)
-
-    def look_up(self, host: Host, key: bytes) -> None:
-        """Answer a look-up from the directory, after a moment, unless the peer is gone by then."""
-        value = self.directory.get(key)
-        answer = NotFound(key) if value is None else Found(key, value)
-        incarnation = self._incarnations[host.index]
-        asked = (host, incarnation, answer)
-        self.engine.schedule(self.engine.now + _LOOK_UP_TIME, self._answer, asked)
-
-    def _answer(self, asked: tuple[Host, int, Found | NotFound]) -> None:
-        host, incarnation, answer = asked
-        if host.up and self._incarnations[host.index] == incarnation:
-            host.notify(answer)
 
 
 def _why(other: Host) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import msgspec
 
 from rumormill.core.config import Config, require
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Publish, Subscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
@@ -28,6 +28,7 @@ from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network, peer_id
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
+from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
 from rumormill.trace.entries import Observer
@@ -77,6 +78,7 @@ class Simulation:
         for edge in build_topology(scenario.topology, scenario.peers, self._randomness("topology")):
             for end in edge:
                 self._neighbours[end].append(edge)
+        self.set_up = SetUp(self.spec.topics, self.plan)
         self._faults = expand_faults(
             scenario, self.plan, self._randomness("faults"), len(self.servers)
         )
@@ -85,6 +87,7 @@ class Simulation:
         self._joined: dict[int, None] = {}
         self._crashed: dict[int, None] = {}
         self._hostile: dict[int, float] = {}
+        self._may_subscribe = False
 
     def _randomness(self, purpose: str) -> random.Random:
         return random.Random(f"{self.scenario.seed}/{purpose}")
@@ -133,6 +136,10 @@ class Simulation:
             engine.schedule(0.0, self._observe)
         for action in self._faults:
             engine.schedule(action.at, self._strike, action)
+        if self.set_up.waits:
+            begin, warm_up = scenario.joined_at, scenario.warm_up
+            engine.schedule(begin + CREATE_AT * warm_up, self._create_topics)
+            engine.schedule(begin + SUBSCRIBE_AT * warm_up, self._subscribe_all)
         self._publications = iter(self.plan.publications)
         self._schedule_publication()
         try:
@@ -205,9 +212,27 @@ class Simulation:
         else:
             self.network.start(host, keep_state=keep_state)
             if index < self.scenario.peers:
-                for topic in self.plan.subscriptions[index]:
-                    host.handle(Subscribe(topic))
+                self._subscribe(host)
         self._dial_neighbours(host)
+
+    def _topics_of(self, index: int) -> list[Topic]:
+        """What a peer subscribes to, of what exists."""
+        names = self.set_up.names
+        return [names[topic] for topic in self.plan.subscriptions[index] if topic in names]
+
+    def _subscribe(self, host: Host) -> None:
+        if not self.set_up.waits or self._may_subscribe:
+            for topic in self._topics_of(host.index):
+                host.handle(Subscribe(topic))
+
+    def _create_topics(self, _argument: None = None) -> None:
+        self.set_up.create(self.network.hosts)
+
+    def _subscribe_all(self, _argument: None = None) -> None:
+        self._may_subscribe = True
+        for host in self.network.hosts[: self.scenario.peers]:
+            if host.up and host.index not in self._hostile:
+                self._subscribe(host)
 
     def _dial_neighbours(self, host: Host) -> None:
         hosts = self.network.hosts
@@ -221,13 +246,16 @@ class Simulation:
 
     def _publish(self, planned: PlannedPublish) -> None:
         host = self.network.hosts[planned.publisher]
-        if not host.up:
-            host.skip_publish(planned.topic, PUBLISHER_DOWN)
+        topic = self.set_up.names.get(planned.topic)
+        if topic is None:
+            host.skip_publish(planned.topic, NOT_CREATED)
+        elif not host.up:
+            host.skip_publish(topic, PUBLISHER_DOWN)
         elif planned.publisher in self._hostile:
-            host.skip_publish(planned.topic, PUBLISHER_HOSTILE)
+            host.skip_publish(topic, PUBLISHER_HOSTILE)
         else:
             data = self._filler(planned.size) if planned.data is None else planned.data
-            host.submit(Publish(planned.topic, data))
+            host.submit(Publish(topic, data))
         self._schedule_publication()
 
     def _filler(self, size: int) -> bytes:
@@ -282,8 +310,8 @@ class Simulation:
     def _attacker(self, index: int) -> Attacker:
         return Attacker(
             self.spec.junk,
-            list(self.plan.topics),
-            self.plan.subscriptions[index],
+            list(self.set_up.names.values()),
+            self._topics_of(index),
             self._hostile[index],
             self._randomness(f"attacker/{index}"),
         )

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from rumormill.store.group import Group
     from rumormill.store.log import EventLog
-    from rumormill.store.writer import Group
 
 _METADATA_KEY = "rumormill"
 _FORMAT = 1

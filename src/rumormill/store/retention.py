@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from rumormill.store.rows import ROW_BYTES_SQL, UNKNOWN_HASH
 
 if TYPE_CHECKING:
+    from rumormill.store.group import Group
     from rumormill.store.model import Retention
     from rumormill.store.rows import TopicRow
-    from rumormill.store.writer import Group, Writer
+    from rumormill.store.writer import Writer
 
 _STEP_EVENTS = 512
 """Most rows deleted in one transaction: a few milliseconds."""

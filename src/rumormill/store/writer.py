@@ -18,7 +18,6 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rumormill.store.errors import (
@@ -32,18 +31,10 @@ from rumormill.store.errors import (
     from_os,
     from_sqlite,
 )
+from rumormill.store.group import Group
 from rumormill.store.model import Appended, Durability, StoreConfig, StoredEvent
 from rumormill.store.notes import Note, put_notes
-from rumormill.store.rows import (
-    INSERT,
-    MARK_EVERY,
-    MAX_OFFSET,
-    EventRow,
-    TopicRow,
-    make_row,
-    row_bytes,
-    seal_mark,
-)
+from rumormill.store.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
 from rumormill.store.schema import put_events, put_topics, rollback
 
 if TYPE_CHECKING:
@@ -52,6 +43,9 @@ if TYPE_CHECKING:
     from rumormill.store.heads import HeadsFile
 
 Ticket = Future[tuple[Appended, ...]]
+_Places = tuple[list[int], dict[int, None]]
+"""The offsets of an append's events, and which of the events were there before."""
+_NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
@@ -80,44 +74,6 @@ class Counters:
         self.commits = 0
         self.failed = 0
         self.refused = 0
-
-
-class Group:
-    """The changes of one transaction, kept aside until it is committed."""
-
-    def __init__(self, topics: dict[str, TopicRow], next_id: int) -> None:
-        self._topics = topics
-        self._next_id = next_id
-        self._loaded: dict[str, TopicRow] = {}
-        self.changed: dict[str, TopicRow] = {}
-        self.marks: list[tuple[int, float, bytes]] = []
-        self.encoded: dict[str, bytes] = {}
-
-    def topic(self, name: str) -> TopicRow:
-        """The topic's record, to be changed; a new one if there is none yet."""
-        row = self._loaded.get(name)
-        if row is None:
-            known = self._topics.get(name)
-            if known is not None:
-                row = known.copy()
-            else:
-                row = TopicRow(self._next_id, name)
-                self._next_id += 1
-            self._loaded[name] = row
-            self.encoded[name] = name.encode()
-        return row
-
-    def add(self, topic: TopicRow, row: EventRow) -> None:
-        """Account for a row behind the topic's head."""
-        offset = row[0] & MAX_OFFSET
-        if offset % MARK_EVERY == 0 and offset:
-            key, latest = row[0], topic.received_max
-            self.marks.append((key, latest, seal_mark(key, latest)))
-        self.changed[topic.name] = topic
-        topic.next_offset = offset + 1
-        topic.head_hash = row[11]
-        topic.size += row_bytes(row)
-        topic.received_max = max(row[7], topic.received_max)
 
 
 class Writer:
@@ -345,7 +301,7 @@ class Writer:
         if self._failure is not None:
             self._fail(calls, self._failure)
             return
-        results: list[list[tuple[int, bool]]] = []
+        results: list[_Places] = []
         notes = [note for call in calls for note in call.notes]
 
         def all_new(group: Group) -> None:
@@ -361,6 +317,13 @@ class Writer:
                 self.transact(all_new)
             except _KnownIdError:
                 self.transact(some_known)
+        except DiskFullError as error:
+            if len(calls) == 1:
+                self._fail(calls, error)
+                return
+            for call in calls:  # what is too much together may fit one by one
+                self._commit_calls([call])
+            return
         except StoreError as error:
             self._fail(calls, error)
             return
@@ -372,28 +335,40 @@ class Writer:
         self.wrote_pages(4)
         for call, result in zip(calls, results, strict=True):
             self.wrote_pages(len(call.events) + call.size // 4096)
-            new = sum(not known for _, known in result)
-            self.counters.appended += new
-            self.counters.duplicates += len(result) - new
-            call.ticket.set_result(tuple([Appended(at, known, durable) for at, known in result]))
+            offsets, known = result
+            self.counters.appended += len(offsets) - len(known)
+            self.counters.duplicates += len(known)
+            if known:
+                appended = [Appended(at, n in known, durable) for n, at in enumerate(offsets)]
+            else:
+                appended = [Appended(offset, False, durable) for offset in offsets]
+            call.ticket.set_result(tuple(appended))
 
-    def _insert_new(self, group: Group, calls: list[Call]) -> Iterator[list[tuple[int, bool]]]:
+    def _insert_new(self, group: Group, calls: list[Call]) -> list[_Places]:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
-        rows = []
-        for event in [event for call in calls for event in call.events]:
-            topic = group.topic(event.topic)
-            name, head = group.encoded[event.topic], topic.head_hash
-            row = make_row(event, topic.topic_id, name, topic.next_offset, head)
-            group.add(topic, row)
-            rows.append(row)
+        rows: list[EventRow] = []
+        results: list[_Places] = []
+        name, topic, encoded = "", None, b""
+        for call in calls:
+            offsets: list[int] = []
+            for event in call.events:
+                if topic is None or event.topic != name:
+                    name = event.topic
+                    topic, encoded = group.topic(name), group.encoded[name]
+                offset = topic.next_offset
+                row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
+                group.add(topic, row)
+                rows.append(row)
+                offsets.append(offset)
+            results.append((offsets, _NONE_KNOWN))
         if put_events(self.db, rows) != len(rows):
             raise _KnownIdError
-        offsets = iter([(row[0] & MAX_OFFSET, False) for row in rows])
-        return (list(islice(offsets, len(call.events))) for call in calls)
+        return results
 
-    def _insert_each(self, group: Group, events: Sequence[StoredEvent]) -> list[tuple[int, bool]]:
+    def _insert_each(self, group: Group, events: Sequence[StoredEvent]) -> _Places:
         """Insert events of which some may be known; those keep the offset they have."""
-        result = []
+        offsets: list[int] = []
+        known: dict[int, None] = {}
         for event in events:
             topic = group.topic(event.topic)
             offset = topic.next_offset
@@ -402,12 +377,13 @@ class Writer:
             )
             if self.db.execute(INSERT, row).rowcount == 1:
                 group.add(topic, row)
-                result.append((offset, False))
             else:
                 query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
                 (key,) = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
-                result.append((key & MAX_OFFSET, True))
-        return result
+                offset = key & MAX_OFFSET
+                known[len(offsets)] = None
+            offsets.append(offset)
+        return offsets, known
 
     def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
         if not future.set_running_or_notify_cancel():

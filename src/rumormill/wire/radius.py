@@ -39,6 +39,10 @@ class Interest(msgspec.Struct, gc=False):
     @property
     def unsigned(self) -> bytes:
         """The bytes that the signature covers, without their prefix."""
+        encoded = self.encoded
+        return encoded[: len(encoded) - len(_proof(7, self.signature, self.key))]
+
+    def _unsigned(self) -> bytes:
         parts: list[bytes] = []
         if self.owner:
             parts.append(bytes_field(1, self.owner))
@@ -58,7 +62,7 @@ class Interest(msgspec.Struct, gc=False):
         """The bytes of the whole interest."""
         encoded = self.cached_bytes
         if not encoded:
-            encoded = self.cached_bytes = self.unsigned + _proof(7, self.signature, self.key)
+            encoded = self.cached_bytes = self._unsigned() + _proof(7, self.signature, self.key)
         return encoded
 
     @property
@@ -102,6 +106,10 @@ class Publication(msgspec.Struct, gc=False):
     @property
     def unsigned(self) -> bytes:
         """The bytes that the signature covers, without their prefix."""
+        encoded = self.encoded
+        return encoded[: len(encoded) - len(_proof(5, self.signature, self.key))]
+
+    def _unsigned(self) -> bytes:
         parts: list[bytes] = []
         if self.author:
             parts.append(bytes_field(1, self.author))
@@ -118,7 +126,7 @@ class Publication(msgspec.Struct, gc=False):
         """The bytes of the whole publication."""
         encoded = self.cached_bytes
         if not encoded:
-            encoded = self.cached_bytes = self.unsigned + _proof(5, self.signature, self.key)
+            encoded = self.cached_bytes = self._unsigned() + _proof(5, self.signature, self.key)
         return encoded
 
     @property
@@ -175,7 +183,15 @@ def _proof(number: int, signature: bytes, key: bytes) -> bytes:
 
 def spread_size(spread: Spread) -> int:
     """Bytes of an interest on its way inside a frame, with its tag and length."""
-    return field_size(field_size(len(spread.interest.encoded)) + _hops_size(spread.hops))
+    interest, hops = spread.interest, spread.hops
+    length = len(interest.cached_bytes or interest.encoded)
+    if hops < 128:
+        # Nearly every interest: two lengths of one byte each, or of two.
+        if length <= 123:
+            return length + 6 if hops else length + 4
+        if 128 <= length < 16_000:
+            return length + 8 if hops else length + 6
+    return field_size(field_size(length) + _hops_size(hops))
 
 
 def relay_size(relay: Relay) -> int:

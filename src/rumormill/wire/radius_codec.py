@@ -77,8 +77,9 @@ DEFAULT_LIMITS: Final = FrameLimits()
 
 def sign_interest(interest: Interest, identity: Identity) -> None:
     """Sign a new interest of ours."""
-    interest.signature = identity.sign(INTEREST_PREFIX + interest.unsigned)
-    interest.key = identity.public_key
+    interest.signature = interest.key = interest.cached_bytes = b""
+    payload = INTEREST_PREFIX + interest.unsigned
+    interest.signature, interest.key = identity.sign(payload), identity.public_key
     interest.cached_bytes = b""
 
 
@@ -90,8 +91,9 @@ def check_interest(interest: Interest, identity: Identity) -> bool:
 
 def sign_publication(publication: Publication, identity: Identity) -> None:
     """Sign a new publication of ours."""
-    publication.signature = identity.sign(PUBLICATION_PREFIX + publication.unsigned)
-    publication.key = identity.public_key
+    publication.signature = publication.key = publication.cached_bytes = b""
+    payload = PUBLICATION_PREFIX + publication.unsigned
+    publication.signature, publication.key = identity.sign(payload), identity.public_key
     publication.cached_bytes = b""
 
 

@@ -69,6 +69,8 @@ const node = await createLibp2p({
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   connectionMonitor: { enabled: false },
+  // By default a host may dial five times a second; all peers of a test are one host.
+  connectionManager: { inboundConnectionThreshold: 1000 },
   services: {
     identify: identify(),
     ping: ping(),
@@ -173,8 +175,10 @@ const requests = {
   waitForMesh: async ({ topic, count }) => {
     await until(() => pubsub.getMeshPeers(topic).length >= count)
   },
-  waitForContacts: async ({ count }) => {
-    await until(() => node.services.table.routingTable.size >= count)
+  waitForContact: async ({ peer }) => {
+    while (await node.services.table.routingTable.find(peerIdFromString(peer)) == null) {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
   },
   putValue: async ({ key, value }) => {
     const query = node.services.table.put(bytes(key), bytes(value))

@@ -64,10 +64,13 @@ class Member:
 
 
 class Overlay:
-    """A simulated network of members, each joining through a random earlier one."""
+    """A simulated network of members, each joining through a random earlier one.
+
+    Neighbours are not exchanged unless told: a network that is left alone becomes quiet.
+    """
 
     def __init__(self, peers: int, seed: int = 1, interval: float = 0.05, **config: Any) -> None:
-        settings = HyParViewConfig(**config)
+        settings = HyParViewConfig(**{"swap_interval": 0.0, **config})
         self.rng = random.Random(f"{seed}/overlay")
         latency = parse_latency("uniform:10ms-100ms", peers, random.Random(seed))
         self.network = Network(seed, latency=latency)

@@ -182,14 +182,20 @@ class TestNeighbours:
         assert any(isinstance(e, Disconnect) and e.peer == b"a" for e in member.effects)
 
     def test_unused_connections_are_closed_after_a_while(self) -> None:
-        """Not at once: letters may be under way."""
+        """Those that we had dialled to ask, and not at once: letters may be under way."""
         member = Alone()
-        member.connect(b"x")
-        for passed, closed in ((29.0, False), (2.0, True)):
+        neighbours(member, *FIVE)
+        member.receive(b"a", Membership(FORWARD_JOIN, 0, peers=(PeerInfo(b"new"),)))
+        member.connect(b"new", outbound=True)
+        member.receive(b"new", Membership(NEIGHBOR_REPLY))
+        member.connect(b"somebody else's")
+        for passed, closed in ((29.0, []), (2.0, [b"new"])):
             member.now += passed
+            for peer in FIVE:
+                member.receive(peer, Membership(BEAT))
             member.effects = []
             member.view.on_timer(Beat(), member.now, member.effects)
-            assert any(isinstance(e, Disconnect) for e in member.effects) == closed
+            assert [e.peer for e in member.effects if isinstance(e, Disconnect)] == closed
 
 
 class TestShuffles:
@@ -361,6 +367,18 @@ class TestOverlay:
         overlay.crash(0.7)
         overlay.run(125)
         assert all(view.size < 30 * (1 + 2 * error) for view in overlay.views().values())
+
+    def test_halves_find_together_after_a_partition(self) -> None:
+        """Each half is whole by then; exchanges of neighbours join them again."""
+        overlay = Overlay(40, seed=4, swap_interval=20.0)
+        overlay.run(30)
+        everyone = list(range(40))
+        overlay.network.partition([everyone[:20], everyone[20:]])
+        overlay.run(30)
+        assert overlay.giant_component() == 0.5
+        overlay.network.heal()
+        overlay.run(60)
+        assert overlay.giant_component() == 1.0
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

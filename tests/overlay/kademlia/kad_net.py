@@ -96,6 +96,17 @@ class KadNet:
 
         return self.network.add_host((PROTOCOL,), build)
 
+    def join_as(self, peer: PeerId, machine: Machine, meet: int) -> None:
+        """Add a peer under an id of its choice and let it meet some others."""
+        host = self.network.add_host((PROTOCOL,), lambda _peer, _randomness: machine)
+        others = self.randomness.sample(self.up(), meet)
+        del self.network.by_id[host.id]
+        host.id = peer
+        self.network.by_id[peer] = host
+        self.network.start(host)
+        for other in others:
+            self.network.dial(host, self.network.hosts[other].id)
+
     def start(self, *, meet: int = 3, every: float = 0.05) -> None:
         """Bring everybody up, one after the other; each dials a few that are up already."""
         for index, host in enumerate(self.network.hosts):

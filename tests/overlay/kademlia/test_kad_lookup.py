@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rumormill.overlay.kademlia.lookup import Lookup
@@ -65,6 +65,7 @@ def test_disjoint_paths_share_no_peer(size: int, seed: int, paths: int, alpha: i
 
 
 @given(st.integers(0, 2**32))
+@example(179)  # one path starts from dead peers only
 def test_a_walk_ends_with_the_closest_living_peers(seed: int) -> None:
     """With a third of all peers dead, nearly all of the true 20 closest are found."""
     world = World(150, seed)
@@ -112,6 +113,22 @@ def test_liars_on_one_path_leave_the_others_alone() -> None:
     honest = [peer for peer in search.holders(20) if not peer.startswith(b"liar")]
     assert len(honest) >= 12
     assert world.peers[0] in honest
+
+
+def test_within_its_radius_a_walk_asks_everybody() -> None:
+    """However many stand there; all that answer are trusted with a record."""
+    crowd = by_distance([b"crowd-%d" % number for number in range(200)])
+    radius = distance(crowd[49], TARGET)
+    for given_radius, expected in ((radius, 50), (0, 21)):
+        search = lookup(crowd[:20], radius=given_radius)
+        waiting = search.take()
+        while waiting:
+            peer = waiting.pop(0)
+            near = crowd.index(peer)
+            search.answered(peer, named(crowd[max(0, near - 10) : near + 10]))
+            waiting += search.take()
+        assert search.asked == expected
+        assert len(search.holders(20)) == max(20, expected if given_radius else 0)
 
 
 def test_invented_peers_cannot_keep_a_lookup_busy_for_ever() -> None:

@@ -1,6 +1,7 @@
 """Whole networks of Kademlia peers: they find each other, keep values, and withstand liars."""
 
 from collections.abc import Sequence
+from itertools import count, islice
 from random import Random
 from typing import Any
 
@@ -20,7 +21,7 @@ from rumormill.overlay.kademlia.peer import (
     Provide,
     PutValue,
 )
-from rumormill.overlay.kademlia.space import distance
+from rumormill.overlay.kademlia.space import distance, position, shared_bits
 from rumormill.overlay.kademlia.validators import WRONG_HASH
 
 HOUR = 3600.0
@@ -34,22 +35,22 @@ def grown(peers: int, **options: Any) -> KadNet:
     return net
 
 
-def values(count: int) -> list[bytes]:
-    return [b"value %d" % number for number in range(count)]
+def values(number: int) -> list[bytes]:
+    return [b"value %d" % each for each in range(number)]
 
 
-def store(net: KadNet, publishers: Sequence[int], count: int) -> None:
+def store(net: KadNet, publishers: Sequence[int], how_many: int) -> None:
     """Let publishers store values, in turn."""
-    for number, value in enumerate(values(count)):
+    for number, value in enumerate(values(how_many)):
         result = net.result(publishers[number % len(publishers)], PutValue(key_of(value), value))
         assert result.stored > 0
 
 
-def found(net: KadNet, searchers: Sequence[int], count: int) -> int:
+def found(net: KadNet, searchers: Sequence[int], how_many: int) -> int:
     """How many values peers find that did not publish them."""
     return sum(
         net.result(searchers[number % len(searchers)], GetValue(key_of(value))).value == value
-        for number, value in enumerate(values(count))
+        for number, value in enumerate(values(how_many))
     )
 
 
@@ -61,7 +62,7 @@ def everybody_joins_and_finds(net: KadNet) -> None:
         key = key_of(value)
         put = net.result(number, PutValue(key, value))
         assert put.reason == ""
-        assert put.stored == k
+        assert put.stored >= k
         closest = net.truly_closest(key, k)
         holders = [peer for peer in closest if peer in put.peers]
         assert len(holders) >= k - 3
@@ -71,10 +72,10 @@ def everybody_joins_and_finds(net: KadNet) -> None:
     assert net.tally.operations["PING"] == 0
 
 
-def test_100_peers_join_and_find_what_others_stored() -> None:
+def test_60_peers_join_and_find_what_others_stored() -> None:
     """Every message passes through the codec."""
-    net = grown(100, check_codec=True)
-    assert min(len(net.overlay(index).contacts.table) for index in net.up()) > 40
+    net = grown(60, check_codec=True)
+    assert min(len(net.overlay(index).contacts.table) for index in net.up()) > 35
     everybody_joins_and_finds(net)
 
 
@@ -104,21 +105,21 @@ def test_values_are_found_when_30_percent_of_all_peers_are_gone(peers: int) -> N
 
 def test_values_survive_peers_that_come_and_go() -> None:
     """Every peer but the publishers is replaced, 30 % at a time: republishing keeps all alive."""
-    net = grown(60, republish_interval=600.0, refresh_interval=300.0)
-    store(net, range(6), 12)
-    order = Random(4).sample(range(6, 60), 54)
-    for start in range(0, 54, 18):
-        for index in order[start : start + 18]:
+    net = grown(40, republish_interval=600.0, refresh_interval=300.0)
+    store(net, range(4), 8)
+    order = Random(4).sample(range(4, 40), 36)
+    for start in range(0, 36, 12):
+        for index in order[start : start + 12]:
             net.network.crash(net.network.hosts[index])
-        for _ in range(18):
+        for _ in range(12):
             host = net.add()
             net.network.start(host)
             for other in net.randomness.sample(net.up(), 3):
                 net.network.dial(host, net.network.hosts[other].id)
         net.run(700.0)
-    newcomers = [index for index in net.up() if index >= 60]
-    assert len(newcomers) == 54
-    assert found(net, newcomers, 12) == 12
+    newcomers = [index for index in net.up() if index >= 40]
+    assert len(newcomers) == 36
+    assert found(net, newcomers, 8) == 8
 
 
 def test_dead_contacts_leave_the_tables() -> None:
@@ -172,7 +173,7 @@ def test_providers_are_found() -> None:
     key = cid(b"content")[2:]
     for index in (3, 33):
         told = net.result(index, Provide(key))
-        assert told.stored == 20
+        assert told.stored >= 20
     net.run(1.0)
     result = net.result(50, FindProviders(key))
     assert sorted(result.peers) == sorted(net.network.hosts[index].id for index in (3, 33))
@@ -238,9 +239,30 @@ def test_values_are_found_among_peers_that_name_only_accomplices(share: int) -> 
     assert found(net, honest[10:], 20) == 20
 
 
+@pytest.mark.parametrize(("region", "successes"), [(1.0, 10), pytest.param(0.0, 0, marks=SLOW)])
+def test_40_made_up_ids_around_a_key_do_not_hide_it(region: float, successes: int) -> None:
+    """CVE-2023-26248: they are closer to the key than anybody, swallow its value and name only
+    each other. Who asks everybody in the region where k peers belong finds it all the same; who
+    asks the k closest, as usual, never does.
+    """
+    net = grown(80, region=region)
+    value = b"censored"
+    key = key_of(value)
+    candidates = (b"sybil" + number.to_bytes(4) for number in count())
+    close = (peer for peer in candidates if shared_bits(position(peer), position(key)) >= 8)
+    gang = list(islice(close, 40))
+    for peer in gang:
+        net.join_as(peer, Eclipser(peer, gang), meet=8)
+    net.run(1.1 * net.config.refresh_interval)
+    put = net.result(0, PutValue(key, value))
+    assert set(put.peers) & set(gang)
+    found_by = [net.result(index, GetValue(key)).value == value for index in range(20, 40, 2)]
+    assert sum(found_by) == successes
+
+
 def test_values_outlive_their_age_while_published_and_not_after() -> None:
     """Republished after 22 hours, gone 36 hours after the last time."""
-    net = grown(20, refresh_interval=4 * HOUR, upkeep_interval=0.5 * HOUR)
+    net = grown(12, refresh_interval=8 * HOUR, upkeep_interval=0.5 * HOUR)
     (value,) = values(1)
     net.result(0, PutValue(key_of(value), value))
     net.run(60 * HOUR)
@@ -256,7 +278,7 @@ def test_holders_may_keep_a_value_alive_without_its_publisher_but_not_beyond_its
     """With replication values move to new peers; they carry their date, and so do expire."""
     net = grown(
         40,
-        refresh_interval=2 * HOUR,
+        refresh_interval=6 * HOUR,
         upkeep_interval=0.25 * HOUR,
         replicate_interval=HOUR,
         k=8,

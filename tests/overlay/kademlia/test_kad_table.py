@@ -239,6 +239,34 @@ class TestClosest:
             assert sorted(named) == sorted(c.peer for c in contacts if not c.failures)
 
 
+class TestRadius:
+    """How dense the network is, from local state."""
+
+    @pytest.mark.parametrize("size", [40, 200, 2000])
+    def test_about_so_many_peers_stand_within_the_radius(self, size: int) -> None:
+        """Of 20 tries with 20 peers expected, the mean lies near 20 and none is far off."""
+        inside = []
+        for seed in range(20):
+            randomness = Random(seed)
+            peers = [randomness.randbytes(8) for _ in range(size)]
+            own, target = randomness.randbytes(8), randomness.randbytes(8)
+            known = RoutingTable(own, KademliaConfig())
+            for peer in peers:
+                known.seen(peer, 1.0, "")
+            radius = known.radius(20)
+            inside.append(sum(distance(peer, target) <= radius for peer in peers))
+        assert 14 <= sum(inside) / 20 <= 28
+        assert min(inside) >= 5
+        assert max(inside) <= 50
+
+    def test_who_knows_few_peers_does_not_guess(self) -> None:
+        """The radius is 0, and lookups go by the k closest."""
+        known = table()
+        for number in range(9):
+            known.seen(b"peer-%d" % number, 1.0, "")
+        assert known.radius(20) == 0
+
+
 class TestConfig:
     """Parameters that cannot work are refused."""
 

@@ -11,7 +11,7 @@ from rumormill.core.inputs import Verdict
 from rumormill.core.trace import RecvRPC
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_1, PROTOCOLS
 from rumormill.wire.pubsub import Control, Prune, Rpc
-from rumormill.wire.pubsub_codec import MAX_ID_BYTES
+from rumormill.wire.pubsub_control import MAX_ID_BYTES
 
 PUBLISHER, MIDDLE, NEIGHBOUR = 0, 1, 2
 

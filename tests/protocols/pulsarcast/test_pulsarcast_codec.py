@@ -14,9 +14,10 @@ from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.limits import RpcLimits
 from rumormill.protocols.pulsarcast.rpc import (
     Addition,
+    Block,
     Events,
     Fetch,
-    Heads,
+    Have,
     JoinReply,
     JoinStatus,
     Operation,
@@ -26,6 +27,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     RequestStatus,
     Rpc,
     RpcMessage,
+    Terms,
     addition,
     join,
     leave,
@@ -67,14 +69,13 @@ signed_events = st.builds(
     author_signature=octets,
     author_key=octets,
     encoded=st.just(b""),
+    cached_event=st.none(),
 )
 additions: st.SearchStrategy[Addition] = st.one_of(
     st.builds(
         JoinReply,
         topic=some_cids,
         status=st.sampled_from(JoinStatus),
-        depth=counts,
-        path=st.lists(peer_ids, max_size=4).map(tuple),
         peers=address_lists,
         reason=st.text(max_size=20),
     ),
@@ -90,18 +91,32 @@ additions: st.SearchStrategy[Addition] = st.one_of(
         Fetch,
         topic=some_cids,
         wanted=cid_lists,
-        after=cid_lists,
-        from_start=st.booleans(),
-        limit=counts,
+        ancestors=counts,
+        known=st.none() | some_cids,
     ),
     st.builds(
         Events,
         topic=some_cids,
         events=st.lists(signed_events, max_size=3).map(tuple),
         missing=cid_lists,
-        more=st.booleans(),
     ),
-    st.builds(Heads, topic=some_cids, cids=cid_lists, count=counts),
+    st.builds(
+        Terms,
+        topic=some_cids,
+        silent=st.booleans(),
+        start=st.integers(0, 1 << 40),
+        end=st.integers(1 << 40, 1 << 45),
+        count=counts,
+        checksum=st.integers(0, 2**64 - 1),
+    ),
+    st.builds(
+        Have,
+        topic=some_cids,
+        start=st.integers(0, 1 << 40),
+        end=st.integers(1 << 40, 1 << 45),
+        cids=cid_lists,
+    ),
+    st.builds(Block, topic=some_cids, data=octets),
 )
 messages = st.one_of(
     st.builds(
@@ -190,7 +205,7 @@ def test_the_library_reads_and_writes_the_same_bytes(rpc: Rpc) -> None:
     # The library groups repeated fields by number, as does an RPC whose additions are so ordered.
     if [type(each) for each in rpc.additions] == sorted(
         [type(each) for each in rpc.additions],
-        key=[JoinReply, RequestReply, Fetch, Events, Heads].index,
+        key=[JoinReply, RequestReply, Fetch, Events, Terms, Have, Block].index,
     ):
         assert read.SerializeToString() == data
 
@@ -297,7 +312,7 @@ def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
         (encode_rpc(join(TOPIC, 0.0)) * 3, RpcLimits(messages=2), "too-many-messages"),
         (varint_field(9, 1) * 17, RpcLimits(), "too-many-fields"),
         (message_bytes(varint_field(9, 1) * 99), RpcLimits(), "too-many-fields"),
-        (encode_rpc(addition(Heads(TOPIC, (TOPIC,) * 3))), RpcLimits(cids=2), "too-many-cids"),
+        (encode_rpc(addition(Have(TOPIC, 0, 1, (TOPIC,) * 3))), RpcLimits(cids=2), "too-many-cids"),
         (encode_rpc(addition(Fetch(TOPIC, (b"x",)))), RpcLimits(), "bad-cid"),
         (encode_rpc(addition(Fetch(b""))), RpcLimits(), "bad-cid"),
         (
@@ -322,9 +337,15 @@ def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
         ),
         (encode_rpc(leave(TOPIC, 0.0, (PeerAddress(b""),))), RpcLimits(), "bad-peer-id"),
         (
-            encode_rpc(addition(JoinReply(TOPIC, JoinStatus.ACCEPTED, 1, (BOB,) * 3))),
-            RpcLimits(path=2),
+            encode_rpc(addition(JoinReply(TOPIC, JoinStatus.REDIRECTED, (PeerAddress(BOB),) * 3))),
+            RpcLimits(peers=2),
             "too-many-peers",
+        ),
+        (encode_rpc(addition(Have(TOPIC, 2, 1))), RpcLimits(), "bad-range"),
+        (
+            encode_rpc(addition(Terms(TOPIC, start=0, end=1 << 60))),
+            RpcLimits(),
+            "bad-range",
         ),
         (
             encode_rpc(addition(JoinReply(TOPIC, JoinStatus.REFUSED, reason="x" * 300))),
@@ -333,7 +354,7 @@ def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
         ),
         (bytes_field(100, bytes_field(1, TOPIC) + varint_field(2, 9)), RpcLimits(), "bad-status"),
         (
-            bytes_field(104, bytes_field(1, TOPIC) + varint_field(3, 2**32)),
+            bytes_field(102, bytes_field(1, TOPIC) + varint_field(3, 2**32)),
             RpcLimits(),
             "bad-number",
         ),
@@ -356,7 +377,7 @@ def test_limits_must_leave_room() -> None:
 def test_what_holds_the_tree_together_overtakes_events() -> None:
     """Joins and answers are urgent; whatever carries events is not."""
     assert join(TOPIC, 0.0).urgent
-    assert addition(Heads(TOPIC)).urgent
+    assert addition(Terms(TOPIC)).urgent
     assert not publish(example(), 0.0).urgent
     assert not request_to_publish(example(), 0.0).urgent
     assert not addition(Events(TOPIC)).urgent

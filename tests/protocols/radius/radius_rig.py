@@ -135,7 +135,7 @@ class Bag:
 
     def knows(self, index: int, owner: int, topic: str = "t") -> bool:
         """Whether a peer would serve an owner's subscription."""
-        entry = self.machines[index].subscriptions.interests.find(topic, peer_id(owner))
+        entry = self.machines[index].book.interests.find(topic, peer_id(owner))
         return entry is not None and not entry.interest.withdrawn and not entry.lost
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from radius_rig import Bag, interest_of, peer_id
 
 from rumormill.core.errors import ConfigError, LimitError, LocalError
-from rumormill.core.inputs import Publish, Received, Subscribe
+from rumormill.core.inputs import Publish, Received, Subscribe, Validated, Verdict
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
@@ -111,7 +111,7 @@ class TestInterests:
         receive(made, Frame((Spread(interest(made), 1),)))
         false = interest(made, signer=ATTACKER, addresses=(b"elsewhere",))
         receive(made, Frame((Spread(false, 5),)))
-        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == 5
         assert entry.interest.addresses == ()
@@ -121,7 +121,7 @@ class TestInterests:
         """Hops beyond the limit count as the limit, and are counted."""
         made = bag()
         assert receive(made, Frame((Spread(interest(made), hops),))) == [reasons.HOPS_CLAMPED]
-        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == RadiusConfig().max_hops
 
@@ -142,7 +142,7 @@ class TestBounds:
         words = [interest(made, owner=100 + number) for number in range(25)]
         refused = receive(made, Frame(tuple(Spread(word, 1) for word in words)))
         assert refused == [reason]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 10
+        assert len(made.machines[VICTIM].book.interests) == 10
 
     def test_one_owner_with_many_topics(self) -> None:
         """One owner cannot fill the table."""
@@ -151,7 +151,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.OWNER_FULL
         ]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 10
+        assert len(made.machines[VICTIM].book.interests) == 10
 
     def test_signatures_to_check_are_limited(self) -> None:
         """A peer that sends new things without end is refused before they cost anything."""
@@ -160,7 +160,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.TOO_MANY_NEW
         ]
-        assert len(made.machines[VICTIM].subscriptions.interests) == 5
+        assert len(made.machines[VICTIM].book.interests) == 5
 
     def test_ids_of_publications(self) -> None:
         """Ids are remembered up to a limit, the older ones going first."""
@@ -279,6 +279,45 @@ class TestPublications:
         assert made.sent[0][2].publications[0].hops == RadiusConfig().max_hops - 1
 
 
+class TestValidation:
+    """What the application's validator says of publications in topics of its own."""
+
+    @pytest.mark.parametrize(
+        ("verdict", "delivered"),
+        [(Verdict.ACCEPT, 1), (Verdict.REJECT, 0), (Verdict.IGNORE, 0)],
+    )
+    @pytest.mark.parametrize("deferred", [False, True])
+    def test_a_verdict_counts_for_every_copy(
+        self, verdict: Verdict, delivered: int, deferred: bool
+    ) -> None:
+        """Accepted ones are delivered once and passed on; of others no copy goes any further,
+        however many hops it has left."""
+        made = Bag(3, [(0, 1), (0, 2)], sub_hops=0, pub_hops=3)
+        answer = Verdict.DEFER if deferred else verdict
+        made.machines[0]._validator = lambda _event, _peer: answer
+        made.subscribe(0)
+        word = publication(made)
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(word, 1),))))
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(word, 2),))))
+        if deferred:
+            assert not made.sent
+            made.feed(0, Validated(word.id, verdict))
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(word, 5),))))
+        made.feed(0, Received(peer_id(2), Frame(direct=(word,))))
+        assert len(made.events[0]) == delivered
+        assert bool(made.sent) == bool(delivered)
+
+    def test_waiting_verdicts_are_limited(self) -> None:
+        """Beyond the limit publications are refused, and counted."""
+        made = bag(max_pending_validations=2)
+        made.machines[VICTIM]._validator = lambda _event, _peer: Verdict.DEFER
+        made.subscribe(VICTIM)
+        for number in range(3):
+            word = publication(made, time=int(made.now * 1e9) + number)
+            refused = receive(made, Frame((), (Relay(word, 1),)))
+        assert refused == [reasons.VALIDATION_THROTTLED]
+
+
 class TestJunk:
     """Anything that decodes."""
 
@@ -295,8 +334,8 @@ class TestJunk:
             assert len(SPEC.encode(frame)) == frame.meta.size
             receive(made, frame)
         assert not made.events[VICTIM]
-        assert list(made.machines[VICTIM].subscriptions.own) == ["t"]
-        assert not len(made.machines[VICTIM].subscriptions.interests)
+        assert list(made.machines[VICTIM].book.own) == ["t"]
+        assert not len(made.machines[VICTIM].book.interests)
 
 
 class TestConfig:

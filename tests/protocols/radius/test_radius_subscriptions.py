@@ -3,17 +3,20 @@
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from radius_rig import Bag, peer_id
 
-from rumormill.core.inputs import Publish, Start, Subscribe, TimerFired
+from rumormill.core.inputs import Publish, SendDropped, Start, Subscribe, TimerFired
+from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
+from rumormill.node.letters import TOO_MANY_LETTERS
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import Constant
-from rumormill.sim.link import LinkFaults
+from rumormill.sim.link import QUEUE_FULL, LinkFaults
 from rumormill.sim.network import Network
 
 RING = [(peer, (peer + 1) % 6) for peer in range(6)]
@@ -61,7 +64,7 @@ class TestRenewal:
             net.engine.run_until(net.engine.now + 1.0)
             subscriber.resume()
             for index in (1, 2, 3):
-                entry = router(net, index).subscriptions.interests.find("t", subscriber.id)
+                entry = router(net, index).book.interests.find("t", subscriber.id)
                 assert entry is not None
                 assert entry.interest.expires > net.engine.now * 1e6
                 checks += 1
@@ -93,13 +96,13 @@ class TestRenewal:
         crashed.handle(Subscribe("t"))
         net.engine.run_until(40.0)  # it was renewed meanwhile
         others = [router(net, index) for index in range(6) if index != 2]
-        assert all(other.subscriptions.interests.owners for other in others)
+        assert all(other.book.interests.owners for other in others)
         net.crash(crashed)
         net.engine.run_until(40.0 + config.ttl + config.clean_interval)
         for other in others:
-            assert not len(other.subscriptions.interests)
-            assert not other.subscriptions.interests.owners
-            assert not other.subscriptions.interests.topics()
+            assert not len(other.book.interests)
+            assert not other.book.interests.owners
+            assert not other.book.interests.topics()
 
     def test_an_expired_subscription_is_never_served(self) -> None:
         """Also when it has not been removed yet."""
@@ -110,7 +113,7 @@ class TestRenewal:
         bag.now += 30.0
         bag.sent.clear()
         bag.publish(1)
-        assert bag.machines[1].subscriptions.interests.find("t", peer_id(0)) is not None
+        assert bag.machines[1].book.interests.find("t", peer_id(0)) is not None
         assert not bag.sent
 
     def test_what_expired_is_counted_out_of_the_bounds(self) -> None:
@@ -187,7 +190,7 @@ class TestTheOwnersLastWord:
             bag._post(0, peer_id(1), announcement)
             bag.settle()
             assert not bag.knows(1, 0)
-        assert not len(bag.machines[1].subscriptions.interests)
+        assert not len(bag.machines[1].book.interests)
         assert set(bag.refused[1]) == {reasons.SUPERSEDED, reasons.EXPIRED}
 
 
@@ -210,21 +213,20 @@ class TestLostSubscribers:
         assert not bag.sent
         del bag.dead[0]
         bag.now += 24
-        bag.machines[0].subscriptions.renew(2, bag.now, effects := [])
+        bag.machines[0].book.renew(2, bag.now, effects := [])
         bag.timers.update({(0, effect.timer): effect.at for effect in effects})
         bag.settle()
         assert bag.knows(2, 0)
 
-    def test_a_full_queue_is_no_death(self) -> None:
-        """A letter that a connected peer's queue had no room for does not end the service."""
-        from rumormill.core.inputs import SendDropped
-
+    @pytest.mark.parametrize("reason", [QUEUE_FULL, NODE_QUEUE_FULL, TOO_MANY_LETTERS])
+    def test_a_full_queue_is_no_death(self, reason: str) -> None:
+        """A letter for which a runtime had no room does not end the service."""
         bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)
         bag.subscribe(0)
         bag.settle()
         bag.publish(1)
         letter = bag.sent[-1][2]
-        bag.feed(1, SendDropped(peer_id(0), letter, "queue full"))
+        bag.feed(1, SendDropped(peer_id(0), letter, reason))
         assert bag.knows(1, 0)
 
 
@@ -296,7 +298,7 @@ class TestRequests:
         bag.settle(bag.now + 29)
         bag.feed(0, Start())
         bag.settle()
-        entry = bag.machines[1].subscriptions.interests.find("t", peer_id(0))
+        entry = bag.machines[1].book.interests.find("t", peer_id(0))
         assert entry is not None
         assert entry.interest.expires == int((bag.now + 30) * 1e6)
         bag.feed(1, Publish("t", b"x"))

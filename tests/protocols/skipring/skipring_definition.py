@@ -5,7 +5,7 @@ are strings of bits, order is that of fractions, and rings are made by sorting.
 """
 
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from math import ceil, log2
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class Links(NamedTuple):
     everybody: frozenset[str]
 
 
-@lru_cache(maxsize=None)
+@cache
 def skip_ring(n: int) -> dict[str, Links]:
     """SR(n): ring edges, and for each level the sorted ring over labels no longer than it."""
     labels = sorted((label(x) for x in range(n)), key=position)

@@ -40,9 +40,14 @@ class Pace(msgspec.Struct, frozen=True):
     """The part of the messages that may take that long."""
     uneven: float = 2.0
     """The slowest process is so many times slower than the fastest."""
+    lockstep: bool = False
+    """All messages take the usual time exactly: what repeats itself does so for ever."""
 
 
-EVEN = Pace(usual=0.1, slowest=0.1, held_back=0.0, uneven=1.0)
+ASYNCHRONOUS = Pace()
+EVEN = Pace(usual=0.1, slowest=0.1, held_back=0.0, uneven=1.0, lockstep=True)
+NO_DETECTOR = SkipRingConfig(patience=0)
+"""As in sections 3.1 and 3.2, where nobody crashes."""
 
 
 class World:
@@ -52,8 +57,8 @@ class World:
         self,
         peers: list[PeerId],
         rng: random.Random,
-        pace: Pace = Pace(),
-        config: SkipRingConfig = SkipRingConfig(patience=0),
+        pace: Pace = ASYNCHRONOUS,
+        config: SkipRingConfig = NO_DETECTOR,
         *,
         dead_are_silent: bool = False,
     ) -> None:
@@ -92,8 +97,11 @@ class World:
     def post(self, sender: PeerId, receiver: PeerId, message: Any) -> None:
         """Put a message into a channel."""
         pace, rng = self.pace, self.rng
-        delay = pace.slowest if rng.random() < pace.held_back else pace.usual
-        self._push(rng.random() * delay, receiver, sender, message)
+        if pace.lockstep:
+            delay = pace.usual
+        else:
+            delay = rng.random() * (pace.slowest if rng.random() < pace.held_back else pace.usual)
+        self._push(delay, receiver, sender, message)
 
     def carry_out(self, own: PeerId, effects: Effects) -> None:
         for effect in effects:
@@ -179,8 +187,5 @@ def state_of(subscriber: Subscriber) -> State:
 
 
 def make_peers(number: int, rng: random.Random) -> list[PeerId]:
-    """Ids in no order that means anything."""
-    return [
-        bytes(each)
-        for each in rng.sample([bytes([a, b]) for a in range(255) for b in range(256)], number)
-    ]
+    """Ids in no order that means anything; the supervisor's is none of them."""
+    return [each.to_bytes(2, "big") for each in rng.sample(range(1, 0xFFFF), number)]

@@ -53,12 +53,18 @@ class Beat(msgspec.Struct, frozen=True):
     """The timer of signs of life and of everything that is looked after at intervals."""
 
 
+class Swap(msgspec.Struct, frozen=True):
+    """The timer at which one neighbour is exchanged."""
+
+
 class _Request(msgspec.Struct):
     """A JOIN or NEIGHBOR of ours that has no answer yet."""
 
     until: float
     insist: bool
     """Whether an answer of yes may push a neighbour out of our own view."""
+    urgent: bool
+    """Whether the other side is to say yes though its view is full."""
     sent: bool = False
 
 
@@ -88,6 +94,9 @@ class ActiveView:
         self._on_up = on_up
         self._on_down = on_down
         self._connected: dict[PeerId, float] = {}
+        """Peers that can be talked to, each with when that was last made use of."""
+        self._dialled: dict[PeerId, None] = {}
+        """Those of them that we had dialled to ask them."""
         self._contacts: dict[PeerId, None] = {}
         self._requests: dict[PeerId, _Request] = {}
         self._tried: dict[PeerId, None] = {}
@@ -116,6 +125,8 @@ class ActiveView:
         """A peer can be talked to."""
         self._connected[peer] = now
         if peer in self._requests:
+            if outbound:
+                self._dialled[peer] = None
             self._send_request(peer, now, effects)
         elif outbound:
             self._contacts.pop(peer, None)
@@ -129,6 +140,7 @@ class ActiveView:
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
         self._connected.pop(peer, None)
+        self._dialled.pop(peer, None)
         asked = self._requests.pop(peer, None)
         if peer in self.active:
             self._remove(peer, now, effects)
@@ -152,9 +164,17 @@ class ActiveView:
 
     # Becoming neighbours.
 
-    def _ask(self, peer: PeerId, now: float, effects: Effects, *, insist: bool = False) -> None:
+    def _ask(
+        self,
+        peer: PeerId,
+        now: float,
+        effects: Effects,
+        *,
+        insist: bool = False,
+        urgent: bool = False,
+    ) -> None:
         """Ask a peer to be our neighbour, once it is connected."""
-        self._requests[peer] = _Request(now + self._config.reply_timeout, insist)
+        self._requests[peer] = _Request(now + self._config.reply_timeout, insist, urgent)
         if peer in self._connected:
             self._send_request(peer, now, effects)
         else:
@@ -169,7 +189,7 @@ class ActiveView:
         if alone and peer in self._contacts:
             message = Membership(JOIN, peers=self._infos((self.id,)))
         else:
-            message = Membership(NEIGHBOR, yes=alone)
+            message = Membership(NEIGHBOR, yes=alone or request.urgent)
         self._send(peer, message, effects)
 
     def _on_neighbor(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
@@ -260,6 +280,19 @@ class ActiveView:
             self._tried[peer] = None
             self._ask(peer, now, effects)
 
+    def _swap(self, now: float, effects: Effects) -> None:
+        """Exchange a neighbour for somebody in reserve, or for a contact.
+
+        Where all views are full nothing else ever changes them: two halves that a partition left
+        behind, each of them whole, would never find together again.
+        """
+        if len(self.active) < self._config.active_size:
+            return
+        others = dict.fromkeys((*self.passive, *self._contacts))
+        free = [peer for peer in others if peer not in self.active and peer not in self._requests]
+        if free:
+            self._ask(self._randomness.choice(free), now, effects, insist=True, urgent=True)
+
     # Beats.
 
     def _beat(self, now: float, effects: Effects) -> None:
@@ -319,8 +352,10 @@ class ActiveView:
             self._ask(self._randomness.choice(list(self._contacts)), now, effects)
 
     def _close_unused(self, now: float, effects: Effects) -> None:
+        """Close what we had dialled for nothing; other connections are others' to close."""
         unused = now - self._config.linger
-        for peer, used in self._connected.items():
+        for peer in self._dialled:
+            used = self._connected[peer]
             if used < unused and peer not in self.active and peer not in self._requests:
                 effects.append(Disconnect(peer, NO_LONGER_USED))
 

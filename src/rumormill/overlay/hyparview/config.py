@@ -41,12 +41,17 @@ class HyParViewConfig(Config, frozen=True, kw_only=True):
     silent_beats: int = 5
     """Beats after which a silent neighbour is given up. Our choice."""
 
+    swap_interval: float = 120.0
+    """Seconds between two exchanges of a neighbour for somebody in reserve; 0 is never. Our choice:
+    the paper's full views never change by themselves, so halves that a partition left behind stay
+    apart when it ends. An exchange costs little at this pace."""
+
     reply_timeout: float = 5.0
     """Seconds that a peer has to answer a JOIN or NEIGHBOR, connecting included. Our choice."""
 
     linger: float = 30.0
-    """Seconds of silence after which a connection outside the active view is closed. Our choice:
-    letters between two peers that follow each other within this time share a connection."""
+    """Seconds of silence after which a connection that was opened to ask a peer, and is not in use
+    for a neighbour, is closed. Our choice: letters may follow each other on it."""
 
     epoch: float = 60.0
     """Seconds of one round of the size estimate. Our choice: thirty beats, four times as many as a
@@ -92,6 +97,7 @@ class HyParViewConfig(Config, frozen=True, kw_only=True):
         )
         for key in _POSITIVE:
             require(0 < getattr(self, key) < 2**31, key, "must be positive and finite")
+        require(0 <= self.swap_interval < 2**31, "swap_interval", "must not be negative")
         require(
             self.epoch >= 2 * self.beat_interval, "epoch", "must hold at least two beat_intervals"
         )

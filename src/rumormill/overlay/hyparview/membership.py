@@ -27,7 +27,7 @@ from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.hyparview import reasons
-from rumormill.overlay.hyparview.active_view import ActiveView, Beat
+from rumormill.overlay.hyparview.active_view import ActiveView, Beat, Swap
 from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.open_shuffles import OpenShuffles
@@ -78,8 +78,10 @@ class HyParView(ActiveView):
     def start(self, now: float, effects: Effects) -> None:
         """Begin; nothing is connected yet."""
         super().start(now, effects)
-        delay = self._randomness.random() * self._config.shuffle_interval
-        effects.append(SetTimer(Shuffle(), now + delay))
+        config, draw = self._config, self._randomness.random
+        effects.append(SetTimer(Shuffle(), now + draw() * config.shuffle_interval))
+        if config.swap_interval:
+            effects.append(SetTimer(Swap(), now + (0.5 + draw()) * config.swap_interval))
 
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
@@ -94,6 +96,9 @@ class HyParView(ActiveView):
         elif isinstance(timer, Shuffle):
             effects.append(SetTimer(timer, now + self._config.shuffle_interval))
             self._shuffle(effects)
+        elif isinstance(timer, Swap):
+            effects.append(SetTimer(timer, now + self._config.swap_interval))
+            self._swap(now, effects)
         else:
             return False
         return True

@@ -22,6 +22,10 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     paths: int = 3
     """Disjoint paths of a lookup (S/Kademlia, section 4.4, calls it d). Our choice: one honest path
     is enough to find a value, and more paths make each of them shorter-sighted."""
+    region: float = 1.0
+    """Peers that store or look for records ask everybody within the distance where so many times k
+    peers are expected, even if there are more: made-up ids next to a key do not hide it then. Our
+    choice after CVE-2023-26248; 0 asks the k closest and nobody else."""
     quorum: int = 1
     """Valid values that end a search. One is enough where the value proves itself by its hash;
     raise it for namespaces whose values change."""
@@ -119,7 +123,7 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
             require(getattr(self, name) > 0, name, "must be positive")
         for name in (
             "corrections", "waiting_lookups", "replacements", "recheck_after", "client_memory",
-            "bootstrap_delay", "replicate_interval", "ban_time", "refresh_buckets",
+            "region", "bootstrap_delay", "replicate_interval", "ban_time", "refresh_buckets",
         ):  # fmt: skip
             require(getattr(self, name) >= 0, name, "must not be negative")
         require(self.candidates >= self.k, "candidates", "must be at least k")

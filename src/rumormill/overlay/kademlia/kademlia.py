@@ -313,10 +313,17 @@ class Kademlia:
             paths=config.paths,
             width=config.candidates,
             limit=config.asks_per_lookup,
+            radius=self._radius(operation.kind),
         )
         self._operations[operation.number] = operation
         effects.append(SetTimer(KadTimer(LOOKUP, operation.number), now + config.lookup_timeout))
         self._advance(operation, now, effects)
+
+    def _radius(self, kind: LookupKind) -> int:
+        """How far around a key records are stored and looked for, where that is what is done."""
+        if kind is LookupKind.FIND_CLOSEST or kind is LookupKind.FIND_PEER:
+            return 0
+        return self.contacts.table.radius(round(self.config.region * self.config.k))
 
     def _advance(self, operation: Operation, now: float, effects: Effects) -> None:
         """Ask whoever is next; a lookup with nobody to ask and nobody to wait for is over."""

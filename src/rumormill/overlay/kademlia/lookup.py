@@ -4,7 +4,13 @@ Kademlia asks the closest peers it knows for closer ones, until the closest that
 all answered. S/Kademlia runs d such searches side by side, none of which ever asks a peer that
 another asked: who answers with accomplices only spoils the path on which it was met. The contacts
 to start from are dealt out among the paths. Each path goes on until its closest ceil(k / d) peers
-have answered, so that the paths together end with about the k closest, as one path would.
+have answered, so that the paths together end with about the k closest, as one path would. Where a
+path finds nobody alive, the others go on until k have answered in all.
+
+Whoever makes up ids next to a key can crowd out its k closest peers on every path. So a walk may
+have a `radius`, the distance within which k peers are expected: it asks everybody inside, however
+many there are, up to the limit of its questions, and trusts them all with a record. Without an
+attack that is about k peers, and nothing is added.
 
 This is bookkeeping only: `take` says whom to ask next, `answered` and `failed` what came of it.
 Every list is bounded, and so is the number of questions.
@@ -38,8 +44,8 @@ class Lookup:
     """The state of one search."""
 
     __slots__ = (
-        "_addresses", "_alpha", "_answered", "_limit", "_paths", "_share", "_takers", "_width",
-        "asked", "failures", "target",
+        "_addresses", "_alpha", "_answered", "_k", "_limit", "_paths", "_radius", "_share",
+        "_takers", "_width", "asked", "failures", "target",
     )  # fmt: skip
 
     def __init__(
@@ -53,12 +59,15 @@ class Lookup:
         paths: int,
         width: int,
         limit: int,
+        radius: int = 0,
     ) -> None:
         self.target = target
         self.asked = self.failures = 0
+        self._k = k
         self._alpha = alpha
         self._width = width
         self._limit = limit
+        self._radius = radius
         count = max(1, min(paths, len(seeds)))
         self._share = -(-k // count)
         self._paths = [_Path() for _ in range(count)]
@@ -87,6 +96,15 @@ class Lookup:
 
     def take(self) -> list[PeerId]:
         """Return the peers to ask now; they count as asked."""
+        taken = self._take()
+        missing = self._k - len(self._answered)
+        if not taken and missing > 0 and not self.in_flight:
+            # Some path met nobody but the dead: the others go on in its place.
+            self._share += missing
+            taken = self._take()
+        return taken
+
+    def _take(self) -> list[PeerId]:
         taken: list[PeerId] = []
         progress = True
         while progress:
@@ -104,16 +122,19 @@ class Lookup:
         return taken
 
     def _next_of(self, index: int, path: _Path) -> PeerId | None:
-        """The closest peer of a path that it has yet to ask, while its share has not answered."""
+        """The closest peer of a path that it has yet to ask, while its share has not answered.
+
+        Within the radius it asks on when it has its share.
+        """
         ahead = 0
-        states, takers = path.states, self._takers
-        for _, peer in path.candidates:
+        states, takers, share, radius = path.states, self._takers, self._share, self._radius
+        for distance, peer in path.candidates:
+            if ahead >= share and distance > radius:
+                return None
             if peer in states:
                 ahead += 1
             elif peer not in takers:
                 return peer
-            if ahead >= self._share:
-                return None
         return None
 
     def _asked_by(self, peer: PeerId) -> _Path | None:
@@ -161,7 +182,7 @@ class Lookup:
         return [peer for _, peer in sorted(self._answered)[:count]]
 
     def holders(self, count: int) -> list[PeerId]:
-        """Whom to trust with a record: each path's closest in turn, up to `count` in all.
+        """Whom to trust with a record: each path's closest in turn, up to `count`, and all inside.
 
         Were they the closest of all paths together, one path of liars close to the key would
         leave no place for an honest holder.
@@ -174,7 +195,8 @@ class Lookup:
             for peers in by_path:
                 if rank < len(peers) and len(chosen) < count:
                     chosen.append(peers[rank])
-        return chosen
+        inside = [peer for distance, peer in sorted(self._answered) if distance <= self._radius]
+        return list(dict.fromkeys(chosen + inside))
 
     def paths(self) -> list[list[PeerId]]:
         """The peers that each path asked, in the order of asking."""

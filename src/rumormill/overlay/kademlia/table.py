@@ -211,6 +211,20 @@ class RoutingTable:
                 return number
         return 0
 
+    def radius(self, count: int) -> int:
+        """The distance from any position within which so many peers of the network are expected.
+
+        Peers stand at random, so the i-th closest to us says how dense they stand: i for its
+        distance. We take the middle of what the closest k / 2 to k contacts say; 0 where there
+        are fewer.
+        """
+        k = self._config.k
+        distances = sorted(contact.position ^ self.own for contact in self._contacts.values())[:k]
+        spacings = sorted(
+            distance // rank for rank, distance in enumerate(distances, 1) if rank >= max(2, k // 2)
+        )
+        return spacings[len(spacings) // 2] * count if spacings else 0
+
     def closest(self, target: int, count: int, without: PeerId = b"") -> list[PeerId]:
         """The contacts closest to a position, the closest first; those that failed left out.
 

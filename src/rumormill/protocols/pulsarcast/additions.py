@@ -16,26 +16,29 @@ from rumormill.protocols.pulsarcast.fields import (
     FIELD_3,
     FIELD_4,
     FIELD_5,
-    FIELD_6,
     split,
     text_of,
 )
 from rumormill.protocols.pulsarcast.limits import RpcLimits
 from rumormill.protocols.pulsarcast.rpc import (
+    BLOCK,
     EVENTS,
     FETCH,
-    HEADS,
+    HAVE,
     JOIN_REPLY,
     REQUEST_REPLY,
+    TERMS,
     Addition,
+    Block,
     Events,
     Fetch,
-    Heads,
+    Have,
     JoinReply,
     JoinStatus,
     PeerAddress,
     RequestReply,
     RequestStatus,
+    Terms,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.wire.protobuf import read_varint
@@ -44,6 +47,8 @@ EventReader: TypeAlias = Callable[[bytes, RpcLimits], SignedEvent | str]
 
 _NUMBER_2, _NUMBER_3, _NUMBER_4, _NUMBER_5 = 0x10, 0x18, 0x20, 0x28
 _MAX_NUMBER = 2**32 - 1
+_LATEST = 253_402_300_800_000
+"""The end of the year 9999 in milliseconds: no date is written with more digits."""
 
 
 def read_addition(
@@ -104,27 +109,36 @@ def _status(kind: type[_Status], value: int) -> _Status:
 
 
 def _read_join_reply(data: bytes, limits: RpcLimits) -> JoinReply:
-    topic, reason = b"", ""
-    status = depth = 0
-    path: list[bytes] = []
+    topic, status, reason = b"", 0, ""
     peers: tuple[PeerAddress, ...] = ()
-    for tag, start, stop in split(data, limits.path + limits.peers + limits.other_fields):
+    for tag, start, stop in split(data, limits.peers + limits.other_fields):
         if tag == FIELD_1:
             topic = data[start:stop]
         elif tag == _NUMBER_2:
             status = _number(data, start, stop)
-        elif tag == _NUMBER_3:
-            depth = _number(data, start, stop)
-        elif tag == FIELD_4:
-            if len(path) == limits.path:
-                raise DecodeError("too-many-peers", f"a path of more than {limits.path}")
-            path.append(_peer(data[start:stop], limits))
-        elif tag == FIELD_5:
+        elif tag == FIELD_3:
             peers = read_peers(data[start:stop], peers, limits)
-        elif tag == FIELD_6:
+        elif tag == FIELD_4:
             reason = text_of(data[start:stop], limits.reason_bytes)
-    known = _status(JoinStatus, status)
-    return JoinReply(cids.check(topic), known, depth, tuple(path), peers, reason)
+    return JoinReply(cids.check(topic), _status(JoinStatus, status), peers, reason)
+
+
+def _read_terms(data: bytes, limits: RpcLimits) -> Terms:
+    topic = b""
+    numbers = [0, 0, 0, 0, 0]
+    for tag, start, stop in split(data, limits.other_fields + 6):
+        if tag == FIELD_1:
+            topic = data[start:stop]
+        elif tag & 7 == 0 and 2 <= tag >> 3 <= 6:
+            numbers[(tag >> 3) - 2] = read_varint(data, start, stop)[0]
+    silent, first, end, count, checksum = numbers
+    _check_range(first, end)
+    return Terms(cids.check(topic), silent != 0, first, end, count, checksum)
+
+
+def _check_range(start: int, end: int) -> None:
+    if not 0 <= start <= end <= _LATEST:
+        raise DecodeError("bad-range", "a range of dates begins before it ends, and ends in time")
 
 
 def _read_request_reply(data: bytes, limits: RpcLimits) -> RequestReply:
@@ -147,22 +161,46 @@ def _read_request_reply(data: bytes, limits: RpcLimits) -> RequestReply:
 
 
 def _read_fetch(data: bytes, limits: RpcLimits) -> Fetch:
-    topic = b""
+    topic, ancestors = b"", 0
+    known: bytes | None = None
     wanted: list[bytes] = []
-    after: list[bytes] = []
-    from_start, limit = False, 0
-    for tag, start, stop in split(data, 2 * limits.cids + limits.other_fields):
+    for tag, start, stop in split(data, limits.cids + limits.other_fields):
         if tag == FIELD_2:
             _append_cid(wanted, data[start:stop], limits)
-        elif tag == FIELD_3:
-            _append_cid(after, data[start:stop], limits)
         elif tag == FIELD_1:
             topic = data[start:stop]
-        elif tag == _NUMBER_4:
-            from_start = _number(data, start, stop) != 0
-        elif tag == _NUMBER_5:
-            limit = _number(data, start, stop)
-    return Fetch(cids.check(topic), tuple(wanted), tuple(after), from_start, limit)
+        elif tag == _NUMBER_3:
+            ancestors = _number(data, start, stop)
+        elif tag == FIELD_4:
+            known = cids.check(data[start:stop])
+    return Fetch(cids.check(topic), tuple(wanted), ancestors, known)
+
+
+def _read_have(data: bytes, limits: RpcLimits) -> Have:
+    topic = b""
+    first = end = 0
+    found: list[bytes] = []
+    for tag, start, stop in split(data, limits.cids + limits.other_fields):
+        if tag == FIELD_4:
+            _append_cid(found, data[start:stop], limits)
+        elif tag == FIELD_1:
+            topic = data[start:stop]
+        elif tag == _NUMBER_2:
+            first = read_varint(data, start, stop)[0]
+        elif tag == _NUMBER_3:
+            end = read_varint(data, start, stop)[0]
+    _check_range(first, end)
+    return Have(cids.check(topic), first, end, tuple(found))
+
+
+def _read_block(data: bytes, limits: RpcLimits) -> Block:
+    topic = content = b""
+    for tag, start, stop in split(data, limits.other_fields):
+        if tag == FIELD_1:
+            topic = data[start:stop]
+        elif tag == FIELD_2:
+            content = data[start:stop]
+    return Block(cids.check(topic), content)
 
 
 def _read_events(
@@ -171,7 +209,7 @@ def _read_events(
     topic = b""
     events: list[SignedEvent] = []
     missing: list[bytes] = []
-    more = False
+    first = end = 0
     for tag, start, stop in split(data, limits.events + limits.cids + limits.other_fields):
         if tag == FIELD_2:
             if len(events) + len(faults) == limits.events:
@@ -186,26 +224,18 @@ def _read_events(
         elif tag == FIELD_1:
             topic = data[start:stop]
         elif tag == _NUMBER_4:
-            more = _number(data, start, stop) != 0
-    return Events(cids.check(topic), tuple(events), tuple(missing), more)
-
-
-def _read_heads(data: bytes, limits: RpcLimits) -> Heads:
-    topic, count = b"", 0
-    found: list[bytes] = []
-    for tag, start, stop in split(data, limits.cids + limits.other_fields):
-        if tag == FIELD_2:
-            _append_cid(found, data[start:stop], limits)
-        elif tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag == _NUMBER_3:
-            count = _number(data, start, stop)
-    return Heads(cids.check(topic), tuple(found), count)
+            first = read_varint(data, start, stop)[0]
+        elif tag == _NUMBER_5:
+            end = read_varint(data, start, stop)[0]
+    _check_range(first, end)
+    return Events(cids.check(topic), tuple(events), tuple(missing), first, end)
 
 
 _READERS: dict[int, Callable[[bytes, RpcLimits], Addition]] = {
     JOIN_REPLY: _read_join_reply,
     REQUEST_REPLY: _read_request_reply,
     FETCH: _read_fetch,
-    HEADS: _read_heads,
+    TERMS: _read_terms,
+    HAVE: _read_have,
+    BLOCK: _read_block,
 }

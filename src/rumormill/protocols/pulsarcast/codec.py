@@ -32,16 +32,12 @@ from rumormill.protocols.pulsarcast.fields import (
 )
 from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.rpc import (
+    ADDITION_NUMBERS,
     AUTHOR_KEY,
     AUTHOR_SIGNATURE,
     ELSEWHERE,
-    EVENTS,
-    FETCH,
-    HEADS,
-    JOIN_REPLY,
     PUBLISHER_KEY,
     PUBLISHER_SIGNATURE,
-    REQUEST_REPLY,
     Addition,
     PeerTree,
     Refused,
@@ -54,9 +50,7 @@ from rumormill.wire.protobuf import bytes_field, next_field, read_varint
 _ELSEWHERE = ELSEWHERE << 3 | 2
 _PUBLISHER_SIGNATURE, _PUBLISHER_KEY = PUBLISHER_SIGNATURE << 3 | 2, PUBLISHER_KEY << 3 | 2
 _AUTHOR_SIGNATURE, _AUTHOR_KEY = AUTHOR_SIGNATURE << 3 | 2, AUTHOR_KEY << 3 | 2
-_ADDITIONS = {
-    number << 3 | 2: number for number in (JOIN_REPLY, REQUEST_REPLY, FETCH, EVENTS, HEADS)
-}
+_ADDITIONS = {number << 3 | 2: number for number in ADDITION_NUMBERS.values()}
 _LINKING = 0x28
 _LINK_HEAD = bytes((FIELD_1, cids.LENGTH))
 _LINK_BYTES = cids.LENGTH + 2

@@ -18,10 +18,11 @@ import msgspec
 from rumormill.core.archive import Archive
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
+from rumormill.core.identity import Verifier
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.proof import from_stored
-from rumormill.protocols.pulsarcast.signing import SignedEvent, Verifier, fault_of
+from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
 
 MAX_EVENTS: Final = 1 << 20
 """Events in one graph. Our choice: about 300 MB, and sixty times the paper's busiest workload."""

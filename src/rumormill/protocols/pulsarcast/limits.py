@@ -34,8 +34,6 @@ class RpcLimits(Config, frozen=True, kw_only=True):
     """Addresses of each. Our choice: as many as identify usually tells."""
     address_bytes: int = 256
     """Our choice: a relayed address of a long name."""
-    path: int = 128
-    """Peers between root and sender. Our choice: a tree of a million peers is 20 deep."""
     reason_bytes: int = 256
     """Our choice: a sentence."""
     cids: int = 4096

@@ -29,9 +29,10 @@ from rumormill.protocols.pulsarcast.readable import (
 from rumormill.protocols.pulsarcast.rpc import (
     ADDITION_NAMES,
     Addition,
+    Block,
     Events,
     Fetch,
-    Heads,
+    Have,
     JoinReply,
     JoinStatus,
     Operation,
@@ -41,6 +42,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     RequestStatus,
     Rpc,
     RpcMessage,
+    Terms,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.wire import base58
@@ -89,8 +91,8 @@ def _named(kind: type[IntEnum]) -> _Form:
 
 
 def _read_number(value: object, key: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
-        raise LocalError(f"{key}: must be a number of at most 32 bits")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
+        raise LocalError(f"{key}: must be a number of at most 64 bits")
     return value
 
 
@@ -128,12 +130,15 @@ def _write_event(signed: SignedEvent) -> dict[str, Any]:
 
 def _read_event(value: object, key: str) -> SignedEvent:
     fields = dict(object_of(value, key))
-    beside = {
-        name: hex_bytes(fields.pop(written), written)
+    beside = [
+        (name, hex_bytes(fields.pop(written), written))
         for name, written in _SIGNATURES
         if written in fields
-    }
-    return SignedEvent(event_from_readable(fields), **beside)
+    ]
+    signed = SignedEvent(event_from_readable(fields))
+    for name, signature in beside:
+        setattr(signed, name, signature)
+    return signed
 
 
 _CID = _Form(optional_text, cid_of)
@@ -141,6 +146,7 @@ _PEER = _Form(base58.encode, peer_of)
 _NUMBER = _Form(int, _read_number)
 _FLAG = _Form(bool, _read_flag)
 _TEXT = _Form(str, text_of)
+_HEX = _Form(bytes.hex, hex_bytes)
 _CIDS, _PEERS = _listed(_CID), _listed(_PEER)
 _ADDRESSES = _listed(_Form(_write_address, _read_address))
 _EVENTS = _listed(_Form(_write_event, _read_event))
@@ -149,8 +155,6 @@ _FORMS: Final[dict[type, dict[str, _Form]]] = {
     JoinReply: {
         "topic": _CID,
         "status": _named(JoinStatus),
-        "depth": _NUMBER,
-        "path": _PEERS,
         "peers": _ADDRESSES,
         "reason": _TEXT,
     },
@@ -161,15 +165,24 @@ _FORMS: Final[dict[type, dict[str, _Form]]] = {
         "event": _CID,
         "reason": _TEXT,
     },
-    Fetch: {
+    Fetch: {"topic": _CID, "wanted": _CIDS, "ancestors": _NUMBER, "known": _CID},
+    Events: {
         "topic": _CID,
-        "wanted": _CIDS,
-        "after": _CIDS,
-        "from_start": _FLAG,
-        "limit": _NUMBER,
+        "events": _EVENTS,
+        "missing": _CIDS,
+        "start": _NUMBER,
+        "end": _NUMBER,
     },
-    Events: {"topic": _CID, "events": _EVENTS, "missing": _CIDS, "more": _FLAG},
-    Heads: {"topic": _CID, "cids": _CIDS, "count": _NUMBER},
+    Terms: {
+        "topic": _CID,
+        "silent": _FLAG,
+        "start": _NUMBER,
+        "end": _NUMBER,
+        "count": _NUMBER,
+        "checksum": _NUMBER,
+    },
+    Have: {"topic": _CID, "start": _NUMBER, "end": _NUMBER, "cids": _CIDS},
+    Block: {"topic": _CID, "data": _HEX},
 }
 
 
@@ -256,12 +269,16 @@ def _read_tree(fields: Mapping[str, object]) -> PeerTree:
     return PeerTree(cid_of(fields.get("topic"), "peerTree.topic"), parents, children)
 
 
+_ALWAYS: Final = ("topic", "status", "start", "end", "data")
+"""What is written even where it is nothing."""
+
+
 def _write_addition(addition: Addition) -> dict[str, Any]:
     kind = type(addition)
     shown: dict[str, Any] = {"kind": ADDITION_NAMES[kind]}
     for name, form in _FORMS[kind].items():
         value = getattr(addition, name)
-        if value or name in ("topic", "status", "depth", "count"):
+        if value or name in _ALWAYS:
             shown[name] = form.write(value)
     return shown
 

@@ -43,7 +43,7 @@ OPERATION_NAMES: Final = {
 # Field numbers that the original does not use.
 PUBLISHER_SIGNATURE, PUBLISHER_KEY, AUTHOR_SIGNATURE, AUTHOR_KEY = 100, 101, 102, 103
 ELSEWHERE = 100
-JOIN_REPLY, REQUEST_REPLY, FETCH, EVENTS, HEADS = 100, 101, 102, 103, 104
+JOIN_REPLY, REQUEST_REPLY, FETCH, EVENTS, TERMS, HAVE, BLOCK = range(100, 107)
 
 
 class PeerTree(msgspec.Struct, frozen=True, gc=False):
@@ -78,7 +78,8 @@ class RpcMessage(msgspec.Struct, gc=False):
 
     def encode(self) -> bytes:
         """The message's bytes, without the tag and length that frame it in an RPC."""
-        parts = [varint_field(1, self.op)]
+        op = self.op
+        parts = [_OPERATION_FIELDS[op] if 0 <= op < 7 else varint_field(1, op)]
         if self.topic_id is not None:
             parts.append(bytes_field(5, self.topic_id))
         elif self.event is not None:
@@ -104,28 +105,42 @@ class JoinStatus(IntEnum):
 
 
 class JoinReply(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a JOIN; sent again, unasked, when the sender's path to the root changes.
-
-    `path` names the peers from the root to the sender, the sender included and perhaps shortened
-    in front; `depth` is how many links lie between the sender and the root. A joiner that finds
-    itself in the path would close a cycle.
-    """
+    """The answer to a JOIN; REDIRECTED also comes unasked, when a parent has too many children."""
 
     topic: bytes
     status: JoinStatus
-    depth: int = 0
-    path: tuple[bytes, ...] = ()
     peers: tuple[PeerAddress, ...] = ()
     reason: str = ""
 
     def encode(self) -> bytes:
         """The reply's bytes."""
         parts = [bytes_field(1, self.topic), varint_field(2, self.status)]
-        parts.append(varint_field(3, self.depth))
-        parts += [bytes_field(4, peer) for peer in self.path]
-        parts += [bytes_field(5, _encode_peer(each)) for each in self.peers]
+        parts += [bytes_field(3, _encode_peer(each)) for each in self.peers]
         if self.reason:
-            parts.append(string_field(6, self.reason))
+            parts.append(string_field(4, self.reason))
+        return b"".join(parts)
+
+
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """What goes with a JOIN, and with its acceptance: who gets what, and who has what.
+
+    `silent` says that the joiner only publishes and wants no events. The rest describes the events
+    dated from `start` to before `end` (milliseconds since 1970) that the sender has: how many there
+    are and the exclusive or of the last eight bytes of their CIDs. An empty range compares nothing.
+    """
+
+    topic: bytes
+    silent: bool = False
+    start: int = 0
+    end: int = 0
+    count: int = 0
+    checksum: int = 0
+
+    def encode(self) -> bytes:
+        """The terms' bytes."""
+        parts = [bytes_field(1, self.topic)]
+        numbers = (self.silent, self.start, self.end, self.count, self.checksum)
+        parts += [varint_field(2 + place, number) for place, number in enumerate(numbers)]
         return b"".join(parts)
 
 
@@ -161,70 +176,80 @@ class RequestReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fetch(msgspec.Struct, frozen=True, gc=False):
-    """Ask for events of a topic: those named in `wanted`, and such as follow those in `after`.
+    """Ask for events of a topic, or for the descriptor of the topic itself if `wanted` names it.
 
-    With `from_start` everything is asked for, oldest first. `Events` answers with at most `limit`
-    events, where that is not 0.
+    With `ancestors`, so many of the events before each wanted one may come along, back to `known`,
+    which the sender has.
     """
 
     topic: bytes
     wanted: tuple[bytes, ...] = ()
-    after: tuple[bytes, ...] = ()
-    from_start: bool = False
-    limit: int = 0
+    ancestors: int = 0
+    known: bytes | None = None
 
     def encode(self) -> bytes:
         """The question's bytes."""
         parts = [bytes_field(1, self.topic)]
         parts += [bytes_field(2, each) for each in self.wanted]
-        parts += [bytes_field(3, each) for each in self.after]
-        if self.from_start:
-            parts.append(varint_field(4, 1))
-        if self.limit:
-            parts.append(varint_field(5, self.limit))
+        if self.ancestors:
+            parts.append(varint_field(3, self.ancestors))
+        if self.known is not None:
+            parts.append(bytes_field(4, self.known))
+        return b"".join(parts)
+
+
+class Have(msgspec.Struct, frozen=True, gc=False):
+    """All events that the sender has of those dated from `start` to before `end`.
+
+    The receiver answers with `Events` that are not among them, and asks for those it lacks.
+    """
+
+    topic: bytes
+    start: int
+    end: int
+    cids: tuple[bytes, ...] = ()
+
+    def encode(self) -> bytes:
+        """The message's bytes."""
+        parts = [bytes_field(1, self.topic), varint_field(2, self.start), varint_field(3, self.end)]
+        parts += [bytes_field(4, each) for each in self.cids]
         return b"".join(parts)
 
 
 class Events(msgspec.Struct, frozen=True, gc=False):
     """Old events, parents before children. `missing` names what was wanted and is not there.
 
-    `more` says that the sender has more of what was asked for than one answer may hold.
+    `start` and `end` are those of the `Have` that this answers; up to `end` the answer is complete.
     """
 
     topic: bytes
     events: tuple[SignedEvent, ...] = ()
     missing: tuple[bytes, ...] = ()
-    more: bool = False
+    start: int = 0
+    end: int = 0
 
     def encode(self) -> bytes:
         """The answer's bytes."""
         parts = [bytes_field(1, self.topic)]
         parts += [bytes_field(2, encode_event(each)) for each in self.events]
         parts += [bytes_field(3, each) for each in self.missing]
-        if self.more:
-            parts.append(varint_field(4, 1))
+        if self.end:
+            parts += (varint_field(4, self.start), varint_field(5, self.end))
         return b"".join(parts)
 
 
-class Heads(msgspec.Struct, frozen=True, gc=False):
-    """The events of a topic that the sender has and that no other one it has follows.
-
-    `count` is how many events of the topic the sender keeps.
-    """
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """The dag-cbor bytes of a topic's descriptor, whose CID `topic` is."""
 
     topic: bytes
-    cids: tuple[bytes, ...] = ()
-    count: int = 0
+    data: bytes
 
     def encode(self) -> bytes:
-        """The message's bytes."""
-        parts = [bytes_field(1, self.topic)]
-        parts += [bytes_field(2, each) for each in self.cids]
-        parts.append(varint_field(3, self.count))
-        return b"".join(parts)
+        """The block's bytes."""
+        return bytes_field(1, self.topic) + bytes_field(2, self.data)
 
 
-Addition: TypeAlias = JoinReply | RequestReply | Fetch | Events | Heads
+Addition: TypeAlias = JoinReply | RequestReply | Fetch | Events | Terms | Have | Block
 """What the original does not know."""
 
 ADDITION_NUMBERS: Final[dict[type, int]] = {
@@ -232,14 +257,18 @@ ADDITION_NUMBERS: Final[dict[type, int]] = {
     RequestReply: REQUEST_REPLY,
     Fetch: FETCH,
     Events: EVENTS,
-    Heads: HEADS,
+    Terms: TERMS,
+    Have: HAVE,
+    Block: BLOCK,
 }
 ADDITION_NAMES: Final[dict[type, str]] = {
     JoinReply: "join-reply",
     RequestReply: "request-reply",
     Fetch: "fetch",
     Events: "events",
-    Heads: "heads",
+    Terms: "terms",
+    Have: "have",
+    Block: "block",
 }
 
 
@@ -362,7 +391,14 @@ def _topic_text(message: RpcMessage) -> str:
     return "" if topic is None else cids.text(topic)
 
 
+_OPERATION_FIELDS = tuple(varint_field(1, operation) for operation in Operation)
+_USUAL_DATE = bytes((0x0A, 24))
+_USUAL_VERSION = string_field(2, PROTOCOL)
+
+
 def _metadata(created: str, version: str) -> bytes:
+    if len(created) == 24 and version == PROTOCOL and created.isascii():
+        return b"".join((_USUAL_DATE, created.encode(), _USUAL_VERSION))  # as nearly always
     return string_field(1, created) + string_field(2, version)
 
 

@@ -8,12 +8,12 @@ author chose the parent; so the author's signature holds for the request without
 the event's own. Signatures are never part of what is hashed.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId
+from rumormill.core.event import Event
+from rumormill.core.identity import Identity, Verifier
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 
 SIGN_PREFIX: Final = b"pulsarcast-event:"
@@ -24,19 +24,12 @@ UNSIGNED: Final = "unsigned"
 BAD_SIGNATURE: Final = "bad-signature"
 
 
-class Verifier(Protocol):
-    """Whoever can check signatures; an `Identity` can."""
-
-    def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
-        """Whether `author` signed `payload`; false for anything malformed."""
-        ...
-
-
 class SignedEvent(msgspec.Struct, eq=False, gc=False):
     """An event and what vouches for it; an empty value stands for an absent field.
 
     Keys are there where a peer's id does not contain its key. `encoded` is the protobuf form as it
-    arrived or was first sent, so that forwarding repeats it. Immutable otherwise.
+    arrived or was first sent, so that forwarding repeats it; `cached_event` is what applications
+    are given. Immutable otherwise.
     """
 
     event: EventDescriptor
@@ -45,6 +38,7 @@ class SignedEvent(msgspec.Struct, eq=False, gc=False):
     author_signature: bytes = b""
     author_key: bytes = b""
     encoded: bytes = b""
+    cached_event: Event | None = None
 
     @property
     def cid(self) -> bytes:

@@ -100,7 +100,7 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
     """Own subscriptions at most. As for GossipSub."""
 
     max_interests: int = 200_000
-    """Interests of others held at most. Our choice: about 100 MB."""
+    """Interests of others held at most. Our choice: 860 bytes each, so 170 MB."""
 
     max_interests_per_topic: int = 50_000
     """The same within a topic. Our choice: a publication makes as many letters."""

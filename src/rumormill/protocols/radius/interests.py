@@ -9,6 +9,8 @@ more hops left extends its radius (see `floods`).
 A subscriber that could not be reached is not served until it speaks again, with a new number.
 """
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
 from rumormill.core.ids import PeerId, Topic
@@ -141,3 +143,28 @@ class Interests:
             self.owners[owner] = left
         else:
             del self.owners[owner]
+
+
+class KnownSubscribers(Mapping[Topic, dict[PeerId, Entry]]):
+    """Who subscribes to what, as far as this peer knows: the table without what has been ended."""
+
+    __slots__ = ("_interests",)
+
+    def __init__(self, interests: Interests) -> None:
+        self._interests = interests
+
+    def __getitem__(self, topic: Topic) -> dict[PeerId, Entry]:
+        found = {
+            owner: entry
+            for owner, entry in self._interests.of_topic(topic).items()
+            if not entry.lost and not entry.interest.withdrawn
+        }
+        if not found:
+            raise KeyError(topic)
+        return found
+
+    def __iter__(self) -> Iterator[Topic]:
+        return (topic for topic in self._interests.topics() if topic in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

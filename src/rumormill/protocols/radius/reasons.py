@@ -18,3 +18,6 @@ SUBSCRIBER_LOST: Final = "subscriber out of reach"
 VALIDATION_FAILED: Final = "validation failed"
 VALIDATION_IGNORED: Final = "validation ignored"
 VALIDATION_THROTTLED: Final = "validation throttled"
+
+CONGESTION: Final = ("queue full", "too many letters wait")
+"""Why a runtime drops a letter that says nothing of its addressee."""

@@ -15,6 +15,7 @@ This module is the publishing half and the way in; `subscriptions` is the other 
 inputs are `_on_...`; they take the time and append effects.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -24,6 +25,7 @@ from rumormill.core.effects import (
     Deliver,
     Effects,
     Keep,
+    Learn,
     Mail,
     Published,
     SendAll,
@@ -31,7 +33,6 @@ from rumormill.core.effects import (
     Validate,
 )
 from rumormill.core.errors import LimitError, LocalError
-from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
@@ -55,7 +56,9 @@ from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.membership import HyParView
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
+from rumormill.protocols.radius.copies import Copy, event_of
 from rumormill.protocols.radius.floods import DIRECT, Floods
+from rumormill.protocols.radius.interests import KnownSubscribers
 from rumormill.protocols.radius.neighbours import Links, Overlay
 from rumormill.protocols.radius.serving import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import Gather, Renew, Subscriptions
@@ -93,15 +96,6 @@ class Greet(msgspec.Struct, frozen=True):
     peer: PeerId
 
 
-class _Copy(msgspec.Struct):
-    """How a publication came here; `hops` is `DIRECT` for a letter."""
-
-    peer: PeerId
-    publication: Publication
-    hops: int
-    served: bytes = b""
-
-
 class Radius:
     """A radius gossip peer."""
 
@@ -116,7 +110,7 @@ class Radius:
         self.id = identity.peer
         self.neighbours: dict[PeerId, float] = {}
         """Whom messages are passed on to, each with the time since when."""
-        self.subscriptions = Subscriptions(
+        self.book = Subscriptions(
             identity,
             randomness,
             config,
@@ -142,7 +136,7 @@ class Radius:
         remembered = config.publication_lifetime + 2 * config.clock_skew
         self.floods = Floods(remembered, config.max_delivered)
         self._last_time = 0
-        self._pending: dict[MessageId, _Copy] = {}
+        self._pending: dict[MessageId, Copy] = {}
         self._allowances: dict[PeerId, Allowance] = {}
         self._strangers = Allowance(config.verify_rate, config.verify_burst)
 
@@ -152,6 +146,16 @@ class Radius:
         if handler is None:
             raise LocalError(f"{type(event).__name__} is not an input of this protocol")
         getattr(self, handler)(event, now, effects)
+
+    @property
+    def subscriptions(self) -> Mapping[Topic, object]:
+        """Our own subscriptions, by topic."""
+        return self.book.own
+
+    @property
+    def topics(self) -> Mapping[Topic, Mapping[PeerId, object]]:
+        """The subscribers that this peer knows, by topic."""
+        return KnownSubscribers(self.book.interests)
 
     @property
     def sub_hops(self) -> int:
@@ -174,10 +178,10 @@ class Radius:
     def _on_start(self, event: Start, now: float, effects: Effects) -> None:
         self.overlay.start(now, effects)
         effects.append(SetTimer(Clean(), now + self._config.clean_interval))
-        self.subscriptions.start(self.sub_hops, now, effects)
+        self.book.start(self.sub_hops, now, effects)
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
-        topic, own = event.topic, self.subscriptions.own
+        topic, own = event.topic, self.book.own
         if topic in (self.publish_only if event.publish_only else own):
             return
         if topic in own or topic in self.publish_only:
@@ -194,14 +198,14 @@ class Radius:
             self.publish_only[topic] = None
             return
         effects.append(trace.Join(topic))
-        self.subscriptions.subscribe(topic, self.sub_hops, now, effects)
+        self.book.subscribe(topic, self.sub_hops, now, effects)
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         self.publish_only.pop(topic, None)
-        if topic in self.subscriptions.own:
+        if topic in self.book.own:
             effects.append(trace.Leave(topic))
-            self.subscriptions.unsubscribe(topic, self.sub_hops, now, effects)
+            self.book.unsubscribe(topic, self.sub_hops, now, effects)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         self._publish(self._compose(event, now), now, effects)
@@ -227,14 +231,14 @@ class Radius:
         return publication
 
     def _publish(self, publication: Publication, now: float, effects: Effects) -> None:
-        event, topic = _event_of(publication), publication.topic
+        event, topic = event_of(publication), publication.topic
         self.floods.put(publication.id, self.pub_hops, now)
         effects.append(Keep(event))
         effects.append(trace.PublishMessage(publication.id, topic))
-        if topic in self.subscriptions.own or topic in self.publish_only:
+        if topic in self.book.own or topic in self.publish_only:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
             effects.append(Deliver(event, self.id))
-        reached = self._meet(_Copy(self.id, publication, self.pub_hops), now, effects)
+        reached = self._meet(Copy(self.id, publication, self.pub_hops), now, effects)
         effects.append(Published(event, reached, "" if reached else NOBODY))
 
     def _check_topic(self, topic: Topic) -> None:
@@ -271,7 +275,7 @@ class Radius:
     def _on_up(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours[peer] = now
         if self._config.greet:
-            self.subscriptions.greet(peer, effects)
+            self.book.greet(peer, effects)
 
     def _on_down(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours.pop(peer, None)
@@ -288,7 +292,7 @@ class Radius:
         if peer not in self.neighbours:
             self.overlay.touch(peer, now)
         if frame.interests:
-            self.subscriptions.on_spreads(peer, frame.interests, now, effects)
+            self.book.on_spreads(peer, frame.interests, now, effects)
         for relay in frame.publications:
             self._on_relay(peer, relay, now, effects)
         for publication in frame.direct:
@@ -306,7 +310,7 @@ class Radius:
         if best is not None and hops <= best:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
             return
-        copy = _Copy(peer, publication, hops, relay.served)
+        copy = Copy(peer, publication, hops, relay.served)
         if best is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
         if uid in self._pending:
@@ -327,21 +331,21 @@ class Radius:
         uid = publication.id
         if self.floods.get(uid) is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
-        elif publication.topic not in self.subscriptions.own:
+        elif publication.topic not in self.book.own:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, publication.topic))
         else:
-            copy = _Copy(peer, publication, DIRECT)
+            copy = Copy(peer, publication, DIRECT)
             if self._accepts(copy, now, effects):
                 self.floods.put(uid, DIRECT, now)
                 self._judge(copy, now, effects)
 
-    def _accepts(self, copy: _Copy, now: float, effects: Effects) -> bool:
+    def _accepts(self, copy: Copy, now: float, effects: Effects) -> bool:
         reason = self._refusal(copy, now)
         if reason is not None:
             self._reject(copy, reason, effects)
         return reason is None
 
-    def _refusal(self, copy: _Copy, now: float) -> str | None:
+    def _refusal(self, copy: Copy, now: float) -> str | None:
         """Why a publication is refused; the signature is looked at last, since it costs most."""
         publication, config = copy.publication, self._config
         if not publication.topic:
@@ -359,19 +363,19 @@ class Radius:
             return reasons.INVALID_SIGNATURE
         return None
 
-    def _judge(self, copy: _Copy, now: float, effects: Effects) -> None:
+    def _judge(self, copy: Copy, now: float, effects: Effects) -> None:
         """Ask the application about a publication of a topic of ours; others are passed on."""
-        if self._validator is None or copy.publication.topic not in self.subscriptions.own:
+        if self._validator is None or copy.publication.topic not in self.book.own:
             self._accept(copy, now, effects)
             return
-        verdict = self._validator(_event_of(copy.publication), copy.peer)
+        verdict = self._validator(event_of(copy.publication), copy.peer)
         if verdict is not Verdict.DEFER:
             self._on_verdict(copy, verdict, now, effects)
         elif len(self._pending) >= self._config.max_pending_validations:
-            self._reject(copy, reasons.VALIDATION_THROTTLED, effects)
+            self._drop(copy, reasons.VALIDATION_THROTTLED, now, effects)
         else:
             self._pending[copy.publication.id] = copy
-            effects.append(Validate(_event_of(copy.publication), copy.peer))
+            effects.append(Validate(event_of(copy.publication), copy.peer))
 
     def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
@@ -380,38 +384,43 @@ class Radius:
         if copy is not None:
             self._on_verdict(copy, event.verdict, now, effects)
 
-    def _on_verdict(self, copy: _Copy, verdict: Verdict, now: float, effects: Effects) -> None:
+    def _on_verdict(self, copy: Copy, verdict: Verdict, now: float, effects: Effects) -> None:
         if verdict is Verdict.ACCEPT:
             self._accept(copy, now, effects)
         elif verdict is Verdict.REJECT:
-            self._reject(copy, reasons.VALIDATION_FAILED, effects)
+            self._drop(copy, reasons.VALIDATION_FAILED, now, effects)
         else:
-            self._reject(copy, reasons.VALIDATION_IGNORED, effects)
+            self._drop(copy, reasons.VALIDATION_IGNORED, now, effects)
 
-    def _reject(self, copy: _Copy, reason: str, effects: Effects) -> None:
+    def _drop(self, copy: Copy, reason: str, now: float, effects: Effects) -> None:
+        """Go no further with a true publication; no copy of it, however good, is passed on."""
+        self.floods.put(copy.publication.id, self._config.max_hops, now)
+        self._reject(copy, reason, effects)
+
+    def _reject(self, copy: Copy, reason: str, effects: Effects) -> None:
         publication = copy.publication
         uid, topic = publication.id, publication.topic
         effects.append(trace.RejectMessage(uid, copy.peer, reason, topic))
 
-    def _accept(self, copy: _Copy, now: float, effects: Effects) -> None:
+    def _accept(self, copy: Copy, now: float, effects: Effects) -> None:
         publication = copy.publication
         topic = publication.topic
-        if topic in self.subscriptions.own:
+        if topic in self.book.own:
             effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
-            effects.append(Deliver(_event_of(publication), copy.peer))
+            effects.append(Deliver(event_of(publication), copy.peer))
         if copy.hops != DIRECT:
             self._meet(copy, now, effects)
 
     # Where the floods meet.
 
-    def _meet(self, copy: _Copy, now: float, effects: Effects, *, again: bool = False) -> int:
+    def _meet(self, copy: Copy, now: float, effects: Effects, *, again: bool = False) -> int:
         """Serve the subscribers that we know and pass the publication on; return to how many.
 
         With `again` it is a farther travelling copy of a publication that was served before.
         """
         publication, config = copy.publication, self._config
-        onward = self.subscriptions.chosen(copy.peer) if copy.hops > 0 else ()
-        entries = self.subscriptions.interests.of_topic(publication.topic)
+        onward = self.book.chosen(copy.peer) if copy.hops > 0 else ()
+        entries = self.book.interests.of_topic(publication.topic)
         subscribers = live_subscribers(entries, publication.author, now)
         marks = b""
         if config.serving == "few":
@@ -438,6 +447,9 @@ class Radius:
             letter = Frame(direct=(publication,))
             for owner in chosen:
                 self.overlay.touch(owner, now)
+                addresses = entries[owner].interest.addresses
+                if addresses:
+                    effects.append(Learn(owner, addresses))
                 effects.append(Mail(owner, letter))
         return len(onward) + len(chosen)
 
@@ -446,37 +458,26 @@ class Radius:
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, Gather):
-            self.subscriptions.flush(effects)
+            self.book.flush(effects)
         elif isinstance(timer, Renew):
-            self.subscriptions.renew(self.sub_hops, now, effects)
+            self.book.renew(self.sub_hops, now, effects)
         elif isinstance(timer, Clean):
             effects.append(SetTimer(timer, now + self._config.clean_interval))
-            self.subscriptions.clean(now)
+            self.book.clean(now)
             self.floods.turn(now)
         elif isinstance(timer, Greet):
             if timer.peer in self.neighbours:
-                self.subscriptions.greet(timer.peer, effects)
+                self.book.greet(timer.peer, effects)
         elif self.overlay.on_timer(timer, now, effects):
-            self.subscriptions.widen(self.sub_hops, now, effects)
+            self.book.widen(self.sub_hops, now, effects)
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         peer = event.peer
         frame: Frame = event.message  # type: ignore[assignment]
-        if frame.direct and peer not in self._allowances:
-            # A letter to somebody who is not connected failed: it could not be reached.
-            lost = self.subscriptions.interests.lose(peer)
+        if frame.direct and event.reason not in reasons.CONGESTION:
+            # A letter failed, and not for want of room here: its addressee is out of reach.
+            lost = self.book.interests.lose(peer)
             if lost:
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
         if frame.interests and peer in self.neighbours:
             effects.append(SetTimer(Greet(peer), now + self._config.greet_retry))
-
-
-def _event_of(publication: Publication) -> Event:
-    return Event(
-        publication.topic,
-        publication.data,
-        publication.author,
-        publication.id,
-        created=publication.time / 1e9,
-        proof=publication.signature,
-    )

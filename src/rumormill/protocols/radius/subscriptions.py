@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Effects, Learn, Send, SendAll, SetTimer
+from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
@@ -73,7 +73,9 @@ class Subscriptions:
     def subscribe(self, topic: Topic, hops: int, now: float, effects: Effects) -> None:
         """Announce a subscription, or renew one."""
         known = self.own.pop(topic, None)
-        self._ended.pop(topic, None)
+        for earlier in (known, self._ended.pop(topic, None)):
+            if earlier is not None:
+                self._waiting.pop(earlier, None)
         expires = int((now + self._config.ttl) * 1e6)
         entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
         self.own[topic] = entry
@@ -153,10 +155,7 @@ class Subscriptions:
             if reason is not None:
                 refused[reason] = refused.get(reason, 0) + 1
                 continue
-            if interest.addresses:
-                effects.append(Learn(owner, interest.addresses))
             entry = self.interests.put(interest, hops, now)
-            waiting.pop(entry, None)
             if hops:
                 self._pass_on(entry, (peer,), now, effects)
         for reason, count in refused.items():
@@ -206,13 +205,13 @@ class Subscriptions:
         peers = self.chosen()
         if not spreads or not peers:
             return
-        everything = [spread for spread, _ in spreads]
-        alike = tuple(peer for peer in peers if not any(peer in known for _, known in spreads))
+        knowing = {peer: None for _, known in spreads for peer in known}
+        alike = tuple([peer for peer in peers if peer not in knowing])
         if alike:
-            for frame in self._frames(everything):
+            for frame in self._frames([spread for spread, _ in spreads]):
                 effects.append(SendAll(alike, frame))
         for peer in peers:
-            if peer not in alike:
+            if peer in knowing:
                 some = [spread for spread, known in spreads if peer not in known]
                 effects.extend(Send(peer, frame) for frame in self._frames(some))
 
@@ -235,8 +234,12 @@ class Subscriptions:
 
     def _frames(self, spreads: list[Spread]) -> list[Frame]:
         """Cut a list of interests into frames that others accept."""
-        frames: list[Frame] = []
         most, room = DEFAULT_LIMITS.interests, self._config.max_message
+        if 0 < len(spreads) <= most:
+            frame = Frame(tuple(spreads))
+            if frame.meta.size <= room:
+                return [frame]
+        frames: list[Frame] = []
         begin = size = 0
         for place, spread in enumerate(spreads):
             more = spread_size(spread)

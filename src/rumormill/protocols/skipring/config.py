@@ -21,6 +21,10 @@ class SkipRingConfig(Config, frozen=True, kw_only=True):
     """Topics that a peer takes part in. Our choice, as for the other protocols."""
     max_topic_length: int = 1024
     """Bytes of a topic's name. Our choice, as for the other protocols."""
+    checks_shortcuts: bool = True
+    """Whether CHECKTRIE goes to any neighbour instead of to a ring neighbour (Algorithm 5). Our
+    choice: Theorem 17 holds as before, because ring neighbours are among them, and a publication
+    that flooding missed spreads in about log n intervals instead of n."""
     publications: PublicationConfig = PublicationConfig()
     """Settings of the publication protocol."""
     tuples_per_timeout: int = 64

@@ -14,7 +14,7 @@ import msgspec
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
-from rumormill.core.identity import Identity
+from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.skipring.limits import MAX_KEY, MAX_SIGNATURE
 from rumormill.wire import schema
@@ -128,20 +128,20 @@ def from_event(event: Event) -> Publication:
     )
 
 
-def check(publication: Publication, identity: Identity) -> bool:
+def check(publication: Publication, verifier: Verifier) -> bool:
     """Whether the author that a publication names has signed it."""
     payload = SIGN_PREFIX + unsigned_fields(publication)
-    return identity.verify(publication.author, publication.key, payload, publication.signature)
+    return verifier.verify(publication.author, publication.key, payload, publication.signature)
 
 
-def check_event(event: Event, identity: Identity, bits: int = 256) -> bool:
+def check_event(event: Event, verifier: Verifier, bits: int = 256) -> bool:
     """Whether an event of this protocol is its author's and has the right name.
 
     This is all that a third party needs: the event as it was kept, and no help from a peer.
     """
     if not is_publication(event, bits):
         return False
-    return check(from_event(event), identity)
+    return check(from_event(event), verifier)
 
 
 def is_publication(event: Event, bits: int = 256) -> bool:

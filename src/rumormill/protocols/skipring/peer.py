@@ -50,6 +50,8 @@ from rumormill.protocols.registry import Hooks
 from rumormill.protocols.skipring import messages, reasons
 from rumormill.protocols.skipring.config import SkipRingConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
+from rumormill.protocols.skipring.labels import text_of
+from rumormill.protocols.skipring.limits import MAX_ADDRESS, MAX_ADDRESSES
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
 from rumormill.protocols.skipring.publications import Publications
 from rumormill.protocols.skipring.sharing import Supervisors
@@ -60,7 +62,9 @@ TIMEOUT = "timeout"
 ENTERED = "entered"
 """The timer that lets newcomers subscribe at once, without waiting for their first TIMEOUT."""
 NO_NEIGHBOURS = "no neighbour in the topic's ring yet"
-NO_SUPERVISOR = "no supervisor is known"
+NO_SUPERVISOR = "no supervisor is known: every peer of a skip ring must be told who supervises"
+_MAX_HAND_OVERS = 8
+"""A request, its configuration and the acknowledgement are three; corrupt states may ask again."""
 QUEUE_FULL = "queue full"
 """The runtimes' reason for a drop that says nothing of the receiver's life."""
 
@@ -84,6 +88,25 @@ class SetSupervisors(msgspec.Struct, frozen=True):
     """A command: from now on these peers supervise the topics."""
 
     supervisors: tuple[PeerId, ...]
+
+
+class LookAt(msgspec.Struct, frozen=True):
+    """A command: what this peer's place in a topic's ring is, as a `RingView`."""
+
+    topic: Topic
+
+
+class RingView(msgspec.Struct, frozen=True):
+    """One topic's ring as a peer sees it."""
+
+    label: str | None
+    """The peer's label as bits, once it has one."""
+    ring: tuple[PeerId, ...]
+    neighbours: tuple[PeerId, ...]
+    """Ring neighbours and ends of shortcuts."""
+    publications: int
+    root_hash: bytes
+    """Equal at two peers exactly when they have the same publications."""
 
 
 class Member:
@@ -119,15 +142,44 @@ class SkipRing:
         self._hooks = hooks
         self._author = Author(identity)
 
+    @property
+    def topics(self) -> dict[Topic, dict[PeerId, None]]:
+        """Our neighbours in each topic's ring: the subscribers that we can publish to."""
+        return {topic: member.subscriber.neighbours for topic, member in self.members.items()}
+
+    @property
+    def subscriptions(self) -> dict[Topic, None]:
+        """The topics whose publications the application is told of."""
+        return {topic: None for topic, member in self.members.items() if member.hears}
+
+    def _addresses(self, peer: PeerId) -> tuple[bytes, ...]:
+        """Where a peer can be reached, as far as a message has room for it."""
+        known = self._hooks.addresses(peer)
+        return tuple([each for each in known if len(each) <= MAX_ADDRESS][:MAX_ADDRESSES])
+
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
+        start = len(effects)
         if type(event) is Received:
             self._on_received(event, effects)
-            return
-        handler = _HANDLERS.get(type(event))
-        if handler is None:
-            raise LocalError(f"{type(event).__name__} is not an input of this protocol")
-        handler(self, event, now, effects)
+        else:
+            handler = _HANDLERS.get(type(event))
+            if handler is None:
+                raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+            handler(self, event, now, effects)
+        if self.id in self.supervisors:
+            self._hand_over(start, effects)
+
+    def _hand_over(self, start: int, effects: Effects) -> None:
+        """Carry letters between ourselves as a subscriber and ourselves as its supervisor."""
+        for _ in range(_MAX_HAND_OVERS):
+            fresh = effects[start:]
+            own = [each for each in fresh if type(each) is Mail and each.peer == self.id]
+            if not own:
+                return
+            effects[start:] = [each for each in fresh if each not in own]
+            for letter in own:
+                self._on_received(Received(self.id, letter.message), effects)
 
     # Time.
 
@@ -150,9 +202,11 @@ class SkipRing:
             if not supervisor.database:
                 del self.supervised[topic]
         for member in self.members.values():
-            member.subscriber.timeout(effects)
-            ring = member.subscriber.ring_neighbours
-            member.publications.check_neighbour(ring, self._randomness, effects)
+            subscriber = member.subscriber
+            subscriber.timeout(effects)
+            everybody = self._config.checks_shortcuts
+            peers = list(subscriber.neighbours) if everybody else subscriber.ring_neighbours
+            member.publications.check_neighbour(peers, effects)
 
     # The application.
 
@@ -185,12 +239,13 @@ class SkipRing:
         if supervisor is None:
             raise LocalError(NO_SUPERVISOR)
         hooks = self._hooks
-        subscriber = Subscriber(topic, self.id, supervisor, self._randomness, hooks.addresses)
+        subscriber = Subscriber(topic, self.id, supervisor, self._randomness, self._addresses)
         publications = Publications(
             topic,
             self._identity,
             hooks.archive,
             self._config.publications,
+            self._randomness,
             neighbours=lambda: tuple(subscriber.neighbours),
             validator=hooks.validator,
         )
@@ -242,12 +297,17 @@ class SkipRing:
 
     def _on_command(self, event: Command, now: float, effects: Effects) -> None:
         body = event.body
-        if not isinstance(body, SetSupervisors):
+        if isinstance(body, SetSupervisors):
+            self._set_supervisors(body.supervisors, effects)
+            effects.append(Outcome(event.number))
+        elif isinstance(body, LookAt):
+            member = self.members.get(body.topic)
+            error = "" if member is not None else f"not in the ring of {body.topic!r}"
+            view = None if member is None else _view(member)
+            effects.append(Outcome(event.number, view, error))
+        else:
             error = f"the skip ring has no command {type(body).__name__}"
             effects.append(Outcome(event.number, error=error))
-            return
-        self._set_supervisors(body.supervisors, effects)
-        effects.append(Outcome(event.number))
 
     def _set_supervisors(self, peers: tuple[PeerId, ...], effects: Effects) -> None:
         """Take other supervisors: topics that change hands move, all others stay as they are."""
@@ -309,7 +369,7 @@ class SkipRing:
         """Our supervisor of a topic, which gets an empty database when it is new."""
         supervisor = self.supervised.get(topic)
         if supervisor is None:
-            supervisor = Supervisor(topic, self._config, self._hooks.addresses)
+            supervisor = Supervisor(topic, self._config, self._addresses)
             self.supervised[topic] = supervisor
         return supervisor
 
@@ -343,6 +403,18 @@ class SkipRing:
 
     def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
         """Nothing here asks for a connection."""
+
+
+def _view(member: Member) -> RingView:
+    subscriber, publications = member.subscriber, member.publications
+    own = subscriber.own
+    return RingView(
+        None if own is None else text_of(own.label),
+        tuple(subscriber.ring_neighbours),
+        tuple(subscriber.neighbours),
+        len(publications.trie),
+        publications.root_hash,
+    )
 
 
 def _mute(effects: Effects, start: int) -> None:

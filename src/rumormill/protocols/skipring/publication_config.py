@@ -29,10 +29,15 @@ class PublicationConfig(Config, frozen=True, kw_only=True):
     """Bytes of publications in one answer, after which the rest must be asked for: what passes a
     slow link in a second or two, so that the ring's upkeep does not wait longer behind it."""
 
+    check_again: int = 16
+    """Publications that a chain moved from which on another follows it at once, and not at the
+    next timeout: a chain finds some hundred differences, and where it found many there are
+    probably more."""
+
     nodes_per_interval: int = 1 << 14
-    """Nodes and prefixes of one peer that are looked at between two timeouts. A whole chain for a
-    hundred differences among 100,000 publications needs some 4,000; a peer that goes on for ever
-    is refused from here on."""
+    """Nodes and prefixes of one peer that are looked at between two timeouts. A chain among 100,000
+    publications needs at most some 3,000 at each side, so this is several; a peer that goes on for
+    ever is refused from here on."""
 
     bytes_per_interval: int = 1 << 24
     """Bytes of publications that are sent to one peer between two timeouts."""
@@ -62,7 +67,17 @@ class PublicationConfig(Config, frozen=True, kw_only=True):
             ("answer_bytes", MAX_MESSAGE // 2),
         ):
             require(1 <= getattr(self, name) <= most, name, f"must be 1 to {most}")
-        for name in ("nodes_per_interval", "bytes_per_interval", "peers_per_interval"):
+        require(
+            self.nodes_per_message >= 2,
+            "nodes_per_message",
+            "must be at least 2, or no answer can name both children of a node",
+        )
+        for name in (
+            "check_again",
+            "nodes_per_interval",
+            "bytes_per_interval",
+            "peers_per_interval",
+        ):
             require(getattr(self, name) >= 1, name, "must be at least 1")
         for name in ("forgeries_per_interval", "max_pending_validations", "max_refused"):
             require(getattr(self, name) >= 0, name, "must not be negative")

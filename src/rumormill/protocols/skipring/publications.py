@@ -11,12 +11,13 @@ fast and may fail: the tries repair whatever it missed.
 
 The rules beyond the paper: a publication counts only when its author has signed it; an answer has
 a bounded size and names what did not fit, which the receiver asks for as long as that brings it
-something new; and what one peer can have done for it between two timeouts is limited, so that a
-chain without end is cut off and counted. The data itself lies in the archive; the trie holds keys
-alone and is rebuilt from the archive at the start.
+something new; a check is answered by one message at most; and what one peer can have done for it
+between two timeouts is limited, so that a chain without end is cut off and counted. The data lies
+in the archive; the trie holds keys alone and is rebuilt from the archive at the start.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -52,12 +53,21 @@ NO_LONGER_KEPT = "no-longer-kept"
 ALREADY_REFUSED = "refused-before"
 
 
+Item = TypeVar("Item")
+
+
 class _Use(msgspec.Struct, gc=False):
     """What one peer has had done for it since the last timeout."""
 
     nodes: int = 0
     bytes: int = 0
     forgeries: int = 0
+    moved: int = 0
+    """Publications that passed between us since a chain ended here."""
+    serving: bool = False
+    """The peer was told that our last answer has a rest, and will ask for it."""
+    asking: bool = False
+    """We have asked for the rest of an answer."""
 
 
 class Publications:
@@ -69,6 +79,7 @@ class Publications:
         identity: Identity,
         archive: Archive,
         config: PublicationConfig,
+        randomness: Randomness,
         *,
         neighbours: Callable[[], Sequence[PeerId]],
         validator: Callable[[Event, PeerId], Verdict] | None = None,
@@ -79,6 +90,7 @@ class Publications:
         self._identity = identity
         self._archive = archive
         self._config = config
+        self._randomness = randomness
         self._neighbours = neighbours
         self._validator = validator
         self._used: dict[PeerId, _Use] = {}
@@ -118,14 +130,12 @@ class Publications:
         effects.append(Deliver(event, own))
         return self._flood(publication, own, effects)
 
-    def check_neighbour(
-        self, ring: Sequence[PeerId], randomness: Randomness, effects: Effects
-    ) -> None:
+    def check_neighbour(self, ring: Sequence[PeerId], effects: Effects) -> None:
         """PUBLISHTIMEOUT: name our root to one of the ring neighbours; a new interval begins."""
         self._used.clear()
         if ring:
             root = (self.trie.root_summary(),)
-            effects.append(Mail(randomness.choice(ring), CheckTrie(self.topic, root)))
+            effects.append(Mail(self._randomness.choice(ring), CheckTrie(self.topic, root)))
 
     def _flood(self, publication: Publication, received_from: PeerId, effects: Effects) -> int:
         if not self._config.flooding:
@@ -167,7 +177,14 @@ class Publications:
         wants: tuple[Want, ...],
         effects: Effects,
     ) -> None:
-        """CHECKTRIE, and CHECKANDPUBLISH when there are wants."""
+        """CHECKTRIE, and CHECKANDPUBLISH when there are wants.
+
+        An answer holds what fits one message. So a chain stays as narrow as a message and always
+        gets to its end, where publications are sent; a wide one would spend all that a peer may
+        ask for in an interval on the upper levels, every time anew. Which part of the keys an
+        answer is about is drawn each time, because some differences stay: publications that one
+        side refuses, or no longer has, must not hide the others for ever.
+        """
         use.nodes += len(nodes) + len(wants)
         if use.nodes > self._config.nodes_per_interval:
             effects.append(trace.Refuse(peer, TOO_MANY_CHECKS, self.topic))
@@ -180,28 +197,33 @@ class Publications:
             answer += comparison.nodes
             if comparison.missing is not None:
                 missing.append(comparison.missing)
-        if answer or missing:
-            self._check_back(peer, answer, [Want(prefix) for prefix in missing], effects)
+        if missing:
+            lacking = tuple([Want(prefix) for prefix in self._part_of(missing)])
+            reply = CheckAndPublish(self.topic, self._part_of(answer), lacking)
+            effects.append(Mail(peer, reply))
+        elif answer:
+            effects.append(Mail(peer, CheckTrie(self.topic, self._part_of(answer))))
         if wants:
-            self._serve(peer, use, wants, effects)
+            use.serving = self._serve(peer, use, wants, effects)
+        goes_on = answer or missing or use.serving or use.asking
+        if not goes_on and use.moved >= self._config.check_again:
+            # The chain has ended here. Where much was missing, more may be: begin another.
+            use.moved = 0
+            effects.append(Mail(peer, CheckTrie(self.topic, (trie.root_summary(),))))
 
-    def _check_back(
-        self, peer: PeerId, nodes: list[Summary], wants: list[Want], effects: Effects
-    ) -> None:
-        """Answer with our nodes and wants, in as many messages as their number needs: two."""
+    def _part_of(self, items: list[Item]) -> tuple[Item, ...]:
+        """As many items as fit a message, from an arbitrary place on and round the end."""
         most = self._config.nodes_per_message
-        for start in range(0, max(len(nodes), len(wants)), most):
-            some, lacking = tuple(nodes[start : start + most]), tuple(wants[start : start + most])
-            if lacking:
-                effects.append(Mail(peer, CheckAndPublish(self.topic, some, lacking)))
-            else:
-                effects.append(Mail(peer, CheckTrie(self.topic, some)))
+        if len(items) <= most:
+            return tuple(items)
+        start = self._randomness.randrange(len(items))
+        return tuple([*items[start:], *items[:start]][:most])
 
-    def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> None:
-        """Send the publications that a peer lacks, as far as they fit one answer."""
+    def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> bool:
+        """Send the publications that a peer lacks; return whether some did not fit the answer."""
         if use.bytes >= self._config.bytes_per_interval:
             effects.append(trace.Refuse(peer, TOO_MANY_BYTES, self.topic))
-            return
+            return False
         found: list[Publication] = []
         rest: list[Want] = []
         size = looked_at = 0
@@ -223,8 +245,10 @@ class Publications:
             if rest:
                 break
         use.bytes += size
+        use.moved += len(found)
         if found:
             effects.append(Mail(peer, PublishBundle(self.topic, tuple(found), tuple(rest))))
+        return bool(rest)
 
     def _kept(self, key: MessageId, peer: PeerId, effects: Effects) -> Publication | None:
         event = self._archive.get(self.topic, key)
@@ -241,8 +265,10 @@ class Publications:
         fresh = 0
         for publication in bundle.publications:
             fresh += self._take(peer, use, publication, effects, flood=False)
-        if fresh and bundle.rest:
+        use.asking = bool(fresh and bundle.rest)
+        if use.asking:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))
+        use.moved += fresh
 
     # Judging a publication.
 
@@ -277,7 +303,7 @@ class Publications:
             self._pending[key] = (peer, publication, flood)
             effects.append(Validate(event, peer))
             return True
-        return self._judged(peer, publication, verdict, effects, flood=flood)
+        return self._judged(peer, publication, event, verdict, effects, flood=flood)
 
     def validated(self, key: MessageId, verdict: Verdict, effects: Effects) -> bool:
         """Take a deferred verdict; return whether it was for a publication of this topic."""
@@ -285,13 +311,14 @@ class Publications:
         if waiting is None:
             return False
         peer, publication, flood = waiting
-        self._judged(peer, publication, verdict, effects, flood=flood)
+        self._judged(peer, publication, publication.to_event(), verdict, effects, flood=flood)
         return True
 
     def _judged(
         self,
         peer: PeerId,
         publication: Publication,
+        event: Event,
         verdict: Verdict,
         effects: Effects,
         *,
@@ -306,7 +333,7 @@ class Publications:
             return False
         self.trie.insert(key, None)
         effects.append(trace.DeliverMessage(key, topic, peer))
-        effects.append(Deliver(publication.to_event(), peer))
+        effects.append(Deliver(event, peer))
         if flood:
             self._flood(publication, peer, effects)
         return True

@@ -15,7 +15,7 @@ from rumormill.protocols.skipring.codec import decode_letter, encode_letter
 from rumormill.protocols.skipring.config import SkipRingConfig
 from rumormill.protocols.skipring.junk import junk_letter
 from rumormill.protocols.skipring.limits import MAX_MESSAGE
-from rumormill.protocols.skipring.peer import SkipRing
+from rumormill.protocols.skipring.peer import SetSupervisors, SkipRing
 from rumormill.protocols.skipring.study import RingInspection, begin_arbitrary, begin_legitimate
 
 SKIPRING = "/rumormill/skipring/1.0.0"
@@ -49,7 +49,8 @@ SPEC = ProtocolSpec(
     max_message=lambda _: MAX_MESSAGE,
     junk=junk_letter,
     reads_archive=True,
-    servers=Servers(_supervisor_count, _appoint),
+    servers=Servers(_supervisor_count, _appoint, SetSupervisors),
+    publishes_from_within=True,
     study=Study(
         lambda config: config.interval,
         RingInspection,

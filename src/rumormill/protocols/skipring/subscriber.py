@@ -9,8 +9,8 @@ shortcuts are established from the ring upwards.
 Whoever has no label asks the supervisor for one. Whoever has one asks for its configuration so
 rarely that the supervisor expects less than one request per interval (Theorem 5), or often when it
 believes itself minimal, because then it may be the end of a component that the supervisor does not
-know. A neighbour that a configuration displaces although it is nearer may be unknown to the
-supervisor, or dead: we name it to the supervisor and let it go (action (iii), section 3.3).
+know. A neighbour that a configuration displaces may be unknown to the supervisor, or dead: we name
+it to the supervisor and let it go (action (iii), section 3.3).
 
 What departs from the letter of the paper, and why, is in docs/skipring.md.
 """
@@ -114,6 +114,8 @@ class Subscriber(RingNode):
         else:
             self._ring_timeout(own, effects)
             self._shortcut_timeout(own, effects)
+        if self.gone:
+            return
         if self.leaving:
             self._to_supervisor(Unsubscribe(self.topic), effects)
         elif own is None or not self.confirmed:
@@ -229,6 +231,9 @@ class Subscriber(RingNode):
             subject = _learned(message.subject, effects)
             if subject.peer == sender:
                 self._correct_shortcuts(subject)
+                if message.flag is Flag.LIN and sender not in self.ring_neighbours:
+                    # A correction of what we believed; by now we know the sender no more.
+                    return
             self._introduce(subject, message.flag, effects)
         elif isinstance(message, SetData):
             if sender != self.supervisor:
@@ -253,8 +258,8 @@ class Subscriber(RingNode):
         """INTRODUCESHORTCUT: the newest word on who stands at a label holds.
 
         A sender that is mistaken about our label is told so, as in CHECK. Whom we have no shortcut
-        for, or no longer, is asked for its label before it may enter the ring: what a third party
-        says of it may be false, and the ring would hand the falsehood back to the shortcuts.
+        for, or no longer, is not handed to the ring: what a third party says of its label may be
+        false, and the ring would hand the falsehood back to the shortcuts.
         """
         own = self.own
         if own is None:
@@ -266,14 +271,8 @@ class Subscriber(RingNode):
         if subject.peer == self.id:
             return
         self._update_shortcuts(own)
-        label = subject.label
-        if label not in self.shortcuts:
-            self._send_check(subject, own, Flag.LIN, effects)
-            return
-        known = self.shortcuts[label]
-        self.shortcuts[label] = subject.peer
-        if known is not None and known != subject.peer and known != self.id:
-            self._send_check(Reference(label, known), own, Flag.LIN, effects)
+        if subject.label in self.shortcuts:
+            self.shortcuts[subject.label] = subject.peer
 
     def remove(self, peer: PeerId) -> bool:
         """REMOVECONNECTIONS: forget a peer; true when we knew it."""
@@ -321,16 +320,8 @@ class Subscriber(RingNode):
         for old in displaced:
             if old.peer not in kept:
                 kept.add(old.peer)
-                self._displace(own, old, effects)
+                self._request(old.peer, effects)
         self._to_supervisor(Acknowledge(self.topic), effects)
-
-    def _displace(self, own: Reference, old: Reference, effects: Effects) -> None:
-        """Part with a neighbour that the configuration does not name."""
-        proposed = self.left if precedes(old, own) else self.right
-        if proposed is None or abs(old.label - own.label) <= abs(proposed.label - own.label):
-            self._request(old.peer, effects)
-        else:
-            self._linearize(old, effects)
 
 
 def _learned(reference: Reference, effects: Effects) -> Reference:

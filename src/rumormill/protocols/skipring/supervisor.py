@@ -97,8 +97,11 @@ class Supervisor:
                 self._remove(label)
             elif number_of(label) < len(database):
                 database.move_to_end(label)
-            elif not self._move_to_gap(label, peer):
+            elif (missing := self._missing_label()) is None:
                 return
+            else:
+                del database[label]
+                self.record(missing, peer)
 
     def _is_copy(self, label: Label, peer: PeerId) -> bool:
         """CHECKMULTIPLECOPIES: whether the subscriber has another label, which is lower.
@@ -117,23 +120,18 @@ class Supervisor:
         self._remove(other, but=label)
         return False
 
-    def _move_to_gap(self, label: Label, peer: PeerId) -> bool:
-        """Give the tuple of a label beyond n a label that is missing.
+    def _missing_label(self) -> Label | None:
+        """A label below n that nobody has; there are as many as labels beyond n.
 
-        There are as many such labels as there are missing ones. The search goes on where it ended;
-        false when it has not found one within its bound.
+        The search goes on where it ended; None when it has found nothing within its bound.
         """
         database = self.database
-        count = len(database)
         for _ in range(self._config.tuples_per_timeout):
-            self._gap = (self._gap + 1) % count
-            missing = label_of(self._gap)
-            if missing not in database:
-                del database[label]
-                database[missing] = peer
-                self.index[peer] = missing
-                return True
-        return False
+            self._gap = (self._gap + 1) % len(database)
+            label = label_of(self._gap)
+            if label not in database:
+                return label
+        return None
 
     def _check_index(self) -> None:
         """Forget who is in the index and not in the database, a few per TIMEOUT."""
@@ -236,9 +234,11 @@ class Supervisor:
             if len(database) >= self._config.max_subscribers:
                 effects.append(Refuse(peer, reasons.TOO_MANY_SUBSCRIBERS, self.topic))
                 return
-            label = label_of(len(database))
+            label: Label | None = label_of(len(database))
             if label in database:
-                return  # a label beyond n: the subscriber asks again when it is repaired
+                label = self._missing_label()  # somebody has a label beyond n
+            if label is None:
+                return  # the subscriber asks again
             self.record(label, peer)
         self._configure(peer, effects)
 
@@ -248,12 +248,29 @@ class Supervisor:
         effects.append(Mail(peer, SetData(self.topic, None, None, None)))
 
     def _forget(self, peer: PeerId, effects: Effects) -> None:
+        """Remove a subscriber, and configure those whose neighbourhood changes by that.
+
+        The paper configures the heir alone; the neighbours of both places would learn of it in
+        their turn, or when the ring has closed the gap over as many hops as there are subscribers.
+        """
         self._silent.pop(peer, None)
         label = self.label(peer)
-        if label is not None:
-            heir = self._remove(label)
-            if heir is not None:
-                self._configure(heir, effects)
+        if label is None:
+            return
+        last = label_of(len(self.database) - 1)
+        self._remove(label)
+        changed = {label: None, **dict.fromkeys(self._around(label) + self._around(last))}
+        for place in changed:
+            neighbour = self.database.get(place)
+            if neighbour is not None:
+                self._configure(neighbour, effects)
+
+    def _around(self, label: Label) -> tuple[Label, ...]:
+        """The labels before and behind a place that may be taken or not."""
+        count = len(self.database)
+        if number_of(label) < count:
+            return ring_neighbours(label, count)
+        return ring_neighbours(label, count + 1) if number_of(label) == count else ()
 
     # The failure detector.
 

@@ -120,20 +120,16 @@ class Message(_message.Message):
     def __init__(self, op: _Optional[int] = ..., topic: _Optional[_Union[TopicDescriptor, _Mapping]] = ..., event: _Optional[_Union[EventDescriptor, _Mapping]] = ..., peerTree: _Optional[_Union[PeerTree, _Mapping]] = ..., topicId: _Optional[bytes] = ..., metadata: _Optional[_Union[MetaData, _Mapping]] = ..., elsewhere: _Optional[_Iterable[_Union[PeerAddress, _Mapping]]] = ...) -> None: ...
 
 class JoinReply(_message.Message):
-    __slots__ = ("topic", "status", "depth", "path", "peers", "reason")
+    __slots__ = ("topic", "status", "peers", "reason")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
-    DEPTH_FIELD_NUMBER: _ClassVar[int]
-    PATH_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     status: int
-    depth: int
-    path: _containers.RepeatedScalarFieldContainer[bytes]
     peers: _containers.RepeatedCompositeFieldContainer[PeerAddress]
     reason: str
-    def __init__(self, topic: _Optional[bytes] = ..., status: _Optional[int] = ..., depth: _Optional[int] = ..., path: _Optional[_Iterable[bytes]] = ..., peers: _Optional[_Iterable[_Union[PeerAddress, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, topic: _Optional[bytes] = ..., status: _Optional[int] = ..., peers: _Optional[_Iterable[_Union[PeerAddress, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class RequestReply(_message.Message):
     __slots__ = ("topic", "request", "status", "event", "reason")
@@ -150,53 +146,83 @@ class RequestReply(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., request: _Optional[bytes] = ..., status: _Optional[int] = ..., event: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("topic", "wanted", "after", "fromStart", "limit")
+    __slots__ = ("topic", "wanted", "ancestors", "known")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
-    AFTER_FIELD_NUMBER: _ClassVar[int]
-    FROMSTART_FIELD_NUMBER: _ClassVar[int]
-    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ANCESTORS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     wanted: _containers.RepeatedScalarFieldContainer[bytes]
-    after: _containers.RepeatedScalarFieldContainer[bytes]
-    fromStart: bool
-    limit: int
-    def __init__(self, topic: _Optional[bytes] = ..., wanted: _Optional[_Iterable[bytes]] = ..., after: _Optional[_Iterable[bytes]] = ..., fromStart: _Optional[bool] = ..., limit: _Optional[int] = ...) -> None: ...
+    ancestors: int
+    known: bytes
+    def __init__(self, topic: _Optional[bytes] = ..., wanted: _Optional[_Iterable[bytes]] = ..., ancestors: _Optional[int] = ..., known: _Optional[bytes] = ...) -> None: ...
 
 class Events(_message.Message):
-    __slots__ = ("topic", "events", "missing", "more")
+    __slots__ = ("topic", "events", "missing", "start", "end")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     events: _containers.RepeatedCompositeFieldContainer[EventDescriptor]
     missing: _containers.RepeatedScalarFieldContainer[bytes]
-    more: bool
-    def __init__(self, topic: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[EventDescriptor, _Mapping]]] = ..., missing: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
+    start: int
+    end: int
+    def __init__(self, topic: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[EventDescriptor, _Mapping]]] = ..., missing: _Optional[_Iterable[bytes]] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
-class Heads(_message.Message):
-    __slots__ = ("topic", "cids", "count")
+class Terms(_message.Message):
+    __slots__ = ("topic", "silent", "start", "end", "count", "checksum")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
-    CIDS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
-    cids: _containers.RepeatedScalarFieldContainer[bytes]
+    silent: bool
+    start: int
+    end: int
     count: int
-    def __init__(self, topic: _Optional[bytes] = ..., cids: _Optional[_Iterable[bytes]] = ..., count: _Optional[int] = ...) -> None: ...
+    checksum: int
+    def __init__(self, topic: _Optional[bytes] = ..., silent: _Optional[bool] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., count: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class Have(_message.Message):
+    __slots__ = ("topic", "start", "end", "cids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    CIDS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    start: int
+    end: int
+    cids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[bytes] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., cids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Block(_message.Message):
+    __slots__ = ("topic", "data")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    data: bytes
+    def __init__(self, topic: _Optional[bytes] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class RPC(_message.Message):
-    __slots__ = ("msgs", "joinReplies", "requestReplies", "fetches", "events", "heads")
+    __slots__ = ("msgs", "joinReplies", "requestReplies", "fetches", "events", "terms", "haves", "blocks")
     MSGS_FIELD_NUMBER: _ClassVar[int]
     JOINREPLIES_FIELD_NUMBER: _ClassVar[int]
     REQUESTREPLIES_FIELD_NUMBER: _ClassVar[int]
     FETCHES_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
-    HEADS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    HAVES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
     msgs: _containers.RepeatedCompositeFieldContainer[Message]
     joinReplies: _containers.RepeatedCompositeFieldContainer[JoinReply]
     requestReplies: _containers.RepeatedCompositeFieldContainer[RequestReply]
     fetches: _containers.RepeatedCompositeFieldContainer[Fetch]
     events: _containers.RepeatedCompositeFieldContainer[Events]
-    heads: _containers.RepeatedCompositeFieldContainer[Heads]
-    def __init__(self, msgs: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., joinReplies: _Optional[_Iterable[_Union[JoinReply, _Mapping]]] = ..., requestReplies: _Optional[_Iterable[_Union[RequestReply, _Mapping]]] = ..., fetches: _Optional[_Iterable[_Union[Fetch, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[Events, _Mapping]]] = ..., heads: _Optional[_Iterable[_Union[Heads, _Mapping]]] = ...) -> None: ...
+    terms: _containers.RepeatedCompositeFieldContainer[Terms]
+    haves: _containers.RepeatedCompositeFieldContainer[Have]
+    blocks: _containers.RepeatedCompositeFieldContainer[Block]
+    def __init__(self, msgs: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., joinReplies: _Optional[_Iterable[_Union[JoinReply, _Mapping]]] = ..., requestReplies: _Optional[_Iterable[_Union[RequestReply, _Mapping]]] = ..., fetches: _Optional[_Iterable[_Union[Fetch, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[Events, _Mapping]]] = ..., terms: _Optional[_Iterable[_Union[Terms, _Mapping]]] = ..., haves: _Optional[_Iterable[_Union[Have, _Mapping]]] = ..., blocks: _Optional[_Iterable[_Union[Block, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,326 @@
+"""The way up: how a peer finds its parent in a topic's tree, keeps it, and replaces it.
+
+The next hop is the known peer closest to the topic's author, and strictly closer than we are; it
+is taken from the local routing table (thesis, section 3.3.2). A JOIN is acknowledged: the peer
+takes us in, hands us on to one of its children, or refuses. When nobody closer is known, a Kademlia
+lookup of the author decides; where it finds nobody closer who lives, we are the rendezvous, the
+root for the time being, and look again from time to time. So a dead author's tree heals around the
+closest living peer, and goes back to the author when it returns.
+
+A parent that is lost is dialled again a few times (`connect_retries`), then replaced. A child that
+is asked to move keeps its old parent until the new one has taken it in, and a moment longer, so
+that no event falls between the two.
+"""
+
+from collections.abc import Iterable
+
+from rumormill.core import trace
+from rumormill.core.effects import Connect, Effects
+from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast import letters, reasons
+from rumormill.protocols.pulsarcast.branch import Branch, gap
+from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.forest import NEVER, BranchHook, Forest
+from rumormill.protocols.pulsarcast.rpc import Terms
+
+
+class Climbing:
+    """Finds and keeps parents."""
+
+    def __init__(
+        self,
+        context: Context,
+        forest: Forest,
+        dht: Kademlia,
+        *,
+        on_parent: BranchHook,
+        refresh: BranchHook,
+    ) -> None:
+        """`on_parent` hears of every new way to the root; `refresh` sends a JOIN to the parent."""
+        self._context = context
+        self._forest = forest
+        self._dht = dht
+        self._on_parent = on_parent
+        self._refresh = refresh
+        self._searching: dict[PeerId, dict[bytes, None]] = {}
+
+    def reset(self) -> None:
+        """Forget searches whose answers will not come."""
+        self._searching.clear()
+
+    # Looking for a parent.
+
+    def seek(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Try the best peer that is known, or look for a better one, or stand in for the author."""
+        if branch.own_gap == 0:
+            self._stand_in(branch, now, effects)
+            return
+        branch.failed = {peer: until for peer, until in branch.failed.items() if until > now}
+        known = self._dht.closest(branch.author, self._context.config.candidates)
+        candidate = self._best(branch, known, now)
+        if candidate is not None:
+            self.try_parent(branch, candidate, now, effects)
+        else:
+            self._search(branch, now, effects)
+
+    def _best(self, branch: Branch, peers: Iterable[PeerId], now: float) -> PeerId | None:
+        """The peer closest to the author that is closer than we are and has not failed."""
+        best, best_gap = None, branch.own_gap
+        standing = self._context.standing
+        for peer in peers:
+            distance = gap(peer, branch.author)
+            barred = peer in branch.failed or standing.is_banned(peer, now)
+            if distance < best_gap and peer != branch.parent and not barred:
+                best, best_gap = peer, distance
+        return best
+
+    def _search(self, branch: Branch, now: float, effects: Effects) -> None:
+        if branch.searching:
+            return
+        branch.searching = True
+        waiting = self._searching.get(branch.author)
+        if waiting is not None:
+            waiting[branch.topic] = None
+            return
+        self._searching[branch.author] = {branch.topic: None}
+        self._forest.arm(branch, NEVER, effects)
+        self._dht.find_closest(branch.author, now, effects)
+
+    def on_found(
+        self, author: PeerId, peers: Iterable[PeerId], now: float, effects: Effects
+    ) -> None:
+        """The lookup of an author is over."""
+        found = list(peers)
+        for topic in self._searching.pop(author, {}):
+            branch = self._forest.branches.get(topic)
+            if branch is None or not branch.searching:
+                continue
+            branch.searching = False
+            if branch.parent is not None or branch.candidate is not None:
+                continue
+            candidate = self._best(branch, found, now)
+            if candidate is not None:
+                self.try_parent(branch, candidate, now, effects)
+            else:
+                self._stand_in(branch, now, effects)
+
+    def _stand_in(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Nobody closer to the author lives: be the root."""
+        config = self._context.config
+        fresh = not branch.rendezvous
+        branch.rendezvous = True
+        branch.failures = 0
+        if branch.own_gap:
+            wait = config.rendezvous_interval * 2 ** min(branch.searches, 10)
+            branch.searches += 1
+            due = now + min(wait, config.max_rendezvous_interval)
+        else:
+            due = now + config.refresh_interval
+        self._forest.arm(branch, due, effects)
+        if fresh:
+            self._on_parent(branch, now, effects)
+
+    # One candidate.
+
+    def try_parent(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        """Connect to a peer and ask it to take us in."""
+        branch.candidate, branch.asked, branch.dialling = peer, False, False
+        branch.dials = 0
+        if peer in self._context.connected:
+            self._ask(branch, now, effects)
+        else:
+            self._dial(branch, now, effects)
+
+    def _dial(self, branch: Branch, now: float, effects: Effects) -> None:
+        assert branch.candidate is not None
+        branch.dialling = True
+        branch.dials += 1
+        effects.append(Connect(branch.candidate))
+        self._forest.arm(branch, now + self._context.config.connect_timeout, effects)
+
+    def _ask(self, branch: Branch, now: float, effects: Effects) -> None:
+        peer = branch.candidate
+        assert peer is not None
+        branch.asked, branch.dialling = True, False
+        branch.told_silent = branch.silent
+        branch.comparing = False
+        terms = Terms(branch.topic, silent=branch.silent)
+        self._context.send(peer, letters.join(branch.topic, terms, now), effects)
+        if self._context.is_original(peer):
+            self._adopt(branch, peer, now, effects)
+        else:
+            self._forest.arm(branch, now + self._context.config.join_timeout, effects)
+
+    def on_connected(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """A peer can be talked to: ask it where it was being dialled, or is closer than we are."""
+        for branch in list(self._forest.branches.values()):
+            if branch.candidate == peer and not branch.asked:
+                self._ask(branch, now, effects)
+            elif (
+                branch.rendezvous
+                and branch.candidate is None
+                and gap(peer, branch.author) < branch.own_gap
+                and peer not in branch.failed
+            ):
+                self.try_parent(branch, peer, now, effects)
+
+    def on_connect_failed(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """A peer could not be reached."""
+        for branch in list(self._forest.branches.values()):
+            if branch.candidate == peer and branch.dialling:
+                self._dial_failed(branch, now, effects)
+
+    def _dial_failed(self, branch: Branch, now: float, effects: Effects) -> None:
+        branch.dialling = False
+        if branch.dials > self._context.config.connect_retries:
+            self._give_up(branch, now, effects)
+        else:
+            self._forest.arm(branch, now + self._context.backoff(branch.dials), effects)
+
+    def _give_up(self, branch: Branch, now: float, effects: Effects) -> None:
+        """The candidate is no parent for us: stay with the one we have, or try another later."""
+        peer = branch.candidate
+        assert peer is not None
+        if branch.asked and peer in self._context.connected:
+            # It may have taken us in although its answer has not come.
+            self._context.send(peer, letters.leave(branch.topic, now), effects)
+        branch.failed[peer] = now + self._context.config.avoid_failed
+        branch.candidate = None
+        branch.asked = branch.dialling = False
+        branch.redirects = 0
+        if branch.parent is not None:
+            self._forest.arm(branch, now + self._context.config.refresh_interval, effects)
+            return
+        branch.failures += 1
+        self._forest.arm(branch, now + self._context.backoff(branch.failures), effects)
+
+    # What the peer above says.
+
+    def on_accepted(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        """A peer takes us in, or still has us."""
+        if peer == branch.candidate:
+            self._adopt(branch, peer, now, effects)
+        elif peer == branch.parent:
+            branch.unanswered = 0
+        elif peer not in branch.previous:
+            self._context.send(peer, letters.leave(branch.topic, now), effects)
+
+    def _adopt(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        config = self._context.config
+        former = branch.parent
+        if former is not None and former in self._context.connected:
+            branch.previous[former] = now + config.move_linger
+        branch.previous.pop(peer, None)
+        branch.parent = peer
+        branch.candidate = None
+        branch.asked = branch.rendezvous = False
+        branch.failures = branch.redirects = branch.unanswered = branch.searches = 0
+        branch.uncompared = 0
+        branch.targets = None
+        text = cids.text(branch.topic)
+        if former is not None:
+            effects.append(trace.Prune(former, text))
+        effects.append(trace.Graft(peer, text))
+        # What fell between two parents is older than this when it is settled.
+        self._forest.arm(branch, now + config.sync_settle + config.move_linger, effects)
+        self._on_parent(branch, now, effects)
+        if branch.silent != branch.told_silent:
+            self._refresh(branch, now, effects)
+
+    def on_redirected(
+        self, branch: Branch, peer: PeerId, target: PeerId, now: float, effects: Effects
+    ) -> None:
+        """A peer hands us on: the one that we asked, or our parent, which has too many."""
+        if peer == branch.candidate:
+            branch.redirects += 1
+        elif peer != branch.parent:
+            self._context.refuse(peer, reasons.NOT_ASKED_FOR, branch.topic, 0.0, now, effects)
+            return
+        elif branch.candidate is not None:
+            return
+        if gap(target, branch.author) >= branch.own_gap:
+            self._context.refuse(peer, reasons.BAD_REDIRECT, branch.topic, GRAVE, now, effects)
+            if peer == branch.candidate:
+                branch.asked = False
+                self._give_up(branch, now, effects)
+            return
+        useless = target in branch.failed or target == branch.parent
+        if useless or branch.redirects > self._context.config.max_redirects:
+            if peer == branch.candidate:
+                branch.asked = False
+                self._give_up(branch, now, effects)
+            return
+        self.try_parent(branch, target, now, effects)
+
+    def on_refused(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        """A peer does not take us in, or no longer has us."""
+        if peer == branch.candidate:
+            branch.asked = False
+            self._give_up(branch, now, effects)
+        elif peer == branch.parent:
+            self.on_parent_left(branch, now, effects)
+
+    # Losing a parent.
+
+    def on_parent_left(self, branch: Branch, now: float, effects: Effects) -> None:
+        """The parent is no longer there for us, but lives: find another."""
+        parent = self._orphan(branch, effects)
+        branch.failed[parent] = now + self._context.config.avoid_failed
+        if branch.candidate is None:
+            self._forest.arm(branch, now + self._context.backoff(0) / 4, effects)
+
+    def take_hint(self, branch: Branch, target: PeerId, now: float, effects: Effects) -> None:
+        """A parent that left names another: try it first, if it can be one."""
+        if branch.candidate is None and self._best(branch, (target,), now) is not None:
+            self.try_parent(branch, target, now, effects)
+
+    def on_parent_gone(self, branch: Branch, now: float, effects: Effects) -> None:
+        """The connection to the parent is gone: dial it again before another is chosen."""
+        parent = self._orphan(branch, effects)
+        if branch.candidate is None:
+            branch.candidate, branch.asked, branch.dialling = parent, False, False
+            branch.dials = 0
+            self._forest.arm(branch, now + self._context.backoff(0) / 4, effects)
+
+    def _orphan(self, branch: Branch, effects: Effects) -> PeerId:
+        parent = branch.parent
+        assert parent is not None
+        branch.parent = None
+        branch.targets = None
+        branch.unanswered = 0
+        effects.append(trace.Prune(parent, cids.text(branch.topic)))
+        return parent
+
+    def on_candidate_gone(self, branch: Branch, now: float, effects: Effects) -> None:
+        """The connection to the peer that we asked is gone."""
+        branch.asked = False
+        self._dial_failed(branch, now, effects)
+
+    # What becomes due.
+
+    def step(self, branch: Branch, now: float, effects: Effects) -> None:
+        """The branch's time has come: repeat, refresh, or look again."""
+        config = self._context.config
+        if branch.candidate is not None:
+            if branch.asked:
+                self._give_up(branch, now, effects)
+            elif branch.dialling:
+                self._dial_failed(branch, now, effects)
+            elif branch.candidate in self._context.connected:
+                self._ask(branch, now, effects)
+            else:
+                self._dial(branch, now, effects)
+        elif branch.parent is not None:
+            if branch.unanswered >= config.missed_refreshes:
+                parent = branch.parent
+                self._context.send(parent, letters.leave(branch.topic, now), effects)
+                self.on_parent_left(branch, now, effects)
+            else:
+                if not self._context.is_original(branch.parent):
+                    branch.unanswered += 1
+                    self._refresh(branch, now, effects)
+                self._forest.arm(branch, now + config.refresh_interval, effects)
+        else:
+            self.seek(branch, now, effects)

@@ -1,0 +1,127 @@
+"""What only Pulsarcast offers, as bodies of `Command`: each says what its `Outcome` holds.
+
+Topics and events are named by their CIDs in base58btc.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId, Topic
+from rumormill.protocols.pulsarcast.descriptors import EventLinking, TopicDescriptor
+
+
+class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """Create a topic, or with `parent` a new version of one. Outcome: its `TopicDescriptor`.
+
+    `allowed_publishers` left out means the configuration's default; None means everybody.
+    `request_to_publish` is None for nobody, empty for everybody, or a list.
+    """
+
+    name: str
+    allowed_publishers: tuple[PeerId, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    request_to_publish: tuple[PeerId, ...] | None = ()
+    event_linking: EventLinking = EventLinking.LAST_SEEN
+    sub_topics: dict[str, Topic] = {}
+    parent: Topic | None = None
+
+
+class SubscribeTo(msgspec.Struct, frozen=True, kw_only=True):
+    """Subscribe, with or without the meta topic. Outcome, once there is a way to the root: the
+    `TopicDescriptor`."""
+
+    topic: Topic
+    meta: bool = True
+
+
+class UnsubscribeFrom(msgspec.Struct, frozen=True, kw_only=True):
+    """End a subscription, with or without the meta topic's. Outcome: None."""
+
+    topic: Topic
+    meta: bool = True
+
+
+class PublishEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Publish, and wait until it is published. Outcome: the event's CID as text.
+
+    `parent` is for topics of custom linking: an event that exists.
+    """
+
+    topic: Topic
+    data: bytes
+    parent: Topic | None = None
+
+
+class ShowTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """Find a topic's descriptor. Outcome: the `TopicDescriptor`."""
+
+    topic: Topic
+
+
+class BrowseTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """Find a topic's sub-topics. Outcome: a dict from names to descriptors, None where lost."""
+
+    topic: Topic
+
+
+class ListVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """Find all versions of a topic that are known. Outcome: descriptors, the oldest first."""
+
+    topic: Topic
+
+
+class ReadHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """Get the events of a topic, with everything that neighbours and the DHT can add.
+
+    Outcome: a `History`. `limit` 0 means all; a limited history holds the newest events.
+    """
+
+    topic: Topic
+    backwards: bool = False
+    limit: int = 0
+
+
+class History(msgspec.Struct, frozen=True):
+    """A topic's events, parents before their children (or after, when read backwards).
+
+    Every event in it was verified: its CID, its publisher's permission, its signatures where it has
+    them. `unsigned` counts those that came from the DHT, which keeps none; `missing` names events
+    that others link to and nobody has; `refused` counts those that failed the check.
+    """
+
+    events: tuple[Event, ...]
+    missing: tuple[bytes, ...] = ()
+    unsigned: int = 0
+    refused: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every link leads to an event."""
+        return not self.missing and not self.refused
+
+
+Body: TypeAlias = (
+    CreateTopic
+    | SubscribeTo
+    | UnsubscribeFrom
+    | PublishEvent
+    | ShowTopic
+    | BrowseTopic
+    | ListVersions
+    | ReadHistory
+)
+
+__all__ = [
+    "Body",
+    "BrowseTopic",
+    "CreateTopic",
+    "History",
+    "ListVersions",
+    "PublishEvent",
+    "ReadHistory",
+    "ShowTopic",
+    "SubscribeTo",
+    "TopicDescriptor",
+    "UnsubscribeFrom",
+]

@@ -1,0 +1,248 @@
+"""Pulsarcast's parameters, each with the source of its default, and the named presets.
+
+"Thesis" is J. G. Antunes, "Pulsarcast" (2021), "original" its JavaScript implementation. Both say
+little about numbers: where they are silent the choice is ours and the reason stands beside it.
+"""
+
+from typing import Literal
+
+from rumormill.core.config import Config, require
+from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.protocols.pulsarcast.limits import RpcLimits
+
+
+class PulsarcastConfig(Config, frozen=True, kw_only=True):
+    """All parameters of a Pulsarcast peer."""
+
+    # The tree.
+
+    fan_out: int = 4
+    """Children per topic; a joiner beyond them is handed down to a child. Our choice, measured
+    (docs/pulsarcast-evaluation.md): a sender's load is at most this many times the mean, and
+    smaller values only make the tree deeper."""
+
+    connect_retries: int = 2
+    """How often a neighbour that cannot be connected to is dialled again before another is
+    chosen. Original: `retryOnClose` = 2."""
+
+    connect_timeout: float = 10.0
+    """Seconds until a dial that nobody answered counts as failed. Our choice: a libp2p dial."""
+
+    join_timeout: float = 5.0
+    """Seconds until a JOIN without an acknowledgement counts as failed. Our choice: several round
+    trips of the slowest links of the paper (800 ms)."""
+
+    retry_delay: float = 0.25
+    """Seconds before the first repetition; every further one waits twice as long. Our choice: a
+    crash is told apart from a hiccup within a second."""
+
+    max_retry_delay: float = 30.0
+    """Seconds of back-off at most. Our choice: as long as `refresh_interval`."""
+
+    avoid_failed: float = 30.0
+    """Seconds for which a peer that failed as a parent is not tried again. Our choice."""
+
+    max_redirects: int = 32
+    """Redirections that one attempt to join follows. Our choice: with a fan-out of two it reaches
+    every peer of a tree of four billion."""
+
+    refresh_interval: float = 30.0
+    """Seconds between the JOINs that renew an edge. Our choice: a silent parent or child is given
+    up after `missed_refreshes` of them, and the cost is one small RPC per edge."""
+
+    missed_refreshes: int = 3
+    """Refreshes without a sign of life after which an edge is dropped. Our choice."""
+
+    move_linger: float = 2.0
+    """Seconds for which the old parent still serves a child that moved, so that nothing falls
+    between two parents. Our choice: more than the slowest round trip of the paper."""
+
+    leave_linger: float = 10.0
+    """Seconds for which a peer that leaves serves children that have not found another parent.
+    Our choice: time for a few attempts to join elsewhere."""
+
+    rendezvous_interval: float = 5.0
+    """Seconds after which a peer that stands in for the author looks for a closer one; doubled
+    each time up to `max_rendezvous_interval`. Our choice."""
+
+    max_rendezvous_interval: float = 60.0
+    """See `rendezvous_interval`. Our choice: an author that returns has its tree in a minute."""
+
+    candidates: int = 20
+    """Known peers closest to the author that are considered as parents: Kademlia's k."""
+
+    max_topics: int = 4096
+    """Topics whose trees we stand in, own and relayed. Our choice: a bound on memory."""
+
+    max_children: int = 64
+    """Children per topic beyond any doubt: `fan_out` is a wish (children on their way elsewhere
+    are still served), this is a wall. Our choice."""
+
+    publish_linger: float = 60.0
+    """Seconds for which a publisher that does not subscribe stays in the tree after its last
+    event. GossipSub 1.0's `fanout_ttl`, for the same purpose."""
+
+    # Topics and permissions.
+
+    default_publishers: Literal["anyone", "author"] = "author"
+    """Who may publish in a topic that is created without saying so. Original: the author, others
+    may request it."""
+
+    subscribe_to_meta: bool = True
+    """Subscribe to the meta topic along with a topic. Thesis, `subscribeToMeta`."""
+
+    unsubscribe_from_meta: bool = True
+    """Leave the meta topic along with the topic. Thesis, `unsubscribeFromMeta`."""
+
+    subscribe_retries: int = 4
+    """How often a topic that could not be found is looked for again before the subscription is
+    rolled back. Our choice: with the delay below a topic has half a minute to reach the DHT."""
+
+    subscribe_retry_delay: float = 2.0
+    """Seconds before the first of them; each further one waits twice as long. Our choice."""
+
+    require_signatures: bool = True
+    """Refuse events without their publisher's signature. Our choice; the original does not sign,
+    so a network with its peers must turn this off."""
+
+    max_clock_skew: float = 60.0
+    """Seconds by which an event may be dated ahead of our clock. Our choice: clocks without NTP."""
+
+    max_descriptors: int = 4096
+    """Topic descriptors remembered besides those in use. Our choice."""
+
+    max_waiting: int = 256
+    """Peers, publications and calls that wait for one descriptor. Our choice."""
+
+    request_timeout: float = 30.0
+    """Seconds until a request to publish that nobody answered has failed. Our choice: a tree of
+    ten hops at the paper's latency, several times."""
+
+    request_retry: float = 5.0
+    """Seconds after which an unanswered request is sent again; the publisher takes it once."""
+
+    max_requests: int = 4096
+    """Requests to publish that are under way here, own and passed on. Our choice."""
+
+    # Events.
+
+    timeline_limit: int = 100_000
+    """Events per topic whose ids are remembered: what dedup and reconciliation know. Our choice:
+    the paper's whole workload; about 15 MB for a topic that fills it."""
+
+    hold_limit: int = 4096
+    """Events of an ordered topic that wait for a missing ancestor. Our choice."""
+
+    hold_timeout: float = 60.0
+    """Seconds that an ordered topic waits for a missing ancestor before it goes on without it.
+    Our choice: neighbours and the DHT have had their turn by then."""
+
+    gap_delay: float = 1.0
+    """Seconds that an unordered topic waits for a missing parent before it asks for it. Our
+    choice: a copy on another edge arrives within a second."""
+
+    fetch_timeout: float = 5.0
+    """Seconds that a neighbour has to answer for missing events. Our choice: as `join_timeout`."""
+
+    fetch_batch: int = 128
+    """Events per answer to a question for missing ones. Our choice: 128 KiB of small events."""
+
+    max_fetches: int = 1024
+    """Missing events looked for at the same time. Our choice."""
+
+    sync_settle: float = 5.0
+    """Events younger than this are left out when neighbours compare what they have, since they
+    may still be on their way. Our choice: a tree of ten hops at the paper's mean latency."""
+
+    sync_margin: float = 60.0
+    """Seconds before the last agreement from which neighbours compare again. Our choice: events
+    are dated by their author, and a request to publish may take that long."""
+
+    store_events: bool = True
+    """Put events into the DHT, after they were forwarded. Thesis, algorithm 4."""
+
+    store_topics: bool = True
+    """Put topic descriptors into the DHT. Thesis, algorithm 1."""
+
+    # Misbehaviour.
+
+    ban_score: float = 100.0
+    """Penalty points at which a peer is disconnected and no longer listened to. Our choice: ten
+    forged events."""
+
+    penalty_decay: float = 600.0
+    """Seconds in which penalty points halve. Our choice."""
+
+    ban_time: float = 600.0
+    """Seconds for which a banned peer is not listened to. Our choice."""
+
+    limits: RpcLimits = RpcLimits()
+    """How much one RPC may hold. See `limits`."""
+
+    kademlia: KademliaConfig = KademliaConfig()
+    """The parameters of the DHT."""
+
+    def validate(self) -> None:
+        """Refuse values that are impossible or contradict each other."""
+        require(self.fan_out >= 1, "fan_out", "must be at least 1")
+        require(self.max_children > self.fan_out, "max_children", "must be more than fan_out")
+        for key in _POSITIVE:
+            require(0 < getattr(self, key) < 1e9, key, "must be positive and finite")
+        for key in _AT_LEAST_ONE:
+            require(getattr(self, key) >= 1, key, "must be at least 1")
+        for key in ("connect_retries", "subscribe_retries"):
+            require(0 <= getattr(self, key) <= 30, key, "must be from 0 to 30")
+        require(
+            self.fetch_batch <= min(self.limits.events, self.limits.cids),
+            "fetch_batch",
+            "must be at most limits.events and limits.cids",
+        )
+        self.limits.validate()
+        self.kademlia.validate()
+
+
+_POSITIVE = (
+    "connect_timeout",
+    "join_timeout",
+    "retry_delay",
+    "max_retry_delay",
+    "avoid_failed",
+    "refresh_interval",
+    "move_linger",
+    "leave_linger",
+    "rendezvous_interval",
+    "max_rendezvous_interval",
+    "publish_linger",
+    "subscribe_retry_delay",
+    "max_clock_skew",
+    "request_timeout",
+    "request_retry",
+    "hold_timeout",
+    "gap_delay",
+    "fetch_timeout",
+    "sync_settle",
+    "sync_margin",
+    "ban_score",
+    "penalty_decay",
+    "ban_time",
+)
+_AT_LEAST_ONE = (
+    "missed_refreshes",
+    "max_redirects",
+    "candidates",
+    "max_topics",
+    "max_descriptors",
+    "max_waiting",
+    "max_requests",
+    "timeline_limit",
+    "hold_limit",
+    "fetch_batch",
+    "max_fetches",
+)
+
+PRESETS: dict[str, Config] = {
+    "default": PulsarcastConfig(),
+    # The paper's two modes: everyone publishes, or the author orders what others request.
+    "open": PulsarcastConfig(default_publishers="anyone"),
+    "ordered": PulsarcastConfig(default_publishers="author"),
+}

@@ -1,0 +1,314 @@
+"""The way of an event: judged at every hop, remembered, delivered, passed on along the tree.
+
+An event goes from wherever it arises to all tree neighbours but the one it came from: up to the
+root and down every branch, over each edge once. Whoever has seen its CID drops a further copy, so
+a cycle could not make it circle. Nobody passes on what he has not judged: is its publisher allowed
+to publish, may its author have others publish for him, is it dated in the future, do the signatures
+over its CID hold. So a forged event dies at the forger's first honest neighbour, which knows whom
+to blame.
+
+Forwarding waits for nothing: the DHT gets its copy afterwards, from the publisher alone.
+"""
+
+from collections.abc import Callable
+
+from rumormill.core import trace
+from rumormill.core.effects import Deliver, Effects, Keep, SendAll, SetTimer, Validate
+from rumormill.core.errors import LocalError
+from rumormill.core.ids import MessageId, PeerId
+from rumormill.core.inputs import Validated, Verdict
+from rumormill.protocols.pulsarcast import reasons, rpc
+from rumormill.protocols.pulsarcast.branch import Branch
+from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.feed import Feed, core_event, date_of
+from rumormill.protocols.pulsarcast.forest import Forest
+from rumormill.protocols.pulsarcast.rpc import Rpc
+from rumormill.protocols.pulsarcast.signing import UNSIGNED, SignedEvent, fault_of
+from rumormill.protocols.pulsarcast.timers import HoldTimer
+
+_MOST_PENDING = 1024
+"""Events that wait for the application's verdict; our choice."""
+_MOST_UNSENT = 4096
+"""Events that wait for a parent, per topic; our choice. Neighbours compare what they have anyway
+once there is one."""
+
+
+class Dissemination:
+    """Takes events in and passes them on."""
+
+    def __init__(
+        self,
+        context: Context,
+        forest: Forest,
+        *,
+        on_gap: Callable[[Feed, bytes, PeerId, float, Effects], None],
+        on_delivered: Callable[[Feed, SignedEvent], None],
+    ) -> None:
+        """`on_gap` hears of a parent link to an event that is not there, `on_delivered` of every
+        event that the application is given."""
+        self._context = context
+        self._forest = forest
+        self._on_gap = on_gap
+        self._on_delivered = on_delivered
+        self._validator = context.hooks.validator
+        self.feeds: dict[bytes, Feed] = {}
+        self._pending: dict[MessageId, tuple[Feed, PeerId, SignedEvent, bool]] = {}
+
+    def resume(self, now: float, effects: Effects) -> None:
+        """Wait for missing ancestors again: the timers are gone."""
+        self._pending.clear()
+        timeout = self._context.config.hold_timeout
+        for feed in self.feeds.values():
+            if feed.hold is not None and feed.hold.held:
+                effects.append(SetTimer(HoldTimer(feed.topic), now + timeout))
+
+    # Arrival.
+
+    def receive(
+        self, peer: PeerId, signed: SignedEvent, message: Rpc | None, now: float, effects: Effects
+    ) -> None:
+        """An event came along the tree; `message` is what it came in, if it came alone."""
+        feed = self.feeds.get(signed.event.topic)
+        if feed is None:
+            effects.append(trace.Refuse(peer, reasons.NOT_SERVED))
+            return
+        cid = signed.cid
+        if cid in feed.timeline.dates:
+            effects.append(trace.DuplicateMessage(cid, peer, feed.text))
+            return
+        self._judge(feed, peer, signed, message, True, now, effects)
+
+    def backfill(
+        self,
+        feed: Feed,
+        peer: PeerId,
+        signed: SignedEvent,
+        now: float,
+        effects: Effects,
+        *,
+        trusted: bool = False,
+    ) -> bool:
+        """An event came because we missed it; whether it is known now.
+
+        A `trusted` one was named by the link of an event that was verified, which stands in for a
+        signature: the DHT keeps events without.
+        """
+        cid = signed.cid
+        if cid not in feed.timeline.dates:
+            self._judge(feed, peer, signed, None, False, now, effects, trusted=trusted)
+        return cid in feed.timeline.dates
+
+    def _judge(
+        self,
+        feed: Feed,
+        peer: PeerId,
+        signed: SignedEvent,
+        message: Rpc | None,
+        live: bool,
+        now: float,
+        effects: Effects,
+        *,
+        trusted: bool = False,
+    ) -> None:
+        fault = self.fault(feed, signed, now, trusted=trusted)
+        if fault is not None:
+            effects.append(trace.RejectMessage(signed.cid, peer, fault, feed.text))
+            if peer != self._context.id:
+                self._context.standing.penalise(peer, fault, GRAVE, now, effects)
+            return
+        if date_of(signed.event.created) < feed.timeline.start:
+            effects.append(trace.RejectMessage(signed.cid, peer, reasons.TOO_OLD, feed.text))
+            return
+        verdict = Verdict.ACCEPT
+        if self._validator is not None:
+            verdict = self._validator(core_event(signed), peer)
+        self._on_verdict(feed, peer, signed, message, verdict, live, now, effects)
+
+    def fault(
+        self, feed: Feed, signed: SignedEvent, now: float, *, trusted: bool = False
+    ) -> str | None:
+        """Why an event must not be passed on, or None."""
+        event, config = signed.event, self._context.config
+        publisher = event.publisher
+        if publisher is None:
+            return reasons.NO_PUBLISHER
+        if feed.allowed is not None and publisher not in feed.allowed:
+            return reasons.NOT_ALLOWED
+        if event.author != publisher and not feed.descriptor.may_request(event.author):
+            return reasons.AUTHOR_NOT_ALLOWED
+        if date_of(event.created) > (now + config.max_clock_skew) * 1000:
+            return reasons.FUTURE_DATE
+        if len(event.payload) > config.limits.payload_bytes:
+            return reasons.TOO_LARGE
+        if trusted:
+            return None
+        fault = fault_of(signed, self._context.identity, required=config.require_signatures)
+        return reasons.NOT_SIGNED if fault == UNSIGNED else fault
+
+    def _on_verdict(
+        self,
+        feed: Feed,
+        peer: PeerId,
+        signed: SignedEvent,
+        message: Rpc | None,
+        verdict: Verdict,
+        live: bool,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        cid = signed.cid
+        if verdict is Verdict.ACCEPT:
+            self._accept(feed, peer, signed, message, live, now, effects)
+        elif verdict is Verdict.DEFER and len(self._pending) < _MOST_PENDING:
+            self._pending[cid] = (feed, peer, signed, live)
+            effects.append(Validate(core_event(signed), peer))
+        else:
+            reason = _VERDICTS.get(verdict, reasons.VALIDATION_THROTTLED)
+            effects.append(trace.RejectMessage(cid, peer, reason, feed.text))
+            if verdict is Verdict.REJECT:
+                self._context.standing.penalise(peer, reason, GRAVE, now, effects)
+
+    def on_validated(self, event: Validated, now: float, effects: Effects) -> None:
+        """The application's verdict on an event that waited for it."""
+        if event.verdict is Verdict.DEFER:
+            raise LocalError("a deferred validation must end in accept, ignore or reject")
+        waiting = self._pending.pop(event.message_id, None)
+        if waiting is None:
+            return
+        feed, peer, signed, live = waiting
+        if self.feeds.get(feed.topic) is feed and event.message_id not in feed.timeline.dates:
+            self._on_verdict(feed, peer, signed, None, event.verdict, live, now, effects)
+
+    # Acceptance.
+
+    def _accept(
+        self,
+        feed: Feed,
+        peer: PeerId,
+        signed: SignedEvent,
+        message: Rpc | None,
+        live: bool,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        date = date_of(signed.event.created)
+        known = feed.timeline.dates
+        parent = signed.event.parent
+        feed.add(signed, date, live=live)
+        if feed.subscribed and (live or date >= feed.horizon):
+            self._deliver_or_hold(feed, peer, signed, now, effects)
+        else:
+            effects.append(Keep(core_event(signed)))
+            if feed.hold is not None and feed.subscribed:
+                self._release(feed, signed.cid, peer, now, effects)
+        if live or date >= feed.cover:
+            self.forward(feed, peer, signed, message, now, effects)
+            if parent is not None and parent not in known and feed.subscribed:
+                self._on_gap(feed, parent, peer, now, effects)
+
+    def forward(
+        self,
+        feed: Feed,
+        source: PeerId,
+        signed: SignedEvent,
+        message: Rpc | None,
+        now: float,
+        effects: Effects,
+    ) -> int:
+        """Send an event over all edges but the one it came over; return over how many."""
+        branch = self._forest.branches.get(feed.topic)
+        if branch is None:
+            return 0
+        if not branch.in_place and len(branch.unsent) < _MOST_UNSENT:
+            branch.unsent[signed.cid] = None
+        targets = branch.neighbours
+        if source in targets:
+            targets = tuple([peer for peer in targets if peer != source])
+        if targets:
+            if message is None:
+                message = rpc.publish(signed, now)
+            effects.append(SendAll(targets, message))
+        return len(targets)
+
+    def on_parent(self, branch: Branch, now: float, effects: Effects) -> None:
+        """There is a parent again: it gets what arose while there was none."""
+        unsent, branch.unsent = branch.unsent, {}
+        feed = self.feeds.get(branch.topic)
+        if branch.parent is None or feed is None:
+            return
+        for cid in unsent:
+            signed = feed.find(cid, self._context.archive)
+            if signed is not None:
+                effects.append(SendAll((branch.parent,), rpc.publish(signed, now)))
+
+    # Delivery.
+
+    def _deliver(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
+        effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
+        effects.append(Deliver(core_event(signed), peer))
+        if feed.hold is not None:
+            feed.tip = signed.cid
+        self._on_delivered(feed, signed)
+
+    def _deliver_or_hold(
+        self, feed: Feed, peer: PeerId, signed: SignedEvent, now: float, effects: Effects
+    ) -> None:
+        hold = feed.hold
+        if hold is None:
+            self._deliver(feed, peer, signed, effects)
+            return
+        cid, parent = signed.cid, signed.event.parent
+        if cid in hold.overtaken:
+            del hold.overtaken[cid]
+            effects.append(Keep(core_event(signed)))
+            effects.append(trace.RejectMessage(cid, peer, reasons.OVERTAKEN, feed.text))
+            return
+        settled = parent is None or (parent in feed.timeline.dates and parent not in hold.held)
+        if settled or parent in hold.overtaken or hold.full:
+            self._deliver(feed, peer, signed, effects)
+            self._release(feed, cid, peer, now, effects)
+            return
+        assert parent is not None
+        effects.append(Keep(core_event(signed)))
+        if not hold.held:
+            effects.append(SetTimer(HoldTimer(feed.topic), now + self._context.config.hold_timeout))
+        hold.hold(parent, signed, now)
+
+    def _release(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
+        """An event of an ordered topic is settled: deliver what waited for it."""
+        if feed.hold is not None and feed.hold.held:
+            for signed in feed.hold.release(cid):
+                self._deliver(feed, peer, signed, effects)
+
+    def on_hold_timer(self, topic: bytes, now: float, effects: Effects) -> None:
+        """Events have waited long enough for an ancestor: go on without it."""
+        feed = self.feeds.get(topic)
+        if feed is None or feed.hold is None:
+            return
+        timeout = self._context.config.hold_timeout
+        for missing in feed.hold.give_up(now - timeout):
+            self._release(feed, missing, self._context.id, now, effects)
+        oldest = feed.hold.oldest()
+        if oldest is not None:
+            effects.append(SetTimer(HoldTimer(topic), oldest + timeout))
+
+    # What arises here.
+
+    def publish(self, feed: Feed, signed: SignedEvent, now: float, effects: Effects) -> int:
+        """Put an event that we publish into the tree; return over how many edges it went."""
+        own, author = self._context.id, signed.event.author
+        given = feed.subscribed or (feed.sees_own and author == own)
+        feed.add(signed, date_of(signed.event.created), live=True)
+        if author == own or not given:
+            effects.append(Keep(core_event(signed)))
+        effects.append(trace.PublishMessage(signed.cid, feed.text))
+        if given:
+            # What another asked us to publish came from him, as far as our application goes.
+            self._deliver(feed, author, signed, effects)
+        return self.forward(feed, own, signed, None, now, effects)
+
+
+_VERDICTS = {
+    Verdict.REJECT: reasons.VALIDATION_FAILED,
+    Verdict.IGNORE: reasons.VALIDATION_IGNORED,
+}

@@ -1,0 +1,49 @@
+"""Why something that a peer sent was not acted upon, or a wish of our own came to nothing.
+
+Each text is a label under which the trace counts; docs/pulsarcast.md explains them.
+"""
+
+from typing import Final
+
+# What an event is refused for; each of these is its sender's fault, because every honest peer
+# checks the same before it passes an event on.
+FUTURE_DATE: Final = "future-date"
+NO_PUBLISHER: Final = "no-publisher"
+NOT_ALLOWED: Final = "publisher-not-allowed"
+AUTHOR_NOT_ALLOWED: Final = "author-not-allowed"
+NOT_SIGNED: Final = "not-signed"
+BAD_SIGNATURE: Final = "bad-signature"
+BAD_AUTHOR_SIGNATURE: Final = "bad-author-signature"
+WRONG_CID: Final = "wrong-cid"
+LINKS_TO_ITSELF: Final = "links-to-itself"
+VALIDATION_FAILED: Final = "validation-failed"
+
+# What an event is left out for although nobody did wrong.
+VALIDATION_IGNORED: Final = "validation-ignored"
+VALIDATION_THROTTLED: Final = "validation-throttled"
+TOO_OLD: Final = "older-than-memory"
+OVERTAKEN: Final = "overtaken"
+
+# What other messages are refused for.
+NOT_SERVED: Final = "topic-not-served"
+NOT_FARTHER: Final = "joiner-not-farther"
+BAD_REDIRECT: Final = "redirect-not-closer"
+NOT_ASKED_FOR: Final = "not-asked-for"
+NO_SUCH_TOPIC: Final = "no-such-topic"
+BRANCHES_FULL: Final = "too-many-topics"
+WAITING_FULL: Final = "too-many-waiting"
+TOO_MANY_CHILDREN: Final = "too-many-children"
+TOO_LARGE: Final = "too-large"
+BANNED: Final = "banned"
+UNEXPECTED: Final = "unexpected-operation"
+
+# Why a subscription came to nothing.
+UNSUBSCRIBED: Final = "unsubscribed"
+
+# What becomes of a request to publish.
+ACCEPTED: Final = "accepted"
+REQUESTS_OFF: Final = "requests-not-taken"
+REQUESTER_NOT_LISTED: Final = "requester-not-listed"
+NO_PUBLISHER_REACHED: Final = "no-publisher-reached"
+TIMED_OUT: Final = "timed-out"
+REQUESTS_FULL: Final = "too-many-requests"

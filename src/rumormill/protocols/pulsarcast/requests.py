@@ -1,0 +1,205 @@
+"""Requests to publish: how an event gets into a topic in which its author may not publish.
+
+A request is the event without a publisher, signed by its author. It travels up the tree until it
+meets a peer that may publish, which checks that the *event's author* may ask, links and signs it,
+and publishes it. The answer goes back the way the request came: accepted with the event's CID,
+refused with a reason, or nothing, and then the asker repeats itself until its time is up. A
+publisher remembers which requests it has taken, so a repetition is answered and not published
+again. Where the top of the tree may not publish itself, it turns to a peer that the topic lists.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from rumormill.core.effects import CancelTimer, Effects, SetTimer
+from rumormill.core.ids import PeerId
+from rumormill.protocols.pulsarcast import reasons, rpc
+from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.feed import Feed, date_of
+from rumormill.protocols.pulsarcast.forest import Forest
+from rumormill.protocols.pulsarcast.rpc import RequestReply, RequestStatus, addition
+from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
+from rumormill.protocols.pulsarcast.timers import RequestTimer
+
+Answered: TypeAlias = Callable[[RequestReply, float, Effects], None]
+Publish: TypeAlias = Callable[[Feed, SignedEvent, float, Effects], bytes]
+"""Publishes a request that has been granted and returns the event's CID."""
+
+
+class _Request(msgspec.Struct):
+    """A request under way: ours, or one that we pass on."""
+
+    signed: SignedEvent
+    deadline: float
+    answered: Answered | None
+    asker: PeerId
+    sent_to: PeerId | None = None
+
+
+class Requests:
+    """Requests, own and others'."""
+
+    def __init__(
+        self, context: Context, forest: Forest, events: Dissemination, publish: Publish
+    ) -> None:
+        self._context = context
+        self._forest = forest
+        self._events = events
+        self._publish = publish
+        self._open: dict[bytes, _Request] = {}
+        self._granted: dict[bytes, bytes] = {}
+
+    def resume(self, now: float, effects: Effects) -> None:
+        """Wait for answers again: the timers are gone."""
+        for cid in self._open:
+            effects.append(SetTimer(RequestTimer(cid), now))
+
+    # Asking.
+
+    def ask(self, signed: SignedEvent, answered: Answered, now: float, effects: Effects) -> None:
+        """Ask for an event of ours to be published; `answered` hears how it ended."""
+        config = self._context.config
+        if len(self._open) >= config.max_requests:
+            answered(self._reply(signed, reasons.REQUESTS_FULL), now, effects)
+            return
+        deadline = now + config.request_timeout
+        request = _Request(signed, deadline, answered, self._context.id)
+        self._open[signed.cid] = request
+        self._send(request, now, effects)
+
+    def _send(self, request: _Request, now: float, effects: Effects) -> None:
+        """Send a request one step up, and look again in a while."""
+        signed = request.signed
+        branch = self._forest.branches.get(signed.event.topic)
+        if branch is not None and branch.parent is not None:
+            request.sent_to = branch.parent
+        elif branch is not None and branch.rendezvous:
+            request.sent_to = self._listed_publisher(signed.event.topic)
+            if request.sent_to is None:
+                refusal = self._reply(signed, reasons.NO_PUBLISHER_REACHED)
+                self._end(signed.cid, refusal, now, effects)
+                return
+        if request.sent_to is not None:
+            self._context.send(request.sent_to, rpc.request_to_publish(signed, now), effects)
+        at = min(now + self._context.config.request_retry, request.deadline)
+        effects.append(SetTimer(RequestTimer(signed.cid), at))
+
+    def _listed_publisher(self, topic: bytes) -> PeerId | None:
+        """A peer other than us that may publish, a connected one first."""
+        feed = self._events.feeds.get(topic)
+        listed = [] if feed is None else list(feed.allowed or ())
+        others = [peer for peer in listed if peer != self._context.id]
+        near = [peer for peer in others if peer in self._context.connected]
+        return next(iter(near or others), None)
+
+    def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
+        """A request has not been answered: repeat it, unless its time is up."""
+        request = self._open.get(cid)
+        if request is None:
+            return
+        if now >= request.deadline:
+            event = request.signed.event
+            status = RequestStatus.TIMED_OUT
+            reply = RequestReply(event.topic, cid, status, reason=reasons.TIMED_OUT)
+            self._end(cid, reply, now, effects)
+        elif request.answered is not None:
+            self._send(request, now, effects)
+        else:
+            effects.append(SetTimer(RequestTimer(cid), request.deadline))
+
+    def on_parent(self, topic: bytes, now: float, effects: Effects) -> None:
+        """There is a new way up: what was sent over the old one may be lost."""
+        for request in list(self._open.values()):
+            if request.signed.event.topic == topic:
+                self._send(request, now, effects)
+
+    def _end(self, cid: bytes, reply: RequestReply, now: float, effects: Effects) -> None:
+        request = self._open.pop(cid)
+        effects.append(CancelTimer(RequestTimer(cid)))
+        if request.answered is not None:
+            request.answered(reply, now, effects)
+        else:
+            self._context.send(request.asker, addition(reply), effects)
+
+    def on_reply(self, peer: PeerId, reply: RequestReply, now: float, effects: Effects) -> None:
+        """An answer, from the peer that we sent the request to or from somebody else."""
+        request = self._open.get(reply.request)
+        if request is None or request.sent_to != peer:
+            self._context.refuse(peer, reasons.NOT_ASKED_FOR, reply.topic, 0.0, now, effects)
+            return
+        self._end(reply.request, reply, now, effects)
+
+    # Being asked.
+
+    def on_request(self, peer: PeerId, signed: SignedEvent, now: float, effects: Effects) -> None:
+        """A peer asks, or passes on somebody's request."""
+        cid = signed.cid
+        feed = self._events.feeds.get(signed.event.topic)
+        granted = self._granted.get(cid)
+        if feed is None:
+            self._refuse(peer, signed, reasons.NOT_SERVED, effects)
+        elif granted is not None:
+            self._grant(peer, signed, granted, effects)
+        elif (fault := self._fault(feed, signed, now)) is not None:
+            if fault not in _BLAMELESS:
+                self._context.refuse(peer, fault, feed.topic, GRAVE, now, effects)
+            self._refuse(peer, signed, fault, effects)
+        elif feed.descriptor.may_publish(self._context.id):
+            event = self._publish(feed, signed, now, effects)
+            if len(self._granted) >= self._context.config.max_requests:
+                del self._granted[next(iter(self._granted))]
+            self._granted[cid] = event
+            self._grant(peer, signed, event, effects)
+        elif cid in self._open:
+            self._pass_on_again(self._open[cid], peer, now, effects)
+        elif len(self._open) >= self._context.config.max_requests:
+            self._refuse(peer, signed, reasons.REQUESTS_FULL, effects)
+        else:
+            deadline = now + self._context.config.request_timeout
+            request = _Request(signed, deadline, None, peer)
+            self._open[cid] = request
+            self._send(request, now, effects)
+
+    def _pass_on_again(self, request: _Request, peer: PeerId, now: float, effects: Effects) -> None:
+        if request.answered is None and request.sent_to != peer:
+            request.asker = peer
+            self._send(request, now, effects)
+
+    def _fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
+        """Why a request must not be granted, or None."""
+        event, config = signed.event, self._context.config
+        descriptor = feed.descriptor
+        if event.publisher is not None:
+            return reasons.UNEXPECTED
+        if descriptor.request_to_publish is None:
+            return reasons.REQUESTS_OFF
+        if not descriptor.may_request(event.author):
+            return reasons.REQUESTER_NOT_LISTED
+        if date_of(event.created) > (now + config.max_clock_skew) * 1000:
+            return reasons.FUTURE_DATE
+        if len(event.payload) > config.limits.payload_bytes:
+            return reasons.TOO_LARGE
+        return fault_of(signed, self._context.identity, required=config.require_signatures)
+
+    def _grant(self, peer: PeerId, signed: SignedEvent, event: bytes, effects: Effects) -> None:
+        status = RequestStatus.ACCEPTED
+        reply = RequestReply(signed.event.topic, signed.cid, status, event)
+        self._answer(peer, reply, effects)
+
+    def _refuse(self, peer: PeerId, signed: SignedEvent, reason: str, effects: Effects) -> None:
+        self._answer(peer, self._reply(signed, reason), effects)
+
+    def _answer(self, peer: PeerId, reply: RequestReply, effects: Effects) -> None:
+        if not self._context.is_original(peer):
+            self._context.send(peer, addition(reply), effects)
+
+    def _reply(self, signed: SignedEvent, reason: str) -> RequestReply:
+        topic, refused = signed.event.topic, RequestStatus.REFUSED
+        return RequestReply(topic, signed.cid, refused, reason=reason)
+
+
+_BLAMELESS = (reasons.REQUESTS_OFF, reasons.REQUESTER_NOT_LISTED)
+"""Refusals that an honest asker may meet."""

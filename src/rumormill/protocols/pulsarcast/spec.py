@@ -1,0 +1,59 @@
+"""Pulsarcast, as the registry lists it."""
+
+from collections.abc import Callable
+
+from rumormill.core.identity import Identity
+from rumormill.core.ids import Topic
+from rumormill.core.machine import Machine
+from rumormill.core.randomness import Randomness
+from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
+from rumormill.protocols.pulsarcast.commands import CreateTopic
+from rumormill.protocols.pulsarcast.config import PRESETS, PulsarcastConfig
+from rumormill.protocols.pulsarcast.context import OURS
+from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, TopicDescriptor
+from rumormill.protocols.pulsarcast.junk import junk_rpc
+from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
+from rumormill.protocols.pulsarcast.rpc import Rpc
+from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, TopicMaking
+from rumormill.wire.kad import KAD_PROTOCOL, encode_kad
+
+
+def _build(
+    identity: Identity, randomness: Randomness, config: PulsarcastConfig, hooks: Hooks
+) -> Machine:
+    return PulsarcastPeer(identity, randomness, config, hooks)
+
+
+def _topic_of(result: object) -> Topic:
+    assert isinstance(result, TopicDescriptor)
+    return cids.text(result.cid)
+
+
+def _decoder(config: PulsarcastConfig) -> Callable[[bytes], Rpc]:
+    return lambda data: decode_rpc(data, config.limits)
+
+
+def _max_message(config: PulsarcastConfig) -> int:
+    return config.limits.rpc_bytes
+
+
+SPEC = ProtocolSpec(
+    name="pulsarcast",
+    protocol_ids=(OURS, PROTOCOL),
+    presets=PRESETS,
+    build=_build,
+    encode=encode_rpc,
+    decoder=_decoder,
+    max_message=_max_message,
+    junk=junk_rpc,
+    queries=QuerySpec(
+        protocol_ids=(KAD_PROTOCOL,),
+        encode=encode_kad,
+        decoder=lambda config: kad_decoder(config.kademlia),
+        max_message=lambda config: max_kad_message(config.kademlia),
+    ),
+    topics=TopicMaking(lambda name: CreateTopic(name=name), _topic_of),
+    reads_archive=True,
+)

@@ -1,0 +1,202 @@
+"""Line and bar plots as SVG, with nothing but the standard library.
+
+One plot has one pair of axes, linear or logarithmic, and a few series of points. Colours and marks
+differ between series, so that a plot can be read in black and white. A series may bring a number of
+its own, by which it keeps its colour and mark from one plot of a page to the next.
+"""
+
+import math
+from html import escape
+from typing import Final, NamedTuple
+
+WIDTH: Final = 640
+HEIGHT: Final = 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 90
+_COLOURS: Final = (
+    "#1b6ca8", "#c8553d", "#3a7d44", "#7a4988", "#8a6d1d", "#444444", "#0f8b8d", "#b83b80",
+)  # fmt: skip
+_MARKS: Final = ("circle", "square", "triangle", "diamond", "cross")
+_MARKED_POINTS: Final = 10
+"""Of a line with many points so many bear a mark."""
+
+_BAR: Final = 22
+_BAR_LEFT: Final = 230
+
+_NAMESPACE: Final = "http://www.w3.org/2000/svg"
+_OPENING: Final = (
+    f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+    'font-family="sans-serif" font-size="12">'
+)
+
+
+class Series(NamedTuple):
+    """A named line."""
+
+    name: str
+    points: list[tuple[float, float]]
+    number: int | None = None
+
+
+def colour_of(number: int) -> str:
+    """The colour of a series."""
+    return _COLOURS[number % len(_COLOURS)]
+
+
+class _Axis:
+    """Maps values to pixels."""
+
+    def __init__(self, values: list[float], begin: float, end: float, *, log: bool) -> None:
+        self.log = log and min(values) > 0
+        self._begin, self._end = begin, end
+        low, high = min(values), max(values)
+        if self.log:
+            self.low, self.high = math.log10(low), math.log10(high)
+        else:
+            self.low, self.high = min(low, 0.0), high
+        if self.high <= self.low:
+            self.high = self.low + 1
+
+    def place(self, value: float) -> float:
+        """The pixel of a value."""
+        scaled = math.log10(value) if self.log else value
+        share = (scaled - self.low) / (self.high - self.low)
+        return self._begin + share * (self._end - self._begin)
+
+    def ticks(self) -> list[float]:
+        """The values at which lines are drawn."""
+        if self.log:
+            decades = range(math.floor(self.low), math.ceil(self.high) + 1)
+            steps = (1, 2, 5) if self.high - self.low < 3 else (1,)
+            found = [step * 10.0**decade for decade in decades for step in steps]
+            return [
+                tick for tick in found if self.low <= math.log10(tick) + 1e-9 <= self.high + 2e-9
+            ]
+        step = 10 ** math.floor(math.log10(self.high - self.low))
+        if (self.high - self.low) / step < 3:
+            step /= 4
+        first = math.ceil(self.low / step)
+        count = int((self.high - first * step) / step + 1e-9) + 1
+        return [(first + number) * step for number in range(count)]
+
+
+def line_plot(
+    title: str,
+    x_name: str,
+    y_name: str,
+    series: list[Series],
+    *,
+    log_x: bool = True,
+    log_y: bool = True,
+    legend: bool = True,
+) -> str:
+    """Return a plot as the text of an SVG file."""
+    drawn = [line for line in series if line.points]
+    if not drawn:
+        raise ValueError(f"nothing to draw in {title!r}")
+    xs = [x for line in drawn for x, _ in line.points]
+    ys = [y for line in drawn for _, y in line.points]
+    x_axis = _Axis(xs, _LEFT, WIDTH - _RIGHT, log=log_x)
+    y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y)
+    middle = (_TOP + HEIGHT - _BOTTOM) / 2
+    parts = [
+        _OPENING,
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        _text(WIDTH / 2, 22, title, size=14),
+        *_grid(x_axis, y_axis),
+        _text(WIDTH / 2, HEIGHT - _BOTTOM + 36, x_name),
+        f'<g transform="translate(16 {middle}) rotate(-90)">{_text(0, 0, y_name)}</g>',
+    ]
+    for place, line in enumerate(drawn):
+        number = place if line.number is None else line.number
+        colour = colour_of(number)
+        placed = [(x_axis.place(x), y_axis.place(y)) for x, y in line.points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
+        )
+        few = max(1, len(placed) // _MARKED_POINTS)
+        parts += [_mark(number, x, y, colour) for x, y in placed[::few]]
+        if legend:
+            along = _LEFT + (WIDTH - _LEFT) * place / len(drawn)
+            parts.append(_mark(number, along + 6, HEIGHT - 22, colour))
+            parts.append(_text(along + 16, HEIGHT - 18, line.name, anchor="start"))
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def bar_plot(title: str, bars: list[tuple[str, float, int]]) -> str:
+    """Return horizontal bars, each with its name, its value and the number of its colour."""
+    if not bars:
+        raise ValueError(f"nothing to draw in {title!r}")
+    height = 40 + _BAR * len(bars)
+    longest = max(value for _, value, _ in bars) or 1.0
+    room = WIDTH - _BAR_LEFT - 80
+    parts = [
+        f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        _text(WIDTH / 2, 22, title, size=14),
+    ]
+    for place, (name, value, number) in enumerate(bars):
+        y = 34 + _BAR * place
+        width = max(1.0, room * value / longest)
+        parts += [
+            _text(_BAR_LEFT - 8, y + 13, name, anchor="end"),
+            f'<rect x="{_BAR_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 6}" '
+            f'fill="{colour_of(number)}"/>',
+            _text(_BAR_LEFT + width + 6, y + 13, _number(round(value, 3)), anchor="start"),
+        ]
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def key_mark(number: int) -> str:
+    """A series' mark alone, for a legend outside of the plots."""
+    return (
+        f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 24 12" width="24" height="12">'
+        f"{_line(0, 6, 24, 6, colour=colour_of(number))}"
+        f"{_mark(number, 12, 6, colour_of(number))}</svg>"
+    )
+
+
+def _grid(x_axis: _Axis, y_axis: _Axis) -> list[str]:
+    parts = []
+    bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
+    for tick in x_axis.ticks():
+        x = x_axis.place(tick)
+        parts.append(_line(x, _TOP, x, bottom))
+        parts.append(_text(x, bottom + 16, _number(tick)))
+    for tick in y_axis.ticks():
+        y = y_axis.place(tick)
+        parts.append(_line(_LEFT, y, right, y))
+        parts.append(_text(_LEFT - 6, y + 4, _number(tick), anchor="end"))
+    parts.append(_line(_LEFT, bottom, right, bottom, colour="#333333"))
+    parts.append(_line(_LEFT, _TOP, _LEFT, bottom, colour="#333333"))
+    return parts
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, *, colour: str = "#dddddd") -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>'
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 12) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
+        f"{escape(text)}</text>"
+    )
+
+
+def _mark(number: int, x: float, y: float, colour: str) -> str:
+    kind = _MARKS[number % len(_MARKS)]
+    if kind == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
+    shapes = {
+        "square": ((-4, -4), (4, -4), (4, 4), (-4, 4)),
+        "triangle": ((0, -5), (5, 4), (-5, 4)),
+        "diamond": ((0, -5), (5, 0), (0, 5), (-5, 0)),
+        "cross": ((-5, -1), (5, -1), (5, 1), (-5, 1)),
+    }
+    points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in shapes[kind])
+    return f'<polygon points="{points}" fill="{colour}"/>'

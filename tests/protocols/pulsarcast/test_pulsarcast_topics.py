@@ -1,0 +1,169 @@
+"""Topics: meta topics, versions, sub-topics, and who may publish."""
+
+import pytest
+from pulsarcast_rig import Lone, World
+
+from rumormill.core.effects import Published
+from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
+from rumormill.core.trace import SkipPublish
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.commands import (
+    BrowseTopic,
+    CreateTopic,
+    ListVersions,
+    PublishEvent,
+    ShowTopic,
+    SubscribeTo,
+    UnsubscribeFrom,
+)
+from rumormill.protocols.pulsarcast.descriptors import META, TopicDescriptor
+from rumormill.sim.network import peer_id
+
+
+def descriptor(world: World, topic: str, asker: int = 0) -> TopicDescriptor:
+    """A topic's descriptor, as a peer finds it."""
+    found = world.command(asker, ShowTopic(topic=topic)).result
+    assert isinstance(found, TopicDescriptor)
+    return found
+
+
+def test_a_topic_begins_with_its_meta_topic() -> None:
+    """`meta-<name>` is linked under `#`.meta; its author may publish there, others may ask."""
+    world = World(6)
+    topic = descriptor(world, world.create(0), asker=4)
+    assert topic.meta is not None
+    meta = descriptor(world, cids.text(topic.meta), asker=4)
+    assert meta.name == "meta-news"
+    assert meta.allowed_publishers == (peer_id(0),)
+    assert meta.request_to_publish == ()
+    assert topic.allowed_publishers == (peer_id(0),)
+
+
+def test_creating_subscribes_to_both_and_announces_the_topic_in_the_meta_topic() -> None:
+    """The meta topic's first event is the descriptor itself."""
+    world = World(4)
+    topic = descriptor(world, world.create(0))
+    assert topic.meta is not None
+    assert list(world.machine(0).membership.subscriptions) == [topic.meta, topic.cid]
+    (announced,) = world.events[0]
+    assert announced.topic == cids.text(topic.meta)
+    assert announced.data == topic.dag()
+
+
+def test_a_version_keeps_the_meta_topic_and_reaches_its_subscribers() -> None:
+    """The old version is linked as parent, and everybody learns of the new one."""
+    world = World(8)
+    first = world.create(0)
+    world.subscribe(first, *range(1, 8))
+    second = world.create(0, parent=first, allowed_publishers=None)
+    old, new = descriptor(world, first), descriptor(world, second)
+    assert (new.parent, new.meta) == (old.cid, old.meta)
+    for index in range(1, 8):
+        assert world.events[index][-1].data == new.dag()
+        outcome = world.command(index, ListVersions(topic=first))
+        assert outcome.result == [old, new]
+
+
+def test_somebody_elses_version_is_announced_by_request() -> None:
+    """Who may not publish in the meta topic asks its author, as for any event."""
+    world = World(6)
+    first = world.create(0)
+    world.subscribe(first, *range(1, 6))
+    second = world.create(3, parent=first)
+    new = descriptor(world, second, asker=3)
+    assert new.author == peer_id(3)
+    for index in range(6):
+        assert world.events[index][-1].data == new.dag()
+
+
+def test_sub_topics_can_be_browsed() -> None:
+    """They are linked by name, and the meta topic is one of them."""
+    world = World(6)
+    sport = world.create(1, "sport")
+    news = world.create(0, "news", sub_topics={"sport": sport})
+    found = world.command(4, BrowseTopic(topic=news), wait=6.0).result
+    assert isinstance(found, dict)
+    assert sorted(found) == [META, "sport"]
+    assert cids.text(found["sport"].cid) == sport
+    assert found[META].name == "meta-news"
+
+
+def test_a_topic_with_unknown_links_is_not_created() -> None:
+    """Sub-topics and parents must exist."""
+    world = World(4)
+    nowhere = cids.text(cids.of(b"nowhere"))
+    outcome = world.command(0, CreateTopic(name="x", sub_topics={"a": nowhere}), wait=20.0)
+    assert outcome.error.startswith("no-such-topic")
+    outcome = world.command(0, CreateTopic(name="x", parent=nowhere), wait=20.0)
+    assert outcome.error.startswith("no-such-topic")
+
+
+@pytest.mark.parametrize("wish", [{"name": ""}, {"name": "x" * 2000}])
+def test_impossible_names_are_refused(wish: dict[str, str]) -> None:
+    """With a sentence, not with an exception."""
+    world = World(2)
+    assert "bytes" in world.command(0, CreateTopic(**wish)).error
+
+
+def test_the_meta_topic_comes_and_goes_with_the_topic_unless_told_otherwise() -> None:
+    """`subscribeToMeta` and `unsubscribeFromMeta`."""
+    world = World(5)
+    topic = world.create(0)
+    meta = descriptor(world, topic).meta
+    assert meta is not None
+    subscriptions = world.machine(1).membership.subscriptions
+    world.host(1).handle(Subscribe(topic))
+    world.run(3.0)
+    assert meta in subscriptions
+    world.host(1).handle(Unsubscribe(topic))
+    world.run(1.0)
+    assert not subscriptions
+    world.command(1, SubscribeTo(topic=topic, meta=False))
+    assert list(subscriptions) == [cids.parse(topic)]
+    world.command(1, UnsubscribeFrom(topic=topic))
+    world.command(1, SubscribeTo(topic=topic))
+    world.command(1, UnsubscribeFrom(topic=topic, meta=False))
+    assert list(subscriptions) == [meta]
+
+
+def test_the_meta_topic_stays_while_another_version_is_subscribed_to() -> None:
+    """Versions share it."""
+    world = World(4)
+    first = world.create(0)
+    second = world.create(0, parent=first)
+    meta = descriptor(world, first).meta
+    world.subscribe(first, 2)
+    world.subscribe(second, 2)
+    world.unsubscribe(first, 2)
+    assert meta in world.machine(2).membership.subscriptions
+    world.unsubscribe(second, 2)
+    assert not world.machine(2).membership.subscriptions
+
+
+def test_who_may_neither_publish_nor_ask_is_told_so() -> None:
+    """Also by the plain `Publish`, whose outcome says why."""
+    world = World(4)
+    topic = world.create(0, request_to_publish=None)
+    world.subscribe(topic, 1)
+    assert world.command(1, PublishEvent(topic=topic, data=b"x")).error == "may-not-publish"
+    receipts: list[Published] = []
+    world.host(1).receipts = receipts
+    world.publish(topic, 1, b"x")
+    assert [(each.peers, each.note) for each in receipts] == [(0, "may-not-publish")]
+    assert [each.reason for _, each in world.traced(SkipPublish)] == ["may-not-publish"] * 2
+
+
+def test_the_default_of_who_may_publish_is_a_parameter() -> None:
+    """`default_publishers`: everybody, or the author alone."""
+    assert Lone(0, default_publishers="anyone").create().allowed_publishers is None
+    assert Lone(0, default_publishers="author").create().allowed_publishers == (peer_id(0),)
+
+
+def test_the_same_text_twice_is_two_events() -> None:
+    """Every event has a date of its own, in the same millisecond too."""
+    lone = Lone(0, default_publishers="anyone")
+    topic = cids.text(lone.create().cid)
+    effects = lone.feed(Publish(topic, b"x")) + lone.feed(Publish(topic, b"x"))
+    published = [each.event for each in effects if isinstance(each, Published)]
+    assert len({event.id for event in published}) == 2
+    assert published[1].parents == (published[0].id,)
