@@ -1,10 +1,9 @@
 """A Spark driver for the kill tests: a stream from a live node, into Parquet or into a topic.
 
-    python kill_driver.py source NODE TOKEN FOLDER
-    python kill_driver.py sink NODE TOKEN FOLDER
+    python kill_driver.py source|sink NODE TOKEN FOLDER LIMIT
 
-It prints `running` when the query runs, and ends when `FOLDER/stop` exists and everything that was
-there then has been processed.
+LIMIT is the most events of a batch. It prints `running` when the query runs, and ends when
+`FOLDER/stop` exists and everything that was there then has been processed.
 """
 
 import sys
@@ -13,12 +12,10 @@ from pathlib import Path
 
 from rumormill.spark import session
 
-LIMIT = 400
-"""Events in a batch: many small batches, so that kills strike all their parts."""
-
 
 def main() -> None:
-    kind, node, token, folder = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])
+    kind, node, token, place, limit = sys.argv[1:]
+    folder = Path(place)
     spark = session("local[2]", app=kind)
     stream = (
         spark.readStream.format("rumormill")
@@ -26,7 +23,7 @@ def main() -> None:
         .option("token", token)
         .option("subscribe", "in")
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", LIMIT)
+        .option("maxOffsetsPerTrigger", limit)
         .option("minPartitions", 2)
         .load()
     )

@@ -27,7 +27,10 @@ from rumormill.store import EventLog
 pytestmark = pytest.mark.xdist_group("spark")
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
-BATCH = 50
+BATCH = 20
+LIMIT = 200
+"""Events in a batch of the stream: small, so that kills strike all parts of many batches."""
+CATCH_UP = 5000
 
 
 class Publisher(threading.Thread):
@@ -67,8 +70,9 @@ class Publisher(threading.Thread):
 class Driver:
     """A Spark driver in a process group of its own."""
 
-    def __init__(self, kind: str, node: LiveNode, folder: Path) -> None:
-        command = [sys.executable, str(DRIVER), kind, node.endpoint, node.token, str(folder)]
+    def __init__(self, kind: str, node: LiveNode, folder: Path, limit: int = LIMIT) -> None:
+        command = [sys.executable, str(DRIVER), kind, node.endpoint, node.token]
+        command += [str(folder), str(limit)]
         self._errors = (folder / "errors").open("ab")
         self._process = subprocess.Popen(
             command,
@@ -104,7 +108,7 @@ def stand_kills(kind: str, folder: Path, kills: int, seed: int, longest: float) 
     rng = random.Random(seed)
     node = LiveNode(folder / "home")
     node.start()
-    publisher = Publisher(node.home, pause=0.2)
+    publisher = Publisher(node.home, pause=0.4)
     publisher.start()
     kill_node = rng.randrange(kills)
     for number in range(kills):
@@ -117,7 +121,7 @@ def stand_kills(kind: str, folder: Path, kills: int, seed: int, longest: float) 
         driver.kill()
     publisher.end()
     (folder / "stop").touch()
-    last = Driver(kind, node, folder)
+    last = Driver(kind, node, folder, CATCH_UP)
     assert last.ends() == 0, (folder / "errors").read_text()[-3000:]
     return node
 
