@@ -33,7 +33,7 @@ from rumormill.node.driver import Driver
 from rumormill.node.history import read_history
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
 from rumormill.node.metrics import Counts, Values, gather_metrics
-from rumormill.node.peer_view import PeerView
+from rumormill.node.peer_view import PeerView, view_peers
 from rumormill.node.publisher import Publisher
 from rumormill.node.receipt import Receipt
 from rumormill.node.serving import appointed, enter_to_publish, known_peers, servers_of, take_leave
@@ -261,20 +261,7 @@ class Node:
     @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
-        views = []
-        for peer, connection in self._swarm.connections.items():
-            channel = self._driver.channels.get(peer)
-            views.append(
-                PeerView(
-                    str(ReadablePeerId(peer)),
-                    connection.remote_address,
-                    connection.outbound,
-                    channel.protocol if channel is not None else "",
-                    channel.queued_messages if channel is not None else 0,
-                    channel.queued_bytes if channel is not None else 0,
-                )
-            )
-        return views
+        return view_peers(self._swarm.connections, self._driver.channels)
 
     @property
     def log(self) -> EventLog:
