@@ -92,7 +92,7 @@ def go_events() -> list[GoEvent]:
         at = START + 1_000_000_000 * (number + 1)
         message = first + number.to_bytes(8, "big")
         if number == 5:
-            events.append(GoEvent(at - 1, fourth, 10, {"topic": TOPIC}))
+            events.append(GoEvent(at - 1_000_000, fourth, 10, {"topic": TOPIC}))
         carried = {"messages": [{"messageID": message, "topic": TOPIC}]}
         named = {"messageID": message, "topic": TOPIC}
 
@@ -122,7 +122,7 @@ def go_events() -> list[GoEvent]:
         events.append(
             GoEvent(at + 90_000_001, second, 2, {**named, "receivedFrom": third}),
         )
-    return sorted(events)[:]
+    return sorted(events, key=lambda event: event.time)
 
 
 def expected_of_go() -> dict[str, Any]:

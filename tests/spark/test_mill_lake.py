@@ -58,9 +58,14 @@ def test_a_failed_writer_changes_nothing(tmp_path: Path) -> None:
     """The part that was there stays, and the unfinished one is removed."""
     lake = Lake.create(tmp_path / "lake")
     fill(lake, "storm", ["old"])
-    with pytest.raises(ValueError, match="torn"), lake.writing("storm") as draft:
-        put(draft, "runs", [{"run": "new"}])
-        raise ValueError("torn")
+
+    def fail() -> None:
+        with lake.writing("storm") as draft:
+            put(draft, "runs", [{"run": "new"}])
+            raise ValueError("torn")
+
+    with pytest.raises(ValueError, match="torn"):
+        fail()
     assert names(lake) == ["old"]
     assert len(list((lake.path / ".versions").iterdir())) == 1
 

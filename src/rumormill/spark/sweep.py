@@ -2,9 +2,9 @@
 
 Simulations are packed, so that tasks are few and long: each task takes about the same estimated
 work. A task writes the trace of every simulation that it has finished as a Parquet file of the
-table `traces`, and its figures beside it, under names that follow from the scenario; a file gets its
-name when it is complete. The rule: what is there is not computed again, so that a sweep that was
-interrupted goes on where it was, and one that changed runs what is new.
+table `traces`, and its figures beside it, under names that follow from the scenario; a file gets
+its name when it is complete. The rule: what is there is not computed again, so that a sweep that
+was interrupted goes on where it was, and one that changed runs what is new.
 
 When all runs are there, the part of the lake is made of their files (by hard links), and milled.
 """
