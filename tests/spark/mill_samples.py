@@ -8,8 +8,13 @@ rumormill's own encoders is used, and what they should come to is computed here 
 import base64
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from spark_samples import SOURCES
 
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
@@ -42,6 +47,18 @@ def simulate(folder: Path, peers: int = 16) -> dict[str, dict[str, Any]]:
         scenario = Scenario.from_dict({"protocol": name, "peers": peers, **keys})
         figures[name] = run_scenario(scenario, trace=folder / f"{name}{suffix}")
     return figures
+
+
+def rumormill(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the real command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "rumormill", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+    )
 
 
 class GoEvent(NamedTuple):

@@ -21,8 +21,8 @@ def put(draft: Draft, table: str, rows: list[dict[str, Any]]) -> None:
     """Write rows as Spark would, without it."""
     folder = draft.path / table
     folder.mkdir()
-    filled = [{name: row.get(name) for name, _ in COLUMNS[table]} for row in rows]
-    pq.write_table(pa.Table.from_pylist(filled), folder / "part-0.parquet")
+    columns = {name: [row.get(name) for row in rows] for name, _ in COLUMNS[table]}
+    pq.write_table(pa.table(columns), folder / "part-0.parquet")
     (folder / "_SUCCESS").touch()
 
 
