@@ -72,7 +72,9 @@ def test_a_store_becomes_verified_events_and_the_health_of_its_histories(
     assert (health["radius"]["valid"], health["radius"]["heads"]) == (4, None)
     active = lake.rows("topic_activity")
     assert sum(row["published"] for row in active) == len(rows)
-    assert sum(row["bytes"] for row in active) == sum(len(each.data) for each in [*events, *history])
+    assert sum(row["bytes"] for row in active) == sum(
+        len(each.data) for each in [*events, *history]
+    )
     assert "Histories" in page(collect(lake), "A store")
 
 
@@ -218,9 +220,7 @@ def test_the_papers_workload_is_swept_milled_and_reported_in_one_command(tmp_pat
 def test_a_simulators_trace_is_milled_by_the_command(tmp_path: Path) -> None:
     """From `sim --trace` to figures on the screen."""
     rumormill("sim", "--peers", "12", "--degree", "4", "--trace", "storm.ndjson", cwd=tmp_path)
-    done = rumormill(
-        "mill", "storm.ndjson", "--to", "lake", "--master", "local[2]", cwd=tmp_path
-    )
+    done = rumormill("mill", "storm.ndjson", "--to", "lake", "--master", "local[2]", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("storm: gossipsub, 100.00% delivered, p99 ")
     assert "delivery_quality" in done.stderr

@@ -47,9 +47,7 @@ def test_another_authors_name_does_not_hold(protocol: str) -> None:
     """An event of one's own under another's name has no signature of the other."""
     other = IDENTITY.peer[:-1] + bytes([IDENTITY.peer[-1] ^ 1])
     event = made(protocol)
-    forged = msgspec.structs.replace(
-        event, author=other, id=event.id.replace(IDENTITY.peer, other)
-    )
+    forged = msgspec.structs.replace(event, author=other, id=event.id.replace(IDENTITY.peer, other))
     assert verify_event(protocol, forged, VERIFIER).fault is not None
 
 

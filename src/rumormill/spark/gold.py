@@ -130,9 +130,7 @@ def dag_health(verified: DataFrame) -> DataFrame:
     )
     forks = f.col("branching") + f.when(f.col("roots") > 1, 1).otherwise(0)
     whole = (f.col("gaps") == 0) & (f.col("faults") == 0)
-    judged = summed.withColumn("forks", forks).withColumn(
-        "is_chain", whole & (f.col("forks") == 0)
-    )
+    judged = summed.withColumn("forks", forks).withColumn("is_chain", whole & (f.col("forks") == 0))
     linked = f.col("protocol").isin(*LINKING) | (f.col("parents") > 0)
     of_links = ("roots", "heads", "forks", "gaps", "is_chain")
     return judged.withColumn("is_whole", whole).withColumns(

@@ -112,9 +112,7 @@ class Grid(msgspec.Struct, frozen=True):
                 close = nearest(entry, list(protocols))
                 raise ConfigError(f"parameters.{entry}: not among the protocols; {close}")
         found = _table(table.get("conditions", {}), "conditions") or {"": {}}
-        conditions = {
-            name: _table(keys, f"conditions.{name}") for name, keys in found.items()
-        }
+        conditions = {name: _table(keys, f"conditions.{name}") for name, keys in found.items()}
         return cls(
             name,
             base,

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,7 +119,7 @@ def _watched(folder: Path, runs: Sequence[GridRun], tell: Tell) -> Iterator[None
         watcher.join()
 
 
-def _simulate_packs(packs: Iterator[Any]) -> None:
+def _simulate_packs(packs: Iterable[Any]) -> None:
     """In a task: run simulations one after another."""
     from rumormill.sim.scenario import Scenario  # noqa: PLC0415
 
