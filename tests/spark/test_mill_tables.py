@@ -161,7 +161,8 @@ def test_a_go_trace_gives_the_metrics_that_plain_counting_gives(milled: Milled, 
     found = milled.quality(run)
     assert found["protocol"] == "gossipsub"
     for name, value in expected_of_go().items():
-        assert found[name] == pytest.approx(value, rel=1e-12), name
+        # Of a wall clock an entry keeps about a quarter of a microsecond (docs/trace.md).
+        assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-6), name
     reasons = [row["reason"] for row in milled.rows("deliveries", run) if row["reason"]]
     assert sorted(reasons) == ["subscriber-left"] * 5 + ["validation failed"]
 
