@@ -120,9 +120,7 @@ def test_windows_and_topics_add_up_to_the_run(milled: Milled) -> None:
         run = f"all/{protocol}"
         whole = milled.quality(run)
         for scope in ("topic", "window", "topic-window"):
-            rows = [
-                row for row in milled.rows("delivery_quality", run) if row["scope"] == scope
-            ]
+            rows = [row for row in milled.rows("delivery_quality", run) if row["scope"] == scope]
             for name in ("published", "expected", "delivered", "duplicates", "messages_sent"):
                 assert sum(row[name] for row in rows) == whole[name], (run, scope, name)
         active = milled.rows("topic_activity", run)
@@ -158,14 +156,13 @@ def test_recovery_is_measured_from_the_first_message_to_legitimacy(milled: Mille
 
 
 @pytest.mark.parametrize("run", ["go-json", "go-protobuf"])
-def test_a_go_trace_gives_the_metrics_that_plain_counting_gives(
-    milled: Milled, run: str
-) -> None:
+def test_a_go_trace_gives_the_metrics_that_plain_counting_gives(milled: Milled, run: str) -> None:
     """Four nodes' JSON files merged by their clocks, and one protobuf file of all."""
     found = milled.quality(run)
     assert found["protocol"] == "gossipsub"
     for name, value in expected_of_go().items():
-        assert found[name] == pytest.approx(value, rel=1e-12), name
+        # Of a wall clock an entry keeps about a quarter of a microsecond (docs/trace.md).
+        assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-6), name
     reasons = [row["reason"] for row in milled.rows("deliveries", run) if row["reason"]]
     assert sorted(reasons) == ["subscriber-left"] * 5 + ["validation failed"]
 

@@ -21,7 +21,7 @@ from rumormill.spark.options import read_options
 from rumormill.spark.planning import DataLossError, Piece
 from rumormill.spark.reading import read_piece
 from rumormill.spark.source import BatchReader, Range, StreamReader
-from rumormill.store import EventLog, Retention
+from rumormill.store import EventLog, NotAStoreError, Retention
 from rumormill.store.flight import Shelf, open_door
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -81,7 +81,7 @@ def test_a_corrupted_store_is_named(home: Path) -> None:
 def test_what_is_no_store_is_named(tmp_path: Path) -> None:
     """An empty directory, and one that is not there."""
     for place in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(LocalError, match=f"no rumormill store in {place}"):
+        with pytest.raises(NotAStoreError, match=f"no rumormill store in {place}"):
             reader_of(place).partitions()
 
 

@@ -32,6 +32,12 @@ def milliseconds(number: int) -> str:
     return str(int((FIRST_TIME + number) * 1000))
 
 
+def source_of(progress: Any) -> dict[str, Any]:
+    """What a query's progress says of its source, with its offsets read."""
+    (source,) = progress["sources"]
+    return {key: json.loads(source[key]) for key in ("endOffset", "latestOffset")}
+
+
 def test_batch_read(spark: Any, store: Path) -> None:
     """Every event of the topics, with every column."""
     frame = reading(spark, store, subscribe="news,chat")
@@ -57,7 +63,7 @@ def test_stream_read(spark: Any, store: Path, tmp_path: Path) -> None:
     )
     table = spark.read.parquet(str(tmp_path / "table"))
     assert offsets_by_topic(table) == {"chat": list(range(40)), "news": list(range(100))}
-    assert query.lastProgress["sources"][0]["endOffset"] == {"chat": 40, "news": 100}
+    assert source_of(query.lastProgress)["endOffset"] == {"chat": 40, "news": 100}
 
 
 def test_topics_by_list_and_pattern(spark: Any, store: Path) -> None:
@@ -109,8 +115,7 @@ def test_a_replayed_batch_is_the_same_batch(spark: Any, tmp_path: Path) -> None:
             (commits / name).unlink()
         fill(log, "news", 10, start=10)
         query = run_to_end(frame, tmp_path)
-    first = query.recentProgress[0]
-    assert first["sources"][0]["endOffset"] == {"news": 10}
+    assert source_of(query.recentProgress[0])["endOffset"] == {"news": 10}
     table = spark.read.parquet(str(tmp_path / "table"))
     assert offsets_by_topic(table) == {"news": list(range(20))}
 
@@ -125,7 +130,7 @@ def test_admission_control_and_available_now(spark: Any, store: Path, tmp_path: 
         maxOffsetsPerTrigger=70,
     )
     query = run_to_end(frame, tmp_path)
-    ends = [each["sources"][0]["endOffset"] for each in query.recentProgress]
+    ends = [source_of(each)["endOffset"] for each in query.recentProgress]
     assert ends == [{"chat": 20, "news": 50}, {"chat": 40, "news": 100}]
 
 
@@ -147,7 +152,7 @@ def test_lag_in_progress(spark: Any, store: Path, tmp_path: Path) -> None:
         spark, store, subscribe="news", startingOffsets="earliest", maxOffsetsPerTrigger=60
     )
     query = run_to_end(frame, tmp_path)
-    first = query.recentProgress[0]["sources"][0]
+    first = source_of(query.recentProgress[0])
     assert (first["endOffset"], first["latestOffset"]) == ({"news": 60}, {"news": 100})
 
 

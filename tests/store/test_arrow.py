@@ -142,7 +142,7 @@ def store(pristine, tmp_path):
         "UPDATE events SET created = created + 1e-6 WHERE key & 1023 = 123",
         "UPDATE events SET received = 'late' WHERE key & 1023 = 123",
         "UPDATE events SET author = 7 WHERE key & 1023 = 123",
-        "UPDATE events SET protocol = 'forgery' WHERE key & 1023 = 123",
+        "UPDATE events SET protocol = 'forgery' WHERE key & 1023 > 120",
         "UPDATE events SET proof = x'' WHERE key & 1023 = 123",
         "UPDATE events SET parents = x'01000000ff' WHERE key & 1023 = 123",
         "DELETE FROM events WHERE key & 1023 = 123",
@@ -158,9 +158,21 @@ def test_a_changed_row_is_never_served(store, change: str) -> None:
         batches = read_batches(log, "news", 0, EVENTS, batch_rows=50)
         with pytest.raises(DamagedRangeError) as caught:
             served.extend(n for batch in batches for n in batch.column("offset").to_pylist())
-        assert served == list(range(123))
-        assert (caught.value.start, caught.value.end) == (123, 124)
-        assert rows_of(log, 124, EVENTS)[0]["offset"] == 124
+        first = caught.value.start
+        assert served == list(range(first))
+        assert first == (121 if "forgery" in change else 123)
+        assert caught.value.end == first + 1
+
+
+def test_a_field_that_need_not_be_read_may_be_damaged(pristine, store) -> None:
+    """All rows but one have the same protocol: the chain proves what is served, not the file."""
+    with sqlite3.connect(store / "events-1.db") as db:
+        db.execute("UPDATE events SET protocol = 'forgery' WHERE key & 1023 = 123")
+    db.close()
+    with EventLog(pristine, read_only=True) as log:
+        right = rows_of(log, 0, EVENTS)
+    with EventLog(store, StoreConfig(open_verify_bytes=1), read_only=True) as log:
+        assert rows_of(log, 0, EVENTS) == right
 
 
 def test_a_whole_row_of_another_history_is_never_served(store) -> None:

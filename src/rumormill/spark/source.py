@@ -143,7 +143,7 @@ class _PushFilters:
     Spark's own.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, push: Callable[[list[Filter]], list[Filter]]) -> None:
         self._push = push
