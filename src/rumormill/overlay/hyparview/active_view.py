@@ -320,9 +320,16 @@ class ActiveView:
         self._send_beats(effects)
 
     def _send_beats(self, effects: Effects) -> None:
-        informed = tuple(peer for peer in self.active if peer not in self._uninformed)
+        """Tell neighbours that we live, and the minima to those that may not have them.
+
+        One that should have them gets them all the same, each time another: news may be lost.
+        """
+        informed = [peer for peer in self.active if peer not in self._uninformed]
         if informed:
-            effects.append(SendAll(informed, self._wrap(Membership(BEAT))))
+            again = informed.pop(self._randomness.randrange(len(informed)))
+            self._uninformed[again] = None
+        if informed:
+            effects.append(SendAll(tuple(informed), self._wrap(Membership(BEAT))))
         if self._uninformed:
             estimate = self.estimate
             news = Membership(BEAT, epoch=estimate.epoch, minima=estimate.minima)
