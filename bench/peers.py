@@ -341,7 +341,7 @@ def main() -> None:
                     if setting in system.settings:
                         try:
                             measure(system, setting, Path(scratch), options)
-                        except RuntimeError as error:  # a foreign peer that died is no figure
+                        except (RuntimeError, TimeoutError) as error:  # who died has no figure
                             print(f"{system.name}, {setting}: {error}", file=sys.stderr)
     report(systems, options)
 

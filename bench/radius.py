@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/overlay/hyparview"))
 
 from hyparview_rig import Overlay
-from line_plot import Series, line_plot
 
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.sim.topology import build_topology
+from rumormill.spark.line_plot import Series, line_plot
 from rumormill.trace.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -62,10 +62,15 @@ class Side:
         self.table = Table()
         config = PublicationConfig(flooding=False)
         identity = SimulatedIdentity(peer)
-        self.own = Publications(TOPIC, identity, self.table, config, neighbours=lambda: ())
+        chance = random.Random(peer)
+        self.own = Publications(TOPIC, identity, self.table, config, chance, neighbours=lambda: ())
         for publication in publications:
             self.table.events[publication.id] = publication.to_event()
             self.own.trie.insert(publication.id, None)
+
+    def begin(self, other: "Side") -> list[bytes]:
+        """Begin a chain."""
+        return self.do(lambda effects: self.own.check_neighbour([other.peer], effects))
 
     def do(self, action: Callable[[Effects], object]) -> list[bytes]:
         """Carry an action out; return the messages that it sends, encoded."""
@@ -98,16 +103,12 @@ class Cost:
 
 def reconcile(one: Side, other: Side) -> Cost:
     """Let the two take turns to begin until nothing differs any more."""
-    cost, chance = Cost(), random.Random(1)
+    cost = Cost()
     while one.own.root_hash != other.own.root_hash:
         cost.rounds += 1
         for starter, answerer in ((one, other), (other, one)):
             here, there = starter, answerer
-            waiting = starter.do(
-                lambda effects, here=here, there=there: here.own.check_neighbour(
-                    [there.peer], chance, effects
-                )
-            )
+            waiting = starter.begin(answerer)
             while waiting:
                 answers = []
                 for data in waiting:

@@ -52,6 +52,9 @@ def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path)
         "preset": "default",
         "durability": "os",
         "metrics": "127.0.0.1:9464",
+        "flight": "127.0.0.1:4020",
+        "flight_cert": "cert.pem",
+        "flight_key": "key.pem",
         "log_level": "debug",
         "log_format": "json",
     }
@@ -72,18 +75,8 @@ def test_the_documentation_has_every_setting_and_verb() -> None:
     text = (SOURCES.parent / "docs" / "command-line.md").read_text()
     for each in SETTINGS:
         assert f"`{each.variable}` | `{each.flag}` |" in text
-    for verb in (
-        "node",
-        "supervisor",
-        "pub",
-        "sub",
-        "history",
-        "topics",
-        "peers",
-        "doctor",
-        "config",
-        "bench",
-    ):
+    verbs = "node supervisor serve-store pub sub history topics peers doctor config bench"
+    for verb in verbs.split():
         assert f"`{verb}" in text
 
 

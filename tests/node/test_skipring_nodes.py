@@ -123,6 +123,7 @@ def test_a_supervisor_may_subscribe_too() -> None:
                     await node.publish(TOPIC, b"%d" % number)
                 await histories_equal([above, *nodes], 3)
                 assert sorted(await take(events, 3)) == [b"0", b"1", b"2"]
+                await until(lambda: above.subscribers(TOPIC) == 2, "it knows both others")
                 assert above.metrics()["topic_subscription_status"] == {TOPIC: 1.0}
                 assert above.metrics()["topic_peers_count"] == {TOPIC: 2.0}
 

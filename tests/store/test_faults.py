@@ -206,6 +206,28 @@ def test_a_changed_record_of_the_store_itself_costs_no_event(store, statement):
         assert serve_everything(log, "more") == []
 
 
+@pytest.mark.parametrize("table", ["topics", "losses", "marks"])
+def test_a_destroyed_page_of_records_costs_no_event(store, table):
+    """What cannot be served without its records is reported as unreadable, and not as missing."""
+    path = store / "events-1.db"
+    with sqlite3.connect(path) as db:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = db.execute(query, (table,)).fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    db.close()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size : page * size] = bytes(size)
+    path.write_bytes(content)
+    with pytest.raises(CorruptLogError) as caught:
+        EventLog(store)
+    kinds = {finding.kind for finding in caught.value.findings}
+    assert kinds <= {FindingKind.UNREADABLE, FindingKind.INDEX}
+    assert [finding for finding in repair(store).findings if finding.topic is not None] == []
+    with EventLog(store) as log:
+        assert serve_everything(log) == []
+        assert serve_everything(log, "more") == []
+
+
 def test_a_schema_that_cannot_even_be_quoted_is_found(store):
     """SQLite's message about it is not valid text; it is a damage report all the same."""
     path = store / "events-1.db"

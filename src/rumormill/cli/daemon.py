@@ -27,6 +27,7 @@ from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.metrics import render_metrics
 from rumormill.node.metrics_http import MetricsServer
 from rumormill.node.node import Node
+from rumormill.store.flight_protocol import TOKEN_FILE
 from rumormill.wire.multiaddr import Multiaddr
 
 _log = logging.getLogger("rumormill.node")
@@ -99,8 +100,12 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
         service = NodeService(node, resolved.text("protocol"), tickets=tickets)
         for topic in resolved.texts("topics"):
             await service.follow(topic)
-        async with _served(service, resolved), _metrics(node, resolved) as port:
-            _announce(tickets, resolved, port, as_json=as_json)
+        async with (
+            _served(service, resolved),
+            _metrics(node, resolved) as port,
+            _flight(node, resolved) as flight,
+        ):
+            _announce(tickets, resolved, port, flight, as_json=as_json)
             wanted = [*resolved.texts("join"), *find_tickets(resolved.home)]
             joining = [asyncio.ensure_future(_keep_joining(node, each)) for each in wanted]
             await stop.wait()
@@ -137,8 +142,33 @@ async def _metrics(node: Node, resolved: Resolved) -> AsyncIterator[int | None]:
         await server.close()
 
 
+@contextlib.asynccontextmanager
+async def _flight(node: Node, resolved: Resolved) -> AsyncIterator[str | None]:
+    if not resolved.text("flight"):
+        yield None
+        return
+    # Imported here, because Arrow takes a while and most nodes do not need it.
+    from rumormill.cli.serving import door_of, publisher_of
+    from rumormill.store.flight import Shelf
+
+    door = contextlib.ExitStack()
+    shelf = Shelf(node.log, publisher_of(node, asyncio.get_running_loop()))
+    settings = [resolved.text(key) for key in ("flight", "flight_cert", "flight_key")]
+    address = door.enter_context(door_of(shelf, resolved.home, *settings))
+    try:
+        yield address
+    finally:
+        # Whoever is publishing through the door needs the loop to finish.
+        await asyncio.to_thread(door.close)
+
+
 def _announce(
-    tickets: list[str], resolved: Resolved, metrics_port: int | None, *, as_json: bool
+    tickets: list[str],
+    resolved: Resolved,
+    metrics_port: int | None,
+    flight: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         shown = {
@@ -146,6 +176,7 @@ def _announce(
             "home": str(resolved.home),
             "protocol": resolved.text("protocol"),
             "metrics_port": metrics_port,
+            "flight": flight,
         }
         print(json.dumps(shown), flush=True)
     else:
@@ -153,6 +184,8 @@ def _announce(
     fields = {"home": str(resolved.home), "protocol": resolved.text("protocol")}
     if metrics_port is not None:
         fields["metrics_port"] = str(metrics_port)
+    if flight is not None:
+        fields |= {"flight": flight, "token": str(resolved.home / TOKEN_FILE)}
     _log.info("running", extra={"fields": fields})
 
 

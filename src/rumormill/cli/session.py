@@ -6,8 +6,10 @@ is of use only with somebody to talk to: `--join`, or a `sub` that waits in the 
 
 import asyncio
 import contextlib
+import importlib
+import importlib.util
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -42,13 +44,23 @@ class Session(msgspec.Struct):
 def run_async(work: Coroutine[Any, Any, int]) -> int:
     """Run a verb; what went wrong becomes one sentence and an exit code."""
     try:
-        return asyncio.run(work)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(work)
     except RumormillError as error:
         raise CommandError(_one_line(str(error)), _code_of(error)) from None
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         raise CommandError(str(error), FAILURE) from None
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop: uvloop where that extra is installed, else asyncio itself."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop]
+    factory = importlib.import_module("uvloop").new_event_loop
+    return factory
 
 
 def _one_line(text: str) -> str:

@@ -51,6 +51,9 @@ SETTINGS: Final = (
     Setting("preset", "--preset", "default"),
     Setting("durability", "--durability", "fsync"),
     Setting("metrics", "--metrics", ""),
+    Setting("flight", "--flight", ""),
+    Setting("flight_cert", "--flight-cert", ""),
+    Setting("flight_key", "--flight-key", ""),
     Setting("log_level", "--log-level", ""),
     Setting("log_format", "--log-format", "text"),
 )
@@ -154,6 +157,9 @@ class Resolved(msgspec.Struct, frozen=True):
         for address in self.texts("listen"):
             _check_listen(address)
         metrics_endpoint(self.text("metrics"))
+        flight_endpoint(self.text("flight"))
+        if bool(self.text("flight_cert")) != bool(self.text("flight_key")):
+            raise ConfigError("flight_cert, flight_key: TLS needs both")
         assert self.node_config
         assert self.store_config
 
@@ -184,12 +190,22 @@ def _check_listen(address: str) -> None:
 
 
 def metrics_endpoint(text: str) -> tuple[str, int] | None:
+    """Where metrics are served; empty is nowhere."""
+    return endpoint_of("metrics", text, "127.0.0.1:9464")
+
+
+def flight_endpoint(text: str) -> tuple[str, int] | None:
+    """Where the Flight door is; empty is nowhere."""
+    return endpoint_of("flight", text, "127.0.0.1:4020")
+
+
+def endpoint_of(key: str, text: str, example: str) -> tuple[str, int] | None:
     """Read HOST:PORT; empty is none."""
     if not text:
         return None
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"metrics: {text!r} is not HOST:PORT, such as 127.0.0.1:9464")
+        raise ConfigError(f"{key}: {text!r} is not HOST:PORT, such as {example}")
     return host.strip("[]"), int(port)
 
 

@@ -14,7 +14,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.node.stream import ENDED, Stream, StreamHandler
@@ -91,8 +91,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the upgrade."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Cast, because uvloop's transports have the methods and not the class.
+        transport = self._transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=_HIGH_WATER)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -19,6 +19,7 @@ from rumormill.node.subscription import Subscription
 from rumormill.store.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.store.log import EventLog
 from rumormill.store.model import Appended, StoredEvent
+from rumormill.store.notes import Note
 from rumormill.store.writer import Ticket
 
 LOG_BUSY: Final = "the log is busy"
@@ -44,6 +45,14 @@ class _Silent:
 SILENT: Final = _Silent()
 
 _Taken: TypeAlias = "tuple[StoredEvent, asyncio.Future[Appended] | _Silent | None]"
+
+
+class NotedFuture(asyncio.Future[Appended]):
+    """What the publisher of an event waits for, with a note that is kept together with it."""
+
+    def __init__(self, note: Note, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.note = note
 
 
 class Desk:
@@ -160,7 +169,8 @@ class Desk:
         try:
             if self._waiting:
                 raise QueueFullError("what came before is still waiting")
-            ticket = self.log.append([event for event, _ in batch], wait=False)
+            notes = [each.note for _, each in batch if isinstance(each, NotedFuture)]
+            ticket = self.log.append([event for event, _ in batch], wait=False, notes=notes)
         except QueueFullError:
             self._waiting.extend(batch)
             self._waiting_bytes += sum(len(event.data) for event, _ in batch)

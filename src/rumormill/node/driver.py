@@ -64,6 +64,8 @@ STUCK_PEER = "stuck-peer"
 CLOSED = "the node is closed"
 NO_QUESTIONS = "the protocol has no questions"
 _FLUSH_INTERVAL = 1.0
+_SAYING = (Send, SendAll, Mail, Ask)
+"""Effects by which others learn of a publication."""
 
 
 class Driver:
@@ -192,6 +194,23 @@ class Driver:
         if not published:
             raise LocalError(CLOSED)
         return published
+
+    def publish_silently(self, request: Input) -> tuple[list[Published], Effects]:
+        """Do what `publish` does without telling anybody; return what is still to be said."""
+        if self._stopped:
+            raise LocalError(CLOSED)
+        published = self._published = []
+        now = self._moment = self.now()
+        effects: Effects = []
+        self.machine.handle(request, now, effects)
+        self._carry_out([each for each in effects if not isinstance(each, _SAYING)], now)
+        return published, [each for each in effects if isinstance(each, _SAYING)]
+
+    def say(self, effects: Effects) -> None:
+        """Say what was held back."""
+        if not self._stopped:
+            self._moment = self.now()
+            self._carry_out(effects, self._moment)
 
     async def command(self, body: object) -> object:
         """Give the machine a command and wait for its outcome."""

@@ -1,6 +1,13 @@
 """A connected peer, as `Node.peers` shows it."""
 
+from collections.abc import Mapping
+
 import msgspec
+
+from rumormill.core.ids import PeerId
+from rumormill.node.channel import Channel
+from rumormill.node.connection import Connection
+from rumormill.wire.keys import PeerId as ReadablePeerId
 
 
 class PeerView(msgspec.Struct, frozen=True):
@@ -12,3 +19,23 @@ class PeerView(msgspec.Struct, frozen=True):
     protocol: str
     queued_messages: int
     queued_bytes: int
+
+
+def view_peers(
+    connections: Mapping[PeerId, Connection], channels: Mapping[PeerId, Channel]
+) -> list[PeerView]:
+    """Every connected peer, with what its channel has, if it has one."""
+    views = []
+    for peer, connection in connections.items():
+        channel = channels.get(peer)
+        views.append(
+            PeerView(
+                str(ReadablePeerId(peer)),
+                connection.remote_address,
+                connection.outbound,
+                channel.protocol if channel is not None else "",
+                channel.queued_messages if channel is not None else 0,
+                channel.queued_bytes if channel is not None else 0,
+            )
+        )
+    return views

@@ -7,19 +7,20 @@ first come, first served.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from rumormill.core.effects import Published
+from rumormill.core.effects import Effects, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Publish, PublishBatch
 from rumormill.node.config import NodeConfig
-from rumormill.node.desk import Desk
+from rumormill.node.desk import Desk, NotedFuture
 from rumormill.node.driver import CLOSED, Driver
 from rumormill.node.receipt import Receipt
 from rumormill.store.model import Appended
+from rumormill.store.notes import Note
 
 _PART_EVENTS: Final = 256
 _PART_BYTES: Final = 1 << 20
@@ -116,6 +117,24 @@ class Publisher:
                 order.done.cancel()
         return receipts
 
+    async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
+        """Publish events in this order, each kept together with its note, before anybody is told.
+
+        So a node that dies has published exactly what its notes say.
+        """
+        if self._turn.locked() or self._congested():
+            await self._wait_for_room()
+        if self._closed:
+            raise LocalError(CLOSED)
+        self._flush()  # who came before us
+        orders = [
+            _Order(Publish(topic, data), NotedFuture(note, self._loop))
+            for topic, data, note in items
+        ]
+        self._say_together(orders)
+        # Who has stopped waiting does not take back what was published.
+        return await asyncio.shield(asyncio.ensure_future(_receipts(orders)))
+
     def _parts(self, items: Iterable[bytes]) -> Iterator[list[bytes]]:
         """Cut a batch into parts of a bounded size."""
         part: list[bytes] = []
@@ -181,12 +200,16 @@ class Publisher:
     def _say(self, orders: list[_Order]) -> None:
         """Give orders to the protocol, and what it makes of them to the log."""
         kept = self._kept = {}
+        request: Publish | PublishBatch = orders[0].request
+        if len(orders) > 1:
+            request = PublishBatch(tuple([order.request for order in orders]))
+        noted = [order for order in orders if isinstance(order.done, NotedFuture)]
         try:
-            if len(orders) == 1:
-                outcomes = self._driver.publish(orders[0].request)
+            if noted:
+                outcomes, unsaid = self._driver.publish_silently(request)
+                noted[-1].done.add_done_callback(lambda done: self._say_when_safe(done, unsaid))
             else:
-                batch = PublishBatch(tuple([order.request for order in orders]))
-                outcomes = self._driver.publish(batch)
+                outcomes = self._driver.publish(request)
         finally:
             self._kept = None
         for order, published in zip(orders, outcomes, strict=True):
@@ -198,6 +221,11 @@ class Publisher:
                 self._desk.take_own(event, order.done)
         for event in kept.values():
             self._desk.take(event)
+
+    def _say_when_safe(self, done: "asyncio.Future[Appended]", unsaid: Effects) -> None:
+        """Tell the peers of events that are in the log; of others they never hear."""
+        if not done.cancelled() and done.exception() is None:
+            self._driver.say(unsaid)
 
     # Back-pressure.
 

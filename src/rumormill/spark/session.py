@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rumormill.core.errors import LocalError
-from rumormill.spark.java import find_java
+from rumormill.spark.java import find_java, user_cache
+from rumormill.spark.python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,9 @@ def session(
     running = SparkSession.getActiveSession()
     if running is None:
         os.environ["JAVA_HOME"] = str(find_java().home)
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        local = master.startswith("local")
+        python = worker_python(user_cache(os.environ)) if local else sys.executable
+        os.environ.setdefault("PYSPARK_PYTHON", python)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in _chosen(master, settings or {}).items():

@@ -26,7 +26,7 @@ from rumormill.store.rows import HASH_BYTES, UNKNOWN_HASH, unpack_parents
 from rumormill.wire import base58
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rumormill.store.log import EventLog
     from rumormill.store.rows import TopicRow
@@ -61,13 +61,23 @@ _LAST_SECOND: Final = 253_402_300_799
 _LONGEST_PEER_ID: Final = 64
 """Longer authors are none, and base58 takes the square of the length."""
 
-_SIZES: Final = (
-    "SELECT count(*), sum(length(id) + length(author) + length(data) + length(parents)"
-    " + length(proof)), sum(length(parents)), min(protocol), max(protocol)"
-    " FROM events WHERE key BETWEEN ? AND ?"
+_WHERE: Final = "FROM events WHERE key BETWEEN ? AND ?"
+_COUNT: Final = f"SELECT count(*), max(length(data) + length(parents) + length(proof)) {_WHERE}"
+_SUM: Final = f"SELECT sum(length(data) + length(parents) + length(proof)) {_WHERE}"
+_ENDS: Final = (
+    "SELECT prev, hash, author, protocol, parents, created FROM events WHERE key IN (?, ?)"
+    " ORDER BY key"
 )
-_ENDS: Final = "SELECT prev, hash FROM events WHERE key IN (?, ?) ORDER BY key"
-_CONTENT: Final = "received, created, id, author, data, proof"
+_ALWAYS: Final = ("received", "id", "data", "proof")
+_GUESSED: Final = ("author", "protocol", "parents", "created")
+"""Fields that are often the same in all rows, in the order of `_ENDS`."""
+
+
+class Guesses(msgspec.Struct):
+    """Which fields are worth guessing to be those of the range's ends. A wrong guess breaks the
+    chain: it costs a second look, and is not made again."""
+
+    fields: tuple[str, ...] = _GUESSED
 
 
 class Columns(msgspec.Struct):
@@ -80,7 +90,7 @@ class Columns(msgspec.Struct):
     id: Any
     author: Any
     data: Any
-    parents: list[bytes] | None
+    parents: Any
     protocol: Any
     proof: Any
     hashes: list[bytes]
@@ -135,9 +145,9 @@ def read_batches(
     """
     schema = event_schema(columns)
     position = start
-    read = partial(_read, batch_bytes=batch_bytes)
+    read = partial(_read, batch_bytes=batch_bytes, guesses=Guesses())
     while position < stop:
-        found = log.within(topic, position, min(batch_rows, stop - position), read)
+        found: Columns | None = log.within(topic, position, min(batch_rows, stop - position), read)
         if found is None:
             raise OffsetAheadError(topic, stop - 1, position)
         if found.count == 0:
@@ -156,10 +166,11 @@ def _read(
     *,
     prev: bytes | None = None,
     batch_bytes: int,
+    guesses: Guesses,
 ) -> Columns:
     """Read a range in bulk; where it cannot be proven so, as far as the careful reader gets."""
     try:
-        found = _fetch(db, topic, start, stop, prev, batch_bytes)
+        found = _fetch(db, topic, start, stop, prev, batch_bytes, guesses)
     except (sqlite3.Error, TypeError, ValueError, OverflowError):
         found = None  # a flipped type code gives values that fit nowhere
     if found is not None:
@@ -174,42 +185,63 @@ def _fetch(
     stop: int,
     prev: bytes | None,
     batch_bytes: int,
+    guesses: Guesses,
 ) -> Columns | None:
     """The range, or so much of it as `batch_bytes` lets in; None if it is not proven."""
     while True:
         keys = topic.key(start), topic.key(stop - 1)
-        count, size, parents_size, protocol, last = db.execute(_SIZES, keys).fetchone()
+        count, largest = db.execute(_COUNT, keys).fetchone()
         if count != stop - start:
             return None
-        if size <= batch_bytes or count == 1:
+        if count == 1 or count * largest <= batch_bytes:
+            break
+        (size,) = db.execute(_SUM, keys).fetchone()
+        if size <= batch_bytes:
             break
         stop = start + max(1, min(count - 1, count * batch_bytes // size))
     ends = db.execute(_ENDS, keys).fetchall()
-    same_protocol = protocol == last
-    extra = ("" if not parents_size else ", parents") + ("" if same_protocol else ", protocol")
-    query = f"SELECT {_CONTENT}{extra} FROM events WHERE key BETWEEN ? AND ? ORDER BY key"
-    fields = list(zip(*db.execute(query, keys).fetchall(), strict=True))
-    found = _columns(start, fields, protocol if same_protocol else fields.pop())
-    if parents_size:
-        found.parents = list(fields[6])
-    return found if _is_proven(found, topic, ends[0][0], ends[-1][1], prev) else None
+    first, last = ends[0], ends[-1]
+    guessed = {
+        name: one
+        for name, one, other in zip(_GUESSED, first[2:], last[2:], strict=True)
+        if name in guesses.fields and one == other and (name != "created" or one is None)
+    }
+    read = [name for name in _GUESSED if name not in guessed]
+    query = f"SELECT {', '.join((*_ALWAYS, *read))} {_WHERE} ORDER BY key"
+    fields = dict(
+        zip((*_ALWAYS, *read), zip(*db.execute(query, keys).fetchall(), strict=True), strict=True)
+    )
+    found = _columns(start, fields | guessed)
+    if _is_proven(found, topic, first[0], last[1], prev):
+        return found
+    if not guessed:
+        return None
+    guesses.fields = tuple(name for name in guesses.fields if name not in guessed)
+    return _fetch(db, topic, start, stop, prev, batch_bytes, guesses)
 
 
-def _columns(start: int, fields: list[tuple[Any, ...]], protocol: Any) -> Columns:
+def _columns(start: int, fields: Mapping[str, Any]) -> Columns:
+    """Fields that are tuples become columns; one that is the same in all rows stays as it is."""
     arrow, numpy = libraries()
-    binary = arrow.binary()
-    received, created, ids, authors, data, proofs = fields[:6]
+
+    def column(name: str, kind: Any) -> Any:
+        values = fields[name]
+        return arrow.array(values, kind) if isinstance(values, tuple) else values
+
+    created = fields["created"]
+    if created is not None and created.count(None) == len(created):
+        created = None
     return Columns(
         start,
-        len(ids),
-        numpy.array(received, dtype="<f8"),
-        None if not any(each is not None for each in created) else created,
-        arrow.array(ids, binary),
-        arrow.array(authors, binary),
-        arrow.array(data, binary),
-        None,
-        protocol if isinstance(protocol, str) else arrow.array(protocol, arrow.string()),
-        arrow.array(proofs, binary),
+        len(fields["id"]),
+        numpy.array(fields["received"], dtype="<f8"),
+        created,
+        column("id", arrow.binary()),
+        column("author", arrow.binary()),
+        column("data", arrow.binary()),
+        fields["parents"],
+        column("protocol", arrow.string()),
+        column("proof", arrow.binary()),
         [],
     )
 
@@ -249,9 +281,10 @@ def _messages(found: Columns, topic: bytes) -> Any:
         heads["has_created"] = [each is not None for each in found.created]
         heads["created"] = [0.0 if each is None else each for each in found.created]
     heads["received"] = found.received
-    many_protocols = not isinstance(found.protocol, str)
-    protocol = found.protocol.cast(arrow.binary()) if many_protocols else found.protocol.encode()
-    parents = b"" if found.parents is None else arrow.array(found.parents, arrow.binary())
+    protocol, parents = found.protocol, found.parents
+    protocol = protocol.encode() if isinstance(protocol, str) else protocol.cast(arrow.binary())
+    if not isinstance(parents, bytes):
+        parents = arrow.array(parents, arrow.binary())
     pieces = (topic, found.id, found.author, found.data, parents, protocol, found.proof)
     for number, piece in enumerate(pieces):
         is_one = isinstance(piece, bytes)
@@ -294,9 +327,8 @@ def _fetch_carefully(
     """What can be proven row by row, up to the first damage: nothing, if that is at `start`."""
     rows, _ = read_rows(db, topic, start, stop, max_bytes=batch_bytes, prev=prev)
     fields = list(zip(*rows, strict=True)) or [()] * 12
-    ordered = [fields[number] for number in (7, 6, 2, 3, 4, 9)]
-    found = _columns(start, ordered, fields[8])
-    found.parents = list(fields[5])
+    names = ("id", "author", "data", "parents", "created", "received", "protocol", "proof")
+    found = _columns(start, dict(zip(names, fields[2:10], strict=True)))
     found.hashes = list(fields[11])
     return found
 
@@ -311,13 +343,13 @@ def _column(field: Any, topic: str, found: Columns) -> Any:
     arrow, numpy = libraries()
     match field.name:
         case "topic":
-            return arrow.repeat(arrow.scalar(topic, arrow.string()), found.count)
+            return _repeated(topic, found.count)
         case "offset":
             return arrow.array(numpy.arange(found.start, found.start + found.count))
         case "id":
             return found.id
         case "key":
-            return found.author
+            return _repeated(found.author, found.count)
         case "value":
             return found.data
         case "created":
@@ -328,13 +360,15 @@ def _column(field: Any, topic: str, found: Columns) -> Any:
         case "received":
             return _times(found.received, field.type)
         case "parents":
-            if found.parents is None:
+            if found.parents == b"":
                 offsets = arrow.array(numpy.zeros(found.count + 1, dtype="<i4"))
                 values = arrow.array([], arrow.binary())
                 return arrow.ListArray.from_arrays(offsets, values, type=field.type)
-            return arrow.array([unpack_parents(each) for each in found.parents], field.type)
+            blobs = found.parents
+            blobs = [blobs] * found.count if isinstance(blobs, bytes) else blobs
+            return arrow.array([unpack_parents(each) for each in blobs], field.type)
         case "publisher":
-            return _publishers(found.author)
+            return _publishers(found.author, found.count)
         case "metadata":
             return _metadata(found, field.type)
         case _:
@@ -350,22 +384,33 @@ def _times(seconds: Any, kind: Any) -> Any:
     return arrow.array(whole, mask=outside if outside.any() else None).cast(kind)
 
 
-def _publishers(authors: Any) -> Any:
+def _repeated(values: Any, count: int) -> Any:
+    """A column, also of one value for all rows."""
+    arrow, _ = libraries()
+    if isinstance(values, bytes):
+        return arrow.repeat(arrow.scalar(values, arrow.binary()), count)
+    if isinstance(values, str):
+        return arrow.repeat(arrow.scalar(values, arrow.string()), count)
+    return values
+
+
+def _publishers(authors: Any, count: int) -> Any:
     """Peer ids as people read them; there are few of them in a batch."""
     arrow, _ = libraries()
+    if isinstance(authors, bytes):
+        return _repeated(_readable(authors), count)
     coded = authors.dictionary_encode()
-    names = [
-        base58.encode(each) if len(each) <= _LONGEST_PEER_ID else each.hex()
-        for each in coded.dictionary.to_pylist()
-    ]
+    names = [_readable(each) for each in coded.dictionary.to_pylist()]
     return arrow.array(names, arrow.string()).take(coded.indices)
+
+
+def _readable(author: bytes) -> str:
+    return base58.encode(author) if len(author) <= _LONGEST_PEER_ID else author.hex()
 
 
 def _metadata(found: Columns, kind: Any) -> Any:
     arrow, numpy = libraries()
-    protocol = found.protocol
-    if isinstance(protocol, str):
-        protocol = arrow.repeat(arrow.scalar(protocol, arrow.string()), found.count)
+    protocol = _repeated(found.protocol, found.count)
     values: list[bytes] = []
     for name, digest in zip(protocol.to_pylist(), found.hashes, strict=True):
         values += (name.encode(), digest)
@@ -381,7 +426,7 @@ def _metadata(found: Columns, kind: Any) -> Any:
 def libraries() -> tuple[Any, Any]:
     """Arrow and numpy, or one sentence about how to get them."""
     try:
-        import numpy  # noqa: ICN001, PLC0415
+        import numpy  # noqa: PLC0415
         import pyarrow  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError(

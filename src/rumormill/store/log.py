@@ -18,7 +18,7 @@ import os
 import sqlite3
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rumormill.core.errors import ConfigError
 from rumormill.store.check import State, all_lost, examine, verify_all
@@ -56,7 +56,6 @@ from rumormill.store.opening import (
     why_not,
 )
 from rumormill.store.reader import (
-    Found,
     RangeReader,
     Readers,
     events_of,
@@ -82,13 +81,13 @@ from rumormill.store.schema import (
     make_home,
     migrate,
 )
-from rumormill.store.writer import Counters, Ticket, Writer
+from rumormill.store.writer import Call, Counters, Ticket, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
+    from rumormill.store.notes import Note
     from rumormill.store.rows import EventRow, TopicRow
 
 DEFAULT_CONFIG = StoreConfig()
@@ -137,7 +136,9 @@ class EventLog:
 
     # Writing
 
-    def append(self, events: Sequence[StoredEvent], *, wait: bool = True) -> Ticket:
+    def append(
+        self, events: Sequence[StoredEvent], *, wait: bool = True, notes: Sequence[Note] = ()
+    ) -> Ticket:
         """Queue events for the next group commit; the ticket resolves when they are safe.
 
         All events of one call are committed together or not at all. Their `offset` is ignored: the
@@ -155,7 +156,7 @@ class EventLog:
             if event.topic not in writer.names and event.topic not in new_topics:
                 check_topic(event.topic, self.config)
                 new_topics.append(event.topic)
-        return writer.submit(events, size, new_topics, wait=wait)
+        return writer.submit(Call(events, size, notes), new_topics, wait=wait)
 
     def retain(self, policies: Mapping[str, Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.
@@ -178,7 +179,7 @@ class EventLog:
 
     def topics(self) -> list[TopicInfo]:
         """All topics with their extents, in the order in which they were created."""
-        with self._readers.snapshot() as db, self._translated():
+        with self.snapshot() as db:
             rows, broken = get_topics(db)
         for number in broken:
             if self._writer is not None:
@@ -194,7 +195,7 @@ class EventLog:
 
     def topic(self, name: str) -> TopicInfo | None:
         """One topic's extent; None if the log has never seen it."""
-        with self._readers.snapshot() as db, self._translated():
+        with self.snapshot() as db:
             row = get_topic(db, name)
         return None if row is None else self._info(row)
 
@@ -220,7 +221,7 @@ class EventLog:
 
         To go on, `read` from behind the last one.
         """
-        with self._readers.snapshot() as db, self._translated():
+        with self.snapshot() as db:
             row = get_topic(db, topic)
             if row is None:
                 return []
@@ -238,7 +239,7 @@ class EventLog:
 
     def find(self, topic: str, event_id: bytes) -> StoredEvent | None:
         """The event of an id, verified; None where there is none that can be served."""
-        with self._readers.snapshot() as db, self._translated():
+        with self.snapshot() as db:
             info = get_topic(db, topic)
             if info is None:
                 return None
@@ -272,7 +273,7 @@ class EventLog:
 
     def verify(self) -> Report:
         """Verify every row and every record; takes as long as reading the whole file."""
-        with self._readers.snapshot() as db, self._translated():
+        with self.snapshot() as db:
             report = verify_all(db)
         findings = (*report.findings, *self.findings)
         return Report(tuple(dict.fromkeys(findings)), report.events, report.size)
@@ -294,12 +295,7 @@ class EventLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Opening
@@ -455,19 +451,19 @@ class EventLog:
     def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
         """What `read` does, with the hashes; for the store's own modules."""
         found = self.within(name, start, limit, partial(read_rows, max_bytes=max_bytes))
-        rows, finding = ([], None) if found is None else found
+        rows, finding = found or ([], None)
         if finding is not None and not rows:
             raise DamagedRangeError(finding)
         return rows
 
-    def within(self, name: str, start: int, limit: int, read: RangeReader[Found]) -> Found | None:
+    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
         """Have `read` read a range that may be served, in one snapshot; None if there is none."""
         if start < 0 or limit < 1:
             raise OffsetAheadError(name, start, 0) if start < 0 else ValueError("limit is below 1")
         bar = next_bar(self._barred.get(name, []), start)
         if bar is not None and bar.start <= start:
             raise DamagedRangeError(bar)
-        with self._readers.snapshot() as db, self._translated():
+        with self.snapshot() as db:
             row = get_topic(db, name)
             info = TopicInfo(name, 0, 0, 0, b"") if row is None else self._info(row)
             if start < info.first_offset:
@@ -478,6 +474,12 @@ class EventLog:
                 return None
             stop = min(row.next_offset, start + limit, start + limit if bar is None else bar.start)
             return read(db, row, start, stop, prev=previous_hash(db, row, start))
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A read transaction; for the store's own modules."""
+        with self._readers.snapshot() as db, self._translated():
+            yield db
 
     def writer(self) -> Writer:
         """The writer of a log that was opened for writing; for the store's own modules."""

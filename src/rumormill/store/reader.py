@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-Found = TypeVar("Found", covariant=True)
+Found_co = TypeVar("Found_co", covariant=True)
 
 
-class RangeReader(Protocol[Found]):
+class RangeReader(Protocol[Found_co]):
     """Reads and verifies a range of rows; `prev` is what the first must link to, if known."""
 
     def __call__(
@@ -48,7 +48,7 @@ class RangeReader(Protocol[Found]):
         stop: int,
         *,
         prev: bytes | None = None,
-    ) -> Found:
+    ) -> Found_co:
         """Return what was found."""
         ...
 

@@ -21,6 +21,7 @@ from rumormill.store.errors import NotAStoreError, from_os, from_sqlite
 from rumormill.store.heads import HeadsFile, Witness, sync_directory
 from rumormill.store.log import DEFAULT_CONFIG
 from rumormill.store.model import Finding, FindingKind, Report, StoreConfig
+from rumormill.store.notes import copy_notes
 from rumormill.store.opening import HEADS_NAME, find_witness
 from rumormill.store.reader import walk
 from rumormill.store.rows import (
@@ -117,6 +118,8 @@ def _rebuild(
         builder = _Builder(source, target, fresh.generation)
         for row, head in _pairs(state, witness):
             builder.topic(_widest(row, head), losses_of(state, row.name))
+        if source is not None:
+            copy_notes(source, target)
         target.execute("UPDATE store SET stamp = ?", (fresh.generation,))
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_directory(home)

@@ -33,6 +33,7 @@ from rumormill.store.errors import (
 )
 from rumormill.store.group import Group
 from rumormill.store.model import Appended, Durability, StoreConfig, StoredEvent
+from rumormill.store.notes import Note, put_notes
 from rumormill.store.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
 from rumormill.store.schema import put_events, put_topics, rollback
 
@@ -47,19 +48,18 @@ _Places = tuple[list[int], dict[int, None]]
 _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
-
-
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
-class _Call:
+class Call:
     """One append on its way through the queue."""
 
-    __slots__ = ("events", "size", "ticket")
+    __slots__ = ("events", "notes", "size", "ticket")
 
-    def __init__(self, events: Sequence[StoredEvent], size: int) -> None:
+    def __init__(self, events: Sequence[StoredEvent], size: int, notes: Sequence[Note]) -> None:
         self.events = events
         self.size = size
+        self.notes = notes
         self.ticket: Ticket = Future()
 
 
@@ -100,7 +100,7 @@ class Writer:
         self._where = where
         self._generation = generation
         self._next_topic_id = 1 + max((row.topic_id for row in topics.values()), default=0)
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[Call] = deque()
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._queued_events = 0
         self._queued_bytes = 0
@@ -116,18 +116,15 @@ class Writer:
 
     # Called from any thread.
 
-    def submit(
-        self, events: Sequence[StoredEvent], size: int, new_topics: Sequence[str], *, wait: bool
-    ) -> Ticket:
+    def submit(self, call: Call, new_topics: Sequence[str], *, wait: bool) -> Ticket:
         """Queue an append; without room, wait or refuse."""
-        count = len(events)
+        count, size = len(call.events), call.size
         if count > self.config.queue_events or size > self.config.queue_bytes:
             self.counters.refused += count
             raise EventRefusedError(
                 f"one append of {count} events and {size} bytes is above the queue's limits of "
                 f"{self.config.queue_events} events and {self.config.queue_bytes} bytes"
             )
-        call = _Call(events, size)
         with self._lock:
             self._check_open()
             self._admit_topics(new_topics)
@@ -258,7 +255,7 @@ class Writer:
             self._quietly(self._heads.close)
         self._fail_leftovers()
 
-    def _next(self) -> tuple[list[_Call], tuple[Callable[[], Any], Future[Any]] | None, bool]:
+    def _next(self) -> tuple[list[Call], tuple[Callable[[], Any], Future[Any]] | None, bool]:
         """Wait for work; return a group of appends, a job, or that all is done."""
         with self._lock:
             while not self._calls and not self._jobs:
@@ -283,8 +280,8 @@ class Writer:
             if left <= 0 or not self._work.wait(left):
                 break
 
-    def _take_group(self) -> list[_Call]:
-        calls: list[_Call] = []
+    def _take_group(self) -> list[Call]:
+        calls: list[Call] = []
         events = size = 0
         while self._calls:
             call = self._calls[0]
@@ -300,17 +297,20 @@ class Writer:
         self._room.notify_all()
         return calls
 
-    def _commit_calls(self, calls: list[_Call]) -> None:
+    def _commit_calls(self, calls: list[Call]) -> None:
         if self._failure is not None:
             self._fail(calls, self._failure)
             return
         results: list[_Places] = []
+        notes = [note for call in calls for note in call.notes]
 
         def all_new(group: Group) -> None:
             results[:] = self._insert_new(group, calls)
+            put_notes(self.db, notes)
 
         def some_known(group: Group) -> None:
             results[:] = [self._insert_each(group, call.events) for call in calls]
+            put_notes(self.db, notes)
 
         try:
             try:
@@ -344,7 +344,7 @@ class Writer:
                 appended = [Appended(offset, False, durable) for offset in offsets]
             call.ticket.set_result(tuple(appended))
 
-    def _insert_new(self, group: Group, calls: list[_Call]) -> list[_Places]:
+    def _insert_new(self, group: Group, calls: list[Call]) -> list[_Places]:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
         rows: list[EventRow] = []
         results: list[_Places] = []
@@ -430,7 +430,7 @@ class Writer:
             return None
         return max(0.0, self._heads_due - time.monotonic())
 
-    def _fail(self, calls: list[_Call], error: StoreError) -> None:
+    def _fail(self, calls: list[Call], error: StoreError) -> None:
         for call in calls:
             self.counters.failed += len(call.events)
             call.ticket.set_exception(error)

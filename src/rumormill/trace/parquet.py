@@ -84,7 +84,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def row_of(entry: Entry) -> dict[str, Any]:
+    """An entry by the columns of `SCHEMA`; what it does not have is left out."""
     now, peer, payload = entry
     row: dict[str, Any] = {
         "type": payload.kind,
@@ -121,7 +122,7 @@ class ParquetWriter(TraceWriter):
 
     def observe(self, batch: Batch) -> None:
         """Write the next entries."""
-        self._rows += map(_row, batch)
+        self._rows += map(row_of, batch)
         if len(self._rows) >= ROW_GROUP:
             self._write_rows()
 

@@ -54,6 +54,7 @@ class Subscriber:
         self.outbox: list[tuple[bytes, Any]] = []
         self.asked: list[Event] = []
         self.validator = validator
+        self.chance = random.Random(name)
         self.restart()
 
     def restart(self) -> None:
@@ -63,6 +64,7 @@ class Subscriber:
             self.identity,
             self.shelf,
             self.config,
+            self.chance,
             neighbours=lambda: [*self.ring, *self.shortcuts],
             validator=self.validator,
         )
@@ -78,8 +80,8 @@ class Subscriber:
         self.shelf.events[publication.id] = publication.to_event()
         self.own.trie.insert(publication.id, None)
 
-    def timeout(self, chance: random.Random) -> None:
-        self.done(lambda effects: self.own.check_neighbour(self.ring, chance, effects))
+    def timeout(self) -> None:
+        self.done(lambda effects: self.own.check_neighbour(self.ring, effects))
 
     def receive(self, sender: bytes, message: Any) -> list[Any]:
         """Take a message and return the answers to its sender, which stay in the outbox too."""
@@ -156,7 +158,7 @@ class Ring:
             member.receive(sender, message)
         else:
             member = self.chance.choice(self.members)
-            member.timeout(self.chance)
+            member.timeout()
         self._collect(member)
 
     def drain(self) -> None:

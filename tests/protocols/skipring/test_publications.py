@@ -59,7 +59,7 @@ class TestFigure2:
         raise AssertionError
 
     def first_letter(self, sender: Subscriber) -> CheckTrie:
-        sender.timeout(random.Random(0))
+        sender.timeout()
         ((_, message),) = sender.outbox
         return message
 
@@ -177,7 +177,7 @@ class TestTheorem17:
             missing = ring.potential
             for _ in range(4):
                 for member in ring.members:
-                    member.timeout(ring.chance)
+                    member.timeout()
                 ring.drain()
                 intervals += 1
             assert ring.potential < missing
@@ -201,7 +201,7 @@ class TestTheorem23:
         for _ in range(1000):
             before = ring.sent
             for member in ring.members:
-                member.timeout(ring.chance)
+                member.timeout()
             ring.drain()
             assert ring.sent - before == len(ring.members)
         assert [member.own.root_hash for member in ring.members] == hashes
@@ -211,7 +211,7 @@ class TestTheorem23:
         """A ring without any publication is silent but for the checks."""
         ring = Ring(4, 1, SILENT)
         for member in ring.members:
-            member.timeout(ring.chance)
+            member.timeout()
         ring.drain()
         assert ring.sent == 4
         assert {member.own.root_hash for member in ring.members} == {EMPTY_HASH}
@@ -227,7 +227,7 @@ class TestHistory:
         ring = Ring(2, 1, config)
         old, late = ring.members
         published = [old.publish(b"%d" % number) for number in range(200)]
-        (late if late_starts else old).timeout(ring.chance)
+        (late if late_starts else old).timeout()
         ring.drain()
         assert late.own.root_hash == old.own.root_hash
         assert sorted(event.id for event in late.delivered) == sorted(p.id for p in published)
@@ -267,13 +267,13 @@ class TestHistory:
         first, second = ring.members
         for number in range(20):
             first.publish(b"%d" % number)
-        first.timeout(ring.chance)
+        first.timeout()
         ring.drain()
         before, delivered = second.own.root_hash, len(second.delivered)
         second.restart()
         assert second.own.root_hash == before == first.own.root_hash
         for member in ring.members:
-            member.timeout(ring.chance)
+            member.timeout()
         ring.drain()
         assert len(second.delivered) == delivered == 20
 
@@ -410,3 +410,42 @@ class TestValidation:
         one.judge(third.id, Verdict.ACCEPT)
         assert one.keys == [first.id]
         assert one.outbox == [(b"b", PublishNew(TOPIC, first))]
+
+
+class TestRefusedInTheWay:
+    """Publications that a subscriber refuses stay different for ever; they must hide no others."""
+
+    def test_what_lies_behind_refused_publications_is_found(self) -> None:
+        """More refused ones than a check has room for, all in front of the true ones."""
+
+        def no_spam(event, peer) -> Verdict:
+            return Verdict.REJECT if event.data.startswith(b"spam") else Verdict.ACCEPT
+
+        config = PublicationConfig(flooding=False, nodes_per_message=8)
+        ring = Ring(2, 1, config)
+        picky, other = ring.members
+        picky.validator = no_spam
+        for number in range(100):
+            old = self.composed(other, b"old %d" % number, front=number % 2 == 0)
+            for member in ring.members:
+                member.has(old)
+        picky.restart()
+        for number in range(40):
+            other.has(self.composed(other, b"spam %d" % number, front=True))
+        true = [self.composed(other, b"true %d" % number, front=False) for number in range(5)]
+        for publication in true:
+            other.has(publication)
+        for _ in range(300):
+            for member in ring.members:
+                member.timeout()
+                ring.drain()
+        assert {event.id for event in picky.delivered} == {each.id for each in true}
+        assert not any(b"spam" in event.data for event in picky.shelf.events.values())
+
+    def composed(self, author: Subscriber, text: bytes, *, front: bool) -> Publication:
+        """A publication whose key lies in the first or in the second half of all keys."""
+        for _ in range(100):
+            publication = author.author.compose(TOPIC, text, 1.0)
+            if (publication.id[0] < 0x80) == front:
+                return publication
+        raise AssertionError

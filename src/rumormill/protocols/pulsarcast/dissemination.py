@@ -295,13 +295,16 @@ class Dissemination:
     # What arises here.
 
     def publish(self, feed: Feed, signed: SignedEvent, now: float, effects: Effects) -> int:
-        """Put an event of ours into the tree; return over how many edges it went."""
-        event, own = core_event(signed), self._context.id
+        """Put an event that we publish into the tree; return over how many edges it went."""
+        own, author = self._context.id, signed.event.author
+        given = feed.subscribed or (feed.sees_own and author == own)
         feed.add(signed, date_of(signed.event.created), live=True)
-        effects.append(Keep(event))
+        if author == own or not given:
+            effects.append(Keep(core_event(signed)))
         effects.append(trace.PublishMessage(signed.cid, feed.text))
-        if feed.subscribed or feed.sees_own:
-            self._deliver(feed, own, signed, effects)
+        if given:
+            # What another asked us to publish came from him, as far as our application goes.
+            self._deliver(feed, author, signed, effects)
         return self.forward(feed, own, signed, None, now, effects)
 
 

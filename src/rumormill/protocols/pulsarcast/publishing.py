@@ -5,6 +5,9 @@ signed: to the event that this peer saw last (LAST_SEEN), or to the one that the
 (CUSTOM), as long as that one exists. No two events of ours have the same date, so the same text
 said twice is two events. After an event has gone into the tree, and never before, a copy goes into
 the DHT; whether that works changes nothing for the subscribers.
+
+A plain `Publish` is answered at once. Where the event cannot exist yet, because its topic must be
+found or somebody asked, that is the answer; whoever wants to wait uses the command `PublishEvent`.
 """
 
 from collections.abc import Callable
@@ -44,9 +47,15 @@ Finished: TypeAlias = Callable[[bytes | None, str, float, Effects], None]
 """Hears the CID of the event that was published, or why there is none."""
 
 NOBODY: str = "nobody stands in the topic's tree with us"
+ASKED: str = "a publisher was asked to publish it; the command PublishEvent waits for the answer"
+LOOKING: str = "the topic is being looked for; the command PublishEvent waits for the outcome"
 CANNOT_PUBLISH: str = "may-not-publish"
 NO_SUCH_PARENT: str = "no-such-parent"
 LINKS_BY_ITSELF: str = "topic-links-by-itself"
+
+
+def _told_already(_: bytes | None, __: str, ___: float, ____: Effects) -> None:
+    """A plain `Publish` has one outcome, at once; what follows is seen in the trace."""
 
 
 class Publishing:
@@ -92,6 +101,9 @@ class Publishing:
         if self._waiting >= config.max_requests:
             raise LimitError("too many publications wait for their topic (max_requests)")
         self._waiting += 1
+        if finished is None and self._library.get(cid) is None:
+            effects.append(Published(Event(topic, data, self._context.id, b""), 0, LOOKING))
+            finished = _told_already
 
         def with_topic(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
             self._waiting -= 1
@@ -209,15 +221,15 @@ class Publishing:
     ) -> None:
         signed = sign_request(draft, self._context.identity)
         text = feed.text
+        hear = finished or _told_already
+        if finished is None:
+            effects.append(Published(Event(text, draft.payload, draft.author, b""), 0, ASKED))
 
         def answered(reply: RequestReply, now: float, effects: Effects) -> None:
             if reply.status is not RequestStatus.ACCEPTED or reply.event is None:
-                self._fail(text, draft.payload, reply.reason, finished, now, effects)
-            elif finished is not None:
-                finished(reply.event, "", now, effects)
+                self._fail(text, draft.payload, reply.reason, hear, now, effects)
             else:
-                event = Event(text, draft.payload, draft.author, reply.event)
-                effects.append(Published(event, 1))
+                hear(reply.event, "", now, effects)
 
         self.requests.ask(signed, answered, now, effects)
 

@@ -6,6 +6,7 @@ from rumormill.core.identity import Identity
 from rumormill.core.ids import Topic
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
+from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pulsarcast.commands import CreateTopic
@@ -16,9 +17,7 @@ from rumormill.protocols.pulsarcast.junk import junk_rpc
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.rpc import Rpc
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, TopicMaking
-from rumormill.wire.kad import KadMessage, decode_kad, encode_kad
-
-KAD_PROTOCOL = "/ipfs/kad/1.0.0"
+from rumormill.wire.kad import KAD_PROTOCOL, encode_kad
 
 
 def _build(
@@ -40,14 +39,6 @@ def _max_message(config: PulsarcastConfig) -> int:
     return config.limits.rpc_bytes
 
 
-def _kad_decoder(config: PulsarcastConfig) -> Callable[[bytes], KadMessage]:
-    return lambda data: decode_kad(data, config.kademlia.limits)
-
-
-def _max_kad(config: PulsarcastConfig) -> int:
-    return config.kademlia.limits.message_bytes
-
-
 SPEC = ProtocolSpec(
     name="pulsarcast",
     protocol_ids=(OURS, PROTOCOL),
@@ -60,8 +51,8 @@ SPEC = ProtocolSpec(
     queries=QuerySpec(
         protocol_ids=(KAD_PROTOCOL,),
         encode=encode_kad,
-        decoder=_kad_decoder,
-        max_message=_max_kad,
+        decoder=lambda config: kad_decoder(config.kademlia),
+        max_message=lambda config: max_kad_message(config.kademlia),
     ),
     topics=TopicMaking(lambda name: CreateTopic(name=name), _topic_of),
     reads_archive=True,

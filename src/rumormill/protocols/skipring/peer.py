@@ -206,7 +206,7 @@ class SkipRing:
             subscriber.timeout(effects)
             everybody = self._config.checks_shortcuts
             peers = list(subscriber.neighbours) if everybody else subscriber.ring_neighbours
-            member.publications.check_neighbour(peers, self._randomness, effects)
+            member.publications.check_neighbour(peers, effects)
 
     # The application.
 
@@ -245,6 +245,7 @@ class SkipRing:
             self._identity,
             hooks.archive,
             self._config.publications,
+            self._randomness,
             neighbours=lambda: tuple(subscriber.neighbours),
             validator=hooks.validator,
         )

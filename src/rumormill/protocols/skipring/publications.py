@@ -17,6 +17,7 @@ in the archive; the trie holds keys alone and is rebuilt from the archive at the
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -52,6 +53,9 @@ NO_LONGER_KEPT = "no-longer-kept"
 ALREADY_REFUSED = "refused-before"
 
 
+Item = TypeVar("Item")
+
+
 class _Use(msgspec.Struct, gc=False):
     """What one peer has had done for it since the last timeout."""
 
@@ -75,6 +79,7 @@ class Publications:
         identity: Identity,
         archive: Archive,
         config: PublicationConfig,
+        randomness: Randomness,
         *,
         neighbours: Callable[[], Sequence[PeerId]],
         validator: Callable[[Event, PeerId], Verdict] | None = None,
@@ -85,6 +90,7 @@ class Publications:
         self._identity = identity
         self._archive = archive
         self._config = config
+        self._randomness = randomness
         self._neighbours = neighbours
         self._validator = validator
         self._used: dict[PeerId, _Use] = {}
@@ -124,14 +130,12 @@ class Publications:
         effects.append(Deliver(event, own))
         return self._flood(publication, own, effects)
 
-    def check_neighbour(
-        self, ring: Sequence[PeerId], randomness: Randomness, effects: Effects
-    ) -> None:
+    def check_neighbour(self, ring: Sequence[PeerId], effects: Effects) -> None:
         """PUBLISHTIMEOUT: name our root to one of the ring neighbours; a new interval begins."""
         self._used.clear()
         if ring:
             root = (self.trie.root_summary(),)
-            effects.append(Mail(randomness.choice(ring), CheckTrie(self.topic, root)))
+            effects.append(Mail(self._randomness.choice(ring), CheckTrie(self.topic, root)))
 
     def _flood(self, publication: Publication, received_from: PeerId, effects: Effects) -> int:
         if not self._config.flooding:
@@ -175,11 +179,11 @@ class Publications:
     ) -> None:
         """CHECKTRIE, and CHECKANDPUBLISH when there are wants.
 
-        An answer holds what fits one message, the first in the order of keys. So a chain stays as
-        narrow as a message and always gets to its end, where publications are sent; a wide one
-        would spend all that a peer may ask for in an interval on the upper levels, every time
-        anew. Both children of the first node that differs are always named, so that the first
-        difference is always followed; what had to be left out is found once others are gone.
+        An answer holds what fits one message. So a chain stays as narrow as a message and always
+        gets to its end, where publications are sent; a wide one would spend all that a peer may
+        ask for in an interval on the upper levels, every time anew. Which part of the keys an
+        answer is about is drawn each time, because some differences stay: publications that one
+        side refuses, or no longer has, must not hide the others for ever.
         """
         use.nodes += len(nodes) + len(wants)
         if use.nodes > self._config.nodes_per_interval:
@@ -193,13 +197,12 @@ class Publications:
             answer += comparison.nodes
             if comparison.missing is not None:
                 missing.append(comparison.missing)
-        most = self._config.nodes_per_message
         if missing:
-            lacking = tuple([Want(prefix) for prefix in missing[:most]])
-            reply = CheckAndPublish(self.topic, tuple(answer[:most]), lacking)
+            lacking = tuple([Want(prefix) for prefix in self._part_of(missing)])
+            reply = CheckAndPublish(self.topic, self._part_of(answer), lacking)
             effects.append(Mail(peer, reply))
         elif answer:
-            effects.append(Mail(peer, CheckTrie(self.topic, tuple(answer[:most]))))
+            effects.append(Mail(peer, CheckTrie(self.topic, self._part_of(answer))))
         if wants:
             use.serving = self._serve(peer, use, wants, effects)
         goes_on = answer or missing or use.serving or use.asking
@@ -207,6 +210,14 @@ class Publications:
             # The chain has ended here. Where much was missing, more may be: begin another.
             use.moved = 0
             effects.append(Mail(peer, CheckTrie(self.topic, (trie.root_summary(),))))
+
+    def _part_of(self, items: list[Item]) -> tuple[Item, ...]:
+        """As many items as fit a message, from an arbitrary place on and round the end."""
+        most = self._config.nodes_per_message
+        if len(items) <= most:
+            return tuple(items)
+        start = self._randomness.randrange(len(items))
+        return tuple([*items[start:], *items[:start]][:most])
 
     def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> bool:
         """Send the publications that a peer lacks; return whether some did not fit the answer."""

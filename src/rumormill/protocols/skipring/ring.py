@@ -188,7 +188,6 @@ class RingNode:
             )
             self.ring = farther
             self._linearize(nearer, effects)
-            self._send_introduction(farther.peer, nearer, Flag.LIN, effects)
         else:
             self.ring = None
             self._linearize(subject, effects)

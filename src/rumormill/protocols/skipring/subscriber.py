@@ -231,6 +231,9 @@ class Subscriber(RingNode):
             subject = _learned(message.subject, effects)
             if subject.peer == sender:
                 self._correct_shortcuts(subject)
+                if message.flag is Flag.LIN and sender not in self.ring_neighbours:
+                    # A correction of what we believed; by now we know the sender no more.
+                    return
             self._introduce(subject, message.flag, effects)
         elif isinstance(message, SetData):
             if sender != self.supervisor:
@@ -255,8 +258,8 @@ class Subscriber(RingNode):
         """INTRODUCESHORTCUT: the newest word on who stands at a label holds.
 
         A sender that is mistaken about our label is told so, as in CHECK. Whom we have no shortcut
-        for, or no longer, is asked for its label before it may enter the ring: what a third party
-        says of it may be false, and the ring would hand the falsehood back to the shortcuts.
+        for, or no longer, is not handed to the ring: what a third party says of its label may be
+        false, and the ring would hand the falsehood back to the shortcuts.
         """
         own = self.own
         if own is None:
@@ -268,14 +271,8 @@ class Subscriber(RingNode):
         if subject.peer == self.id:
             return
         self._update_shortcuts(own)
-        label = subject.label
-        if label not in self.shortcuts:
-            self._send_check(subject, own, Flag.LIN, effects)
-            return
-        known = self.shortcuts[label]
-        self.shortcuts[label] = subject.peer
-        if known is not None and known != subject.peer and known != self.id:
-            self._send_check(Reference(label, known), own, Flag.LIN, effects)
+        if subject.label in self.shortcuts:
+            self.shortcuts[subject.label] = subject.peer
 
     def remove(self, peer: PeerId) -> bool:
         """REMOVECONNECTIONS: forget a peer; true when we knew it."""

@@ -1,7 +1,8 @@
-"""Line plots as SVG, with nothing but the standard library.
+"""Line and bar plots as SVG, with nothing but the standard library.
 
 One plot has one pair of axes, linear or logarithmic, and a few series of points. Colours and marks
-differ between series, so that a plot can be read in black and white.
+differ between series, so that a plot can be read in black and white. A series may bring a number of
+its own, by which it keeps its colour and mark from one plot of a page to the next.
 """
 
 import math
@@ -11,13 +12,17 @@ from typing import Final, NamedTuple
 WIDTH: Final = 640
 HEIGHT: Final = 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 90
-_COLOURS: Final = ("#1b6ca8", "#c8553d", "#3a7d44", "#7a4988", "#8a6d1d", "#444444")
-_MARKS: Final = ("circle", "square", "triangle", "diamond", "cross", "circle")
+_COLOURS: Final = (
+    "#1b6ca8", "#c8553d", "#3a7d44", "#7a4988", "#8a6d1d", "#444444", "#0f8b8d", "#b83b80",
+)  # fmt: skip
+_MARKS: Final = ("circle", "square", "triangle", "diamond", "cross")
+_MARKED_POINTS: Final = 10
+"""Of a line with many points so many bear a mark."""
 
-_OPENING: Final = (
-    f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-    'font-family="sans-serif" font-size="12">'
-)
+_BAR: Final = 22
+_BAR_LEFT: Final = 230
+
+_NAMESPACE: Final = "http://www.w3.org/2000/svg"
 
 
 class Series(NamedTuple):
@@ -25,6 +30,12 @@ class Series(NamedTuple):
 
     name: str
     points: list[tuple[float, float]]
+    number: int | None = None
+
+
+def colour_of(number: int) -> str:
+    """The colour of a series."""
+    return _COLOURS[number % len(_COLOURS)]
 
 
 class _Axis:
@@ -42,11 +53,13 @@ class _Axis:
             self.high = self.low + 1
 
     def place(self, value: float) -> float:
+        """The pixel of a value."""
         scaled = math.log10(value) if self.log else value
         share = (scaled - self.low) / (self.high - self.low)
         return self._begin + share * (self._end - self._begin)
 
     def ticks(self) -> list[float]:
+        """The values at which lines are drawn."""
         if self.log:
             decades = range(math.floor(self.low), math.ceil(self.high) + 1)
             steps = (1, 2, 5) if self.high - self.low < 3 else (1,)
@@ -70,6 +83,7 @@ def line_plot(
     *,
     log_x: bool = True,
     log_y: bool = True,
+    legend: bool = True,
 ) -> str:
     """Return a plot as the text of an SVG file."""
     drawn = [line for line in series if line.points]
@@ -81,25 +95,70 @@ def line_plot(
     y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y)
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     parts = [
-        _OPENING,
+        _opening(HEIGHT),
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         _text(WIDTH / 2, 22, title, size=14),
         *_grid(x_axis, y_axis),
         _text(WIDTH / 2, HEIGHT - _BOTTOM + 36, x_name),
         f'<g transform="translate(16 {middle}) rotate(-90)">{_text(0, 0, y_name)}</g>',
     ]
-    for number, line in enumerate(drawn):
-        colour = _COLOURS[number % len(_COLOURS)]
+    for place, line in enumerate(drawn):
+        number = place if line.number is None else line.number
+        colour = colour_of(number)
         placed = [(x_axis.place(x), y_axis.place(y)) for x, y in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
         parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
         )
-        parts += [_mark(number, x, y, colour) for x, y in placed]
-        along = _LEFT + (WIDTH - _LEFT) * number / len(drawn)
-        parts.append(_mark(number, along + 6, HEIGHT - 22, colour))
-        parts.append(_text(along + 16, HEIGHT - 18, line.name, anchor="start"))
+        few = max(1, len(placed) // _MARKED_POINTS)
+        parts += [_mark(number, x, y, colour) for x, y in placed[::few]]
+        if legend:
+            along = _LEFT + (WIDTH - _LEFT) * place / len(drawn)
+            parts.append(_mark(number, along + 6, HEIGHT - 22, colour))
+            parts.append(_text(along + 16, HEIGHT - 18, line.name, anchor="start"))
     return "\n".join([*parts, "</svg>\n"])
+
+
+def bar_plot(title: str, bars: list[tuple[str, float, int]]) -> str:
+    """Return horizontal bars, each with its name, its value and the number of its colour."""
+    if not bars:
+        raise ValueError(f"nothing to draw in {title!r}")
+    height = 40 + _BAR * len(bars)
+    longest = max(value for _, value, _ in bars) or 1.0
+    room = WIDTH - _BAR_LEFT - 80
+    parts = [
+        _opening(height),
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        _text(WIDTH / 2, 22, title, size=14),
+    ]
+    for place, (name, value, number) in enumerate(bars):
+        y = 34 + _BAR * place
+        width = max(1.0, room * value / longest)
+        parts += [
+            _text(_BAR_LEFT - 8, y + 13, name, anchor="end"),
+            _bar(y, width, colour_of(number)),
+            _text(_BAR_LEFT + width + 6, y + 13, _number(round(value, 3)), anchor="start"),
+        ]
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _bar(y: float, width: float, colour: str) -> str:
+    place = f'x="{_BAR_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 6}"'
+    return f'<rect {place} fill="{colour}"/>'
+
+
+def _opening(height: int) -> str:
+    box = f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {height}"'
+    return f'{box} font-family="sans-serif" font-size="12">'
+
+
+def key_mark(number: int) -> str:
+    """A series' mark alone, for a legend outside of the plots."""
+    return (
+        f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 24 12" width="24" height="12">'
+        f"{_line(0, 6, 24, 6, colour=colour_of(number))}"
+        f"{_mark(number, 12, 6, colour_of(number))}</svg>"
+    )
 
 
 def _grid(x_axis: _Axis, y_axis: _Axis) -> list[str]:

@@ -1,0 +1,189 @@
+"""What reading topics in Spark costs, as ratios to Spark reading the same rows from Parquet.
+
+    python bench/spark.py [--events N] [--rounds R] [--quick] [--folder DIR]
+
+A store with N events of one topic is made (46 byte ids, 100 byte payloads, 64 byte signatures), and
+its rows are written to Parquet by Spark. Each round reads all columns of all rows three times and
+throws them away (`noop`): from Parquet, from the store by `home`, and by `node` through the Flight
+door of `rumormill serve-store` in a process of its own. Figures are medians of interleaved rounds,
+behind one round that is not counted. Every row that the source serves has been verified by its
+hash. The last part verifies hashes and Ed25519 signatures of the rows in Spark tasks, on one core
+and on two.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nacl.signing import SigningKey, VerifyKey
+
+from rumormill.spark import session
+from rumormill.store import Durability, EventLog, StoreConfig, StoredEvent
+
+TOPIC = "bench"
+PAYLOAD_BYTES = 100
+SIGNED = 20_000
+"""Rows whose signatures are verified: at about 100 µs each, the rest would only take time."""
+
+GATES = {"home": 0.5, "node": 0.3}
+
+
+def make_store(home: Path, count: int) -> None:
+    """A store of signed events, made without waiting for the disk."""
+    key = SigningKey(bytes(32))
+    author = bytes(6) + bytes(key.verify_key)
+    with EventLog(home, StoreConfig(durability=Durability.OS)) as log:
+        for start in range(0, count, 1000):
+            events = []
+            for number in range(start, min(start + 1000, count)):
+                data = os.urandom(PAYLOAD_BYTES)
+                proof = key.sign(data).signature if number < SIGNED else os.urandom(64)
+                event_id = author + number.to_bytes(8, "big")
+                received = 1.7e9 + number / 1000
+                events.append(
+                    StoredEvent(
+                        TOPIC, event_id, author, data, received, None, (), "gossipsub", proof
+                    )
+                )
+            log.append(events)
+
+
+def timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def discard(frame: Any) -> None:
+    """Read every column of every row."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+class Server:
+    """`rumormill serve-store` in a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        command = [sys.executable, "-m", "rumormill", "serve-store", str(home), "--json"]
+        self._process = subprocess.Popen(
+            [*command, "--flight", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        said = json.loads(self._process.stdout.readline())
+        self.endpoint = said["flight"]
+        self.token_file = said["token_file"]
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def compare(spark: Any, home: Path, folder: Path, count: int, rounds: int) -> dict[str, float]:
+    """Rows per second by way of reading; ratios are printed."""
+    by_home = spark.read.format("rumormill").option("home", str(home)).option("subscribe", TOPIC)
+    by_home.load().write.parquet(str(folder / "rows"))
+    server = Server(home)
+    by_node = (
+        spark.read.format("rumormill")
+        .option("node", server.endpoint)
+        .option("tokenFile", server.token_file)
+        .option("subscribe", TOPIC)
+    )
+    ways = {
+        "parquet": lambda: discard(spark.read.parquet(str(folder / "rows"))),
+        "home": lambda: discard(by_home.load()),
+        "node": lambda: discard(by_node.load()),
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    try:
+        for number in range(rounds + 1):
+            for way, read in ways.items():
+                taken = timed(read)
+                if number:
+                    times[way].append(taken)
+    finally:
+        server.stop()
+    for way, gate in GATES.items():
+        ratios = [base / own for base, own in zip(times["parquet"], times[way], strict=True)]
+        ratio = statistics.median(ratios)
+        verdict = "reached" if ratio >= gate else "MISSED"
+        print(f"{way:8} {ratio:5.2f} x parquet (from {min(ratios):.2f} to {max(ratios):.2f});"
+              f" at least {gate}: {verdict}")  # fmt: skip
+    return {way: count / statistics.median(taken) for way, taken in times.items()}
+
+
+def check(batches: Iterator[Any]) -> Iterator[Any]:
+    """Verify the signature of every row; give back how many were good."""
+    import pyarrow as pa  # noqa: PLC0415
+    from nacl.exceptions import BadSignatureError  # noqa: PLC0415
+
+    for batch in batches:
+        good = 0
+        columns = (batch.column(name).to_pylist() for name in ("key", "value", "proof"))
+        for key, value, proof in zip(*columns, strict=True):
+            try:
+                VerifyKey(key[6:]).verify(value, proof)
+                good += 1
+            except BadSignatureError:
+                continue
+        yield pa.RecordBatch.from_pydict({"good": [good]})
+
+
+def verify(spark: Any, home: Path, count: int, cores: int) -> float:
+    """Rows per second whose hash and signature are verified by so many tasks at a time."""
+    frame = (
+        spark.read.format("rumormill")
+        .option("home", str(home))
+        .option("subscribe", TOPIC)
+        .option("includeProof", "true")
+        .option("endingOffsets", json.dumps({TOPIC: count}))
+        .option("minPartitions", cores)
+        .load()
+    )
+    found = []
+    taken = timed(lambda: found.extend(frame.mapInArrow(check, "good long").collect()))
+    assert sum(row.good for row in found) == count, "a signature is not good"
+    return count / taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="100,000 events, 2 rounds")
+    parser.add_argument("--folder", default=None, help="a directory on the disk to measure")
+    options = parser.parse_args()
+    if options.quick:
+        options.events, options.rounds = 100_000, 2
+    folder = Path(tempfile.mkdtemp(prefix="bench-spark-", dir=options.folder))
+    try:
+        home = folder / "home"
+        print(f"{options.events:,} events, {options.rounds} rounds, local[2]", flush=True)
+        make_store(home, options.events)
+        spark = session("local[2]", settings={"spark.local.dir": str(folder / "local")})
+        for way, rate in compare(spark, home, folder, options.events, options.rounds).items():
+            print(f"{way:8} {rate:12,.0f} rows/s")
+        signed = min(SIGNED, options.events)
+        verify(spark, home, signed, 2)
+        rates: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(min(3, options.rounds)):
+            for cores, found in rates.items():
+                found.append(verify(spark, home, signed, cores))
+        one, two = (statistics.median(rates[cores]) for cores in (1, 2))
+        print(f"hash + signature: {one:,.0f} rows/s on one core, {two:,.0f} on two:"
+              f" {two / one:.2f} x")  # fmt: skip
+        spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

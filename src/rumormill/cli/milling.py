@@ -1,0 +1,215 @@
+"""`rumormill mill`, `sweep` and `report`: from what was typed to tables and pages.
+
+The rule: whatever can be checked without Spark is checked before Spark starts.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rumormill.cli.grammar import FAILURE, USAGE, CommandError
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.sim.units import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rumormill.spark.lake import Lake
+
+
+@contextlib.contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Turn what the library raises into what people read."""
+    try:
+        yield
+    except ConfigError as error:
+        raise CommandError(str(error), USAGE) from None
+    except LocalError as error:
+        raise CommandError(str(error), FAILURE) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}", FAILURE) from None
+
+
+def run_mill(options: argparse.Namespace) -> int:
+    """Mill a source into a lake."""
+    with _one_sentence():
+        from rumormill.spark.bronze import find_source
+        from rumormill.spark.lake import Lake, check_name
+
+        source = find_source(options.source, name=options.name, merge=options.merge)
+        check_name(source.name)
+        window = _duration(options.window, "--window")
+        interval = _duration(options.interval, "--interval")
+        if options.once and not options.stream:
+            raise ConfigError("--once: goes with --stream")
+        if options.merge and options.stream:
+            raise ConfigError("--merge: a stream makes each file a run; leave one of them out")
+        if options.stream and source.path.is_file():
+            raise ConfigError("--stream: name a directory to which trace files are added")
+        lake = Lake.create(options.to)
+        tell = _teller()
+        with _spark(options, tell) as spark:
+            from rumormill.spark.mill import Stream, mill
+
+            settings: dict[str, Any] = {"protocol": options.protocol, "window": window}
+            if options.stream:
+                stream = Stream(spark, source, lake, tell=tell, **settings)
+                _follow(stream.start(once=options.once, interval=interval))
+            else:
+                mill(spark, source, lake, tell=tell, **settings)
+        _conclude(lake, source.name, options)
+    return 0
+
+
+def _follow(query: Any) -> None:
+    """Wait for a stream to end, by itself or by Ctrl-C."""
+    from rumormill.spark.mill import plain
+
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+        raise
+    except Exception as error:
+        raise plain(error) from error
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    """Simulate a grid on Spark."""
+    with _one_sentence():
+        from rumormill.spark.grid import Grid
+
+        grid = Grid.load(options.grid)
+        runs = grid.runs()
+        if options.list:
+            _list_runs(grid.name, runs, as_json=options.json)
+            return 0
+        from rumormill.spark.lake import Lake
+        from rumormill.spark.sweep import sweep
+
+        window = _duration(options.window, "--window")
+        lake = Lake.create(options.to)
+        tell = _teller()
+        with _spark(options, tell) as spark:
+            sweep(spark, grid, lake, window=window, tell=tell)
+        if options.report is not None:
+            _write_report(lake, Path(options.report), f"Sweep {grid.name}")
+        _conclude(lake, grid.name, options)
+    return 0
+
+
+def _list_runs(name: str, runs: list[Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"sweep": name, "runs": [run.name for run in runs]}))
+        return
+    for run in runs:
+        print(run.name)
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Write a report of a lake."""
+    with _one_sentence():
+        from rumormill.spark.lake import Lake
+        from rumormill.spark.report import collect
+
+        lake = Lake.existing(options.lake)
+        if options.json:
+            print(json.dumps(collect(lake)))
+            if options.output is None:
+                return 0
+        output = Path(options.output or "report.html")
+        _write_report(lake, output, options.title or f"Report of {lake.path.name}")
+        if not options.json:
+            print(output)
+    return 0
+
+
+def _write_report(lake: "Lake", path: Path, title: str) -> None:
+    from rumormill.spark.page import page
+    from rumormill.spark.report import collect
+
+    text = page(collect(lake), title)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:
+    """Say what is in the lake now."""
+    rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]
+    mine = [row for row in rows if row["run"] == part or row["run"].startswith(f"{part}/")]
+    if options.json:
+        print(json.dumps({"lake": str(lake.path), "part": part, "runs": mine}))
+        return
+    for row in mine:
+        share = "–" if row["delivery_ratio"] is None else f"{row['delivery_ratio']:.2%}"
+        late = "–" if row["latency_p99"] is None else f"{row['latency_p99']:.3f} s"
+        print(f"{row['run']}: {row['protocol']}, {share} delivered, p99 {late}")
+    print(f"{lake.path}/parts/{part}")
+
+
+def _duration(text: str, flag: str) -> float:
+    try:
+        found = parse_duration(text)
+    except ConfigError as error:
+        raise ConfigError(f"{flag}: {error}") from None
+    if found < 1e-6:
+        raise ConfigError(f"{flag}: must be more than 0s")
+    return found
+
+
+def _teller() -> Callable[[str], None]:
+    """Tell what goes on, with the time, on stderr."""
+    begin = time.monotonic()
+
+    def tell(text: str) -> None:
+        print(f"{time.monotonic() - begin:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+@contextlib.contextmanager
+def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator["SparkSession"]:
+    from rumormill.spark import session
+
+    settings = {}
+    for text in options.conf:
+        key, separator, value = text.partition("=")
+        if not separator or not key.startswith("spark."):
+            raise ConfigError(f"--conf: {text!r} is not spark.KEY=VALUE")
+        settings[key] = value
+    tell(f"starting Spark ({options.master})")
+    with _quiet_launcher():
+        started = session(options.master, app="rumormill", settings=settings)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@contextlib.contextmanager
+def _quiet_launcher() -> Iterator[None]:
+    """Keep what Java says when it starts off the screen, unless it does not start."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except LocalError:
+            raise
+        except Exception as error:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            reason = lines[-1] if lines else str(error)
+            raise LocalError(f"Spark does not start: {reason}") from error
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

@@ -1,0 +1,315 @@
+"""The options of `format("rumormill")`: names, meanings, and sentences for what is wrong with them.
+
+The names and rules are Kafka's where Kafka has them. Spark hands every value over as text and every
+name in lower case. The rule: what is not understood is refused, with the nearest name.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rumormill.core.config import nearest
+from rumormill.core.errors import ConfigError
+from rumormill.spark.access import Access, HomeAccess, NodeAccess, node_of_home
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""What stands for the ends of a topic in offsets, as in Kafka's."""
+
+TOKEN_VARIABLE: Final = "RUMORMILL_TOKEN"
+
+MAX_RECORDS_PER_PARTITION: Final = 125_000
+"""Our choice: a task of about a second, so that cores share a large topic evenly."""
+
+_PLACE: Final = ("home", "node", "path", "token", "tokenFile", "tls", "tlsRoots")
+READ_OPTIONS: Final = (
+    *_PLACE,
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeProof",
+    "includeMetadata",
+)
+WRITE_OPTIONS: Final = (*_PLACE, "topic", "writeId")
+_SPARKS_OWN: Final = ("checkpointLocation", "queryName")
+"""What Spark itself puts among the options."""
+
+_ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """Where reading begins or ends: everywhere the same, or by topic; offsets or milliseconds."""
+
+    everywhere: int | None = None
+    by_topic: dict[str, int] = {}
+    is_time: bool = False
+
+    def of(self, topic: str) -> int | None:
+        """The value for a topic, if there is one."""
+        return self.by_topic.get(topic, self.everywhere)
+
+
+class ReadOptions(msgspec.Struct, frozen=True):
+    """What is to be read, from where to where, and how."""
+
+    access: Access
+    topics: tuple[str, ...]
+    pattern: str | None
+    start: Bound
+    end: Bound
+    fail_on_data_loss: bool
+    latest_if_no_later: bool
+    """What a starting time behind the last event means: nothing to read, or an error."""
+    max_offsets: int | None
+    min_partitions: int
+    max_records: int
+
+    def wants(self, topic: str) -> bool:
+        """Whether a topic is subscribed to."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """Where to publish, and under which name rows are published once only."""
+
+    node: NodeAccess
+    topic: str | None
+    write_id: str | None
+
+
+def canonical(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
+    """The options by their proper names; an unknown one is refused."""
+    names = {name.lower(): name for name in (*known, *_SPARKS_OWN)}
+    found: dict[str, str] = {}
+    for key, value in options.items():
+        name = names.get(key.lower())
+        if name is None:
+            close = nearest(key.lower(), sorted(names))
+            for lower, proper in names.items():
+                close = re.sub(rf"\b{lower}\b", proper, close)
+            raise ConfigError(f"{key}: there is no such option of rumormill; {close}")
+        found[name] = value
+    return found
+
+
+def columns_wanted(options: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether metadata and proofs are asked for."""
+    given = canonical(options, READ_OPTIONS)
+    return _flag(given, "includeMetadata", False), _flag(given, "includeProof", False)
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Read and check the options of a source."""
+    given = canonical(options, READ_OPTIONS)
+    chosen = [name for name in ("subscribe", "subscribePattern") if name in given]
+    if len(chosen) != 1:
+        problem = "both are set" if chosen else "neither is set"
+        raise ConfigError(f"subscribe, subscribePattern: exactly one is needed, {problem}")
+    topics = tuple(
+        dict.fromkeys(filter(None, map(str.strip, given.get("subscribe", "").split(","))))
+    )
+    pattern = given.get("subscribePattern")
+    if pattern is None and not topics:
+        raise ConfigError("subscribe: name at least one topic")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"subscribePattern: {pattern!r} is no pattern: {error}") from None
+    if streaming:
+        for name in _ENDING:
+            if name in given:
+                raise ConfigError(f"{name}: a stream has no end; it is for batch reads")
+    strategy = given.get("startingOffsetsByTimestampStrategy", "error")
+    if strategy not in ("error", "latest"):
+        raise ConfigError("startingOffsetsByTimestampStrategy: choose error or latest")
+    limit = _number(given, "maxOffsetsPerTrigger") if streaming else None
+    return ReadOptions(
+        _access(given),
+        topics,
+        pattern,
+        _start(given, topics, pattern, streaming=streaming),
+        _end(given, topics, pattern),
+        _flag(given, "failOnDataLoss", True),
+        strategy == "latest",
+        limit,
+        _number(given, "minPartitions") or 1,
+        _number(given, "maxRecordsPerPartition") or MAX_RECORDS_PER_PARTITION,
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Read and check the options of a sink."""
+    given = canonical(options, WRITE_OPTIONS)
+    access = _access(given)
+    node = access if isinstance(access, NodeAccess) else node_of_home(access.home)
+    if "topic" in given and not given["topic"]:
+        raise ConfigError("topic: a topic's name is not empty")
+    return WriteOptions(node, given.get("topic"), given.get("writeId"))
+
+
+def _access(given: Mapping[str, str]) -> Access:
+    places = [name for name in ("home", "node", "path") if name in given]
+    if len(places) != 1:
+        raise ConfigError(
+            "home, node: say where the events are, by one of them: home is a directory, node is"
+            " HOST:PORT of a node that runs with --flight"
+        )
+    for name in ("token", "tokenFile", "tls", "tlsRoots"):
+        if name in given and "node" not in given:
+            raise ConfigError(f"{name}: goes with node, not with {places[0]}")
+    if "node" not in given:
+        return HomeAccess(str(Path(given[places[0]].removeprefix("file:")).expanduser().absolute()))
+    roots = ""
+    if "tlsRoots" in given:
+        roots = _text_of(given["tlsRoots"], "tlsRoots")
+    tls = _flag(given, "tls", bool(roots))
+    if roots and not tls:
+        raise ConfigError("tlsRoots: needs tls")
+    return NodeAccess(_endpoint(given["node"]), _token(given), tls, roots)
+
+
+def _endpoint(text: str) -> str:
+    host, _, port = text.removeprefix("grpc://").rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"node: {text!r} is not HOST:PORT, such as 127.0.0.1:4020")
+    return f"{host}:{port}"
+
+
+def _token(given: Mapping[str, str]) -> str:
+    if "token" in given and "tokenFile" in given:
+        raise ConfigError("token, tokenFile: set one of them")
+    if "tokenFile" in given:
+        return _text_of(given["tokenFile"], "tokenFile").strip()
+    token = given.get("token") or os.environ.get(TOKEN_VARIABLE, "")
+    if not token:
+        raise ConfigError(
+            "token: a node wants one; it is in the file flight.token of the node's home"
+            f" (options token and tokenFile, or the variable {TOKEN_VARIABLE})"
+        )
+    return token.strip()
+
+
+def _text_of(path: str, option: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option}: cannot read {path}: {error}") from None
+
+
+def _start(
+    given: Mapping[str, str], topics: tuple[str, ...], pattern: str | None, *, streaming: bool
+) -> Bound:
+    """Where to begin: a time wins over times by topic, and those over offsets."""
+    time = _time(given, "startingTimestamp")
+    if time is not None:
+        return Bound(time, is_time=True)
+    if "startingOffsetsByTimestamp" in given:
+        return _by_topic(given, "startingOffsetsByTimestamp", topics, pattern, is_time=True)
+    text = given.get("startingOffsets", "latest" if streaming else "earliest").strip()
+    if text.lower() == "earliest":
+        return Bound(EARLIEST)
+    if text.lower() == "latest":
+        if not streaming:
+            raise ConfigError("startingOffsets: latest is for streams; a batch would be empty")
+        return Bound(LATEST)
+    bound = _by_topic(given, "startingOffsets", topics, pattern)
+    if not streaming and LATEST in bound.by_topic.values():
+        raise ConfigError("startingOffsets: -1 (latest) is for streams; a batch would be empty")
+    return bound
+
+
+def _end(given: Mapping[str, str], topics: tuple[str, ...], pattern: str | None) -> Bound:
+    time = _time(given, "endingTimestamp")
+    if time is not None:
+        return Bound(time, is_time=True)
+    if "endingOffsetsByTimestamp" in given:
+        return _by_topic(given, "endingOffsetsByTimestamp", topics, pattern, is_time=True)
+    text = given.get("endingOffsets", "latest").strip()
+    if text.lower() == "latest":
+        return Bound(LATEST)
+    if text.lower() == "earliest":
+        raise ConfigError("endingOffsets: earliest would end before the first event")
+    bound = _by_topic(given, "endingOffsets", topics, pattern)
+    if EARLIEST in bound.by_topic.values():
+        raise ConfigError("endingOffsets: -2 (earliest) would end before the first event")
+    return bound
+
+
+def _by_topic(
+    given: Mapping[str, str],
+    option: str,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    *,
+    is_time: bool = False,
+) -> Bound:
+    """Read a JSON object of numbers by topic, such as {"news": 42, "chat": -2}."""
+    example = '{"news": 1730000000000}' if is_time else '{"news": 42, "chat": -2}'
+    words = "" if is_time else "earliest, latest or "
+    try:
+        found = json.loads(given[option])
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or not found:
+        raise ConfigError(f"{option}: {given[option]!r} is not {words}JSON such as {example}")
+    least = 0 if is_time else EARLIEST
+    for topic, value in found.items():
+        if type(value) is not int or value < least:
+            raise ConfigError(f"{option}: {value!r} of topic {topic!r}: write it as {example}")
+    _check_names(option, found, topics, pattern)
+    return Bound(by_topic=found, is_time=is_time)
+
+
+def _check_names(
+    option: str, found: Mapping[str, int], topics: tuple[str, ...], pattern: str | None
+) -> None:
+    """Offsets name exactly the topics that are subscribed to."""
+    for topic in found:
+        if topic not in topics if pattern is None else not re.fullmatch(pattern, topic):
+            raise ConfigError(f"{option}: topic {topic!r} is not subscribed to")
+    for topic in topics:
+        if topic not in found:
+            raise ConfigError(f"{option}: topic {topic!r} is missing: name all of subscribe")
+
+
+def _time(given: Mapping[str, str], option: str) -> int | None:
+    if option not in given:
+        return None
+    text = given[option]
+    if not text.isascii() or not text.isdigit():
+        raise ConfigError(f"{option}: {text!r} is not a number of milliseconds since 1970")
+    return int(text)
+
+
+def _number(given: Mapping[str, str], option: str) -> int | None:
+    if option not in given:
+        return None
+    text = given[option]
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"{option}: {text!r} is not a number above 0")
+    return int(text)
+
+
+def _flag(given: Mapping[str, str], option: str, default: bool) -> bool:
+    text = given.get(option, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{option}: {given[option]!r} is neither true nor false")
+    return text == "true"

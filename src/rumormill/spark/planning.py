@@ -1,0 +1,175 @@
+"""From options and extents to ranges: which offsets of which topics are read, in which pieces.
+
+Everything here is a pure function, so that the same offsets give the same pieces: a batch that is
+replayed after a crash is cut exactly as it was before.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from rumormill.core.config import nearest
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.spark.access import Extent
+from rumormill.spark.options import EARLIEST, LATEST, Bound, ReadOptions
+
+Offsets = dict[str, int]
+"""By topic, in the order of names, the next offset to read."""
+
+_MILLISECONDS: Final = 1000
+_SHOWN: Final = 5
+
+
+class DataLossError(LocalError):
+    """Events that a query needs are not there any more."""
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A range of one topic: `start` to `stop - 1`."""
+
+    topic: str
+    start: int
+    stop: int
+
+
+def subscribed(options: ReadOptions, extents: Mapping[str, Extent], where: str) -> list[str]:
+    """The topics of a batch read; one that does not exist is an error."""
+    found = sorted(name for name in extents if options.wants(name))
+    for name in options.topics:
+        if name not in extents:
+            raise LocalError(f"there is no topic {name!r} in {where}; {_known(name, extents)}")
+    if not found:
+        raise LocalError(f"no topic in {where} matches {options.pattern!r}")
+    return found
+
+
+def resolve_start(
+    options: ReadOptions,
+    topic: str,
+    extent: Extent,
+    since: Callable[[str, float], int | None],
+) -> int:
+    """The first offset to read of a topic."""
+    wanted = options.start.of(topic)
+    if wanted is None or (wanted == EARLIEST and not options.start.is_time):
+        return extent.first
+    if options.start.is_time:
+        found = since(topic, wanted / _MILLISECONDS)
+        if found is not None:
+            return found
+        if options.latest_if_no_later:
+            return extent.next
+        raise LocalError(
+            f"topic {topic!r} has no event received at {wanted} ms or later; with"
+            " startingOffsetsByTimestampStrategy=latest reading begins at its end"
+        )
+    if wanted == LATEST:
+        return extent.next
+    if wanted > extent.next:
+        return _beyond(options, "startingOffsets", topic, wanted, extent)
+    if wanted < extent.first:
+        return lost(options, topic, wanted, extent.first)
+    return wanted
+
+
+def resolve_end(
+    options: ReadOptions,
+    topic: str,
+    extent: Extent,
+    since: Callable[[str, float], int | None],
+) -> int:
+    """The offset behind the last one to read of a topic."""
+    bound: Bound = options.end
+    wanted = bound.of(topic)
+    if wanted is None or (wanted == LATEST and not bound.is_time):
+        return extent.next
+    if bound.is_time:
+        found = since(topic, wanted / _MILLISECONDS)
+        return extent.next if found is None else found
+    if wanted > extent.next:
+        return _beyond(options, "endingOffsets", topic, wanted, extent)
+    return wanted
+
+
+def _beyond(options: ReadOptions, option: str, topic: str, wanted: int, extent: Extent) -> int:
+    if options.fail_on_data_loss:
+        raise LocalError(
+            f"{option}: offset {wanted} of topic {topic!r} is beyond its end: the next event"
+            f" will have offset {extent.next}"
+        )
+    return extent.next
+
+
+def lost(options: ReadOptions, topic: str, start: int, first: int) -> int:
+    """Offsets up to `first` are gone: an error that names them, or reading goes on there."""
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"topic {topic!r}: offsets {start} to {first - 1} are gone, retention has deleted"
+            f" them; the oldest kept offset is {first}. With failOnDataLoss=false reading goes on"
+            " there"
+        )
+    return first
+
+
+def latest(options: ReadOptions, start: Offsets, extents: Mapping[str, Extent]) -> Offsets:
+    """Where the subscribed topics end now; one that has vanished or shrunk is lost data."""
+    names = sorted({*start, *options.topics, *(name for name in extents if options.wants(name))})
+    ends: Offsets = {}
+    for name in names:
+        extent = extents.get(name, Extent(0, 0))
+        begun = start.get(name, 0)
+        if extent.next < begun and options.fail_on_data_loss:
+            raise DataLossError(
+                f"topic {name!r} ends at offset {extent.next}, but was read up to {begun} before:"
+                " the store is another or an older one. With failOnDataLoss=false the stream"
+                " waits until the topic has grown that far"
+            )
+        ends[name] = max(extent.next, begun)
+    return ends
+
+
+def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
+    """At most so many events, shared over the topics by how much each has."""
+    waiting = {name: stop - start.get(name, 0) for name, stop in end.items()}
+    total = sum(waiting.values())
+    if total <= most:
+        return end
+    shares = {name: most * count // total for name, count in waiting.items()}
+    left = most - sum(shares.values())
+    by_remainder = sorted(waiting, key=lambda name: (-(most * waiting[name] % total), name))
+    for name in by_remainder[:left]:
+        shares[name] += 1
+    return {name: start.get(name, 0) + shares[name] for name in end}
+
+
+def pieces(ranges: list[Piece], min_partitions: int, max_records: int) -> list[Piece]:
+    """Cut ranges so that none is longer than `max_records` and there are enough of them."""
+    ranges = [each for each in ranges if each.start < each.stop]
+    total = sum(each.stop - each.start for each in ranges)
+    cut: list[Piece] = []
+    for each in ranges:
+        size = each.stop - each.start
+        parts = max(-(-size // max_records), round(min_partitions * size / total), 1)
+        cut += _split(each, min(parts, size))
+    while len(cut) < min(min_partitions, total):
+        longest = max(range(len(cut)), key=lambda number: cut[number].stop - cut[number].start)
+        cut[longest : longest + 1] = _split(cut[longest], 2)
+    return cut
+
+
+def _split(piece: Piece, parts: int) -> list[Piece]:
+    size = piece.stop - piece.start
+    bounds = [piece.start + size * number // parts for number in range(parts + 1)]
+    return [Piece(piece.topic, bounds[i], bounds[i + 1]) for i in range(parts)]
+
+
+def _known(name: str, extents: Mapping[str, Extent]) -> str:
+    if not extents:
+        return "it has no topics at all"
+    if len(extents) <= _SHOWN:
+        return f"it has {', '.join(map(repr, sorted(extents)))}"
+    try:
+        return nearest(name, sorted(extents)[:10_000])
+    except ConfigError:
+        return f"it has {len(extents)} others"

@@ -1,0 +1,241 @@
+"""What a report says: the runs of a lake, gathered into configurations and compared.
+
+A configuration is what one would choose: a protocol, its preset and its parameters. It is judged
+under a condition: a load, a size of the network, faults. Runs that differ in their seed alone are
+one configuration's samples, and their figures are averaged. The rule: configurations are compared
+with those under the same condition only.
+
+A configuration is on the Pareto front if no other under the same condition is at least as good in
+delivery ratio, 99th percentile of latency and cost, and better in one of them. Cost is bytes per
+delivery, or messages where a trace knows no bytes.
+
+Everything here reads the gold tables, which are small, and starts no Spark.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from rumormill.spark.lake import Lake
+from rumormill.trace.metrics import nearest_rank
+
+FIGURES: Final = (
+    "published", "expected", "delivered", "delivery_ratio", "latency_p50", "latency_p90",
+    "latency_p99", "latency_max", "hops_mean", "hops_max", "messages_per_delivery",
+    "duplicates_per_delivery", "rmr",
+)  # fmt: skip
+"""What is taken over from `delivery_quality`."""
+
+COMPARED: Final = (
+    *FIGURES, "bytes_per_delivery", "control_bytes_per_delivery", "load_max_over_mean",
+    "load_p99_over_mean",
+)  # fmt: skip
+
+GOALS: Final = (("delivery_ratio", 1), ("latency_p99", -1), ("cost", -1))
+"""What makes a configuration good: higher or lower."""
+
+_LOAD_POINTS: Final = 100
+
+
+def collect(lake: Lake) -> dict[str, Any]:
+    """Everything that a report of a lake says, ready for JSON."""
+    runs = _runs(lake)
+    groups = _grouped(runs)
+    configurations = [_configuration(key, members) for key, members in groups.items()]
+    for rivals in _by(configurations, "condition", "peers").values():
+        _judge(rivals)
+    by_run = {run["run"]: run["key"] for run in runs}
+    _add_curves(lake, configurations, by_run)
+    return {
+        "lake": lake.path.name,
+        "parts": lake.parts(),
+        "runs": [{name: run[name] for name in run if name != "key"} for run in runs],
+        "configurations": configurations,
+        "best": _best(configurations),
+        "self_stabilisation": lake.rows("self_stabilisation"),
+        "dag_health": lake.rows("dag_health"),
+        "topics": _topics(lake),
+    }
+
+
+def _runs(lake: Lake) -> list[dict[str, Any]]:
+    about = {row["run"]: row for row in lake.rows("runs")}
+    costs = {(row["run"], row["kind"]): row for row in lake.rows("overhead")}
+    loads: dict[str, list[float]] = {}
+    for row in lake.rows("peer_load", ["run", "over_mean"]):
+        loads.setdefault(row["run"], []).append(row["over_mean"] or 0.0)
+    found = []
+    for row in lake.rows("delivery_quality"):
+        if row["scope"] != "run":
+            continue
+        run = row["run"]
+        known = about.get(run, {})
+        load = sorted(loads.get(run, []))
+        skewed = bool(load) and load[-1] > 0
+        figures = {name: row[name] for name in FIGURES}
+        figures["bytes_per_delivery"] = _cost(costs, run, "rpc")
+        figures["control_bytes_per_delivery"] = _cost(costs, run, "control")
+        figures["load_max_over_mean"] = load[-1] if skewed else None
+        figures["load_p99_over_mean"] = nearest_rank(load, 99) if skewed else None
+        parameters = json.loads(known.get("parameters") or "{}")
+        found.append(
+            {
+                "run": run,
+                "protocol": row["protocol"],
+                "configuration": _label(row["protocol"], known.get("preset"), parameters),
+                "condition": known.get("condition") or "",
+                "peers": known.get("peers") or len(load),
+                "seed": known.get("seed"),
+                **figures,
+            }
+        )
+    for run in found:
+        run["key"] = json.dumps([run["condition"], run["peers"], run["configuration"]])
+    return sorted(found, key=lambda run: str(run["run"]))
+
+
+def _cost(costs: Mapping[tuple[str, str], Mapping[str, Any]], run: str, kind: str) -> float | None:
+    row = costs.get((run, kind))
+    # go's traces do not say how large an RPC was: that is unknown, not nothing.
+    return None if row is None or not row["bytes"] else row["bytes_per_delivery"]
+
+
+def _label(protocol: str, preset: str | None, parameters: Mapping[str, Any]) -> str:
+    name = protocol if preset in (None, "", "default") else f"{protocol}:{preset}"
+    chosen = " ".join(f"{key}={_shown(value)}" for key, value in parameters.items())
+    return f"{name} {chosen}" if chosen else name
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _grouped(runs: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(run["key"], []).append(run)
+    return groups
+
+
+def _configuration(key: str, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    first = members[0]
+    means = {name: _mean([run[name] for run in members]) for name in COMPARED}
+    size = means["bytes_per_delivery"]
+    return {
+        "key": key,
+        "configuration": first["configuration"],
+        "protocol": first["protocol"],
+        "condition": first["condition"],
+        "peers": first["peers"],
+        "runs": len(members),
+        **means,
+        "cost": means["messages_per_delivery"] if size is None else size,
+        "pareto": False,
+    }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _by(
+    configurations: Iterable[dict[str, Any]], *names: str
+) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for each in configurations:
+        groups.setdefault(tuple([each[name] for name in names]), []).append(each)
+    return groups
+
+
+def _scores(configuration: Mapping[str, Any]) -> list[float]:
+    """The goals as numbers of which more is better; what is not known is worst."""
+    return [
+        float("-inf") if configuration[name] is None else sign * configuration[name]
+        for name, sign in GOALS
+    ]
+
+
+def _ordered_scores(configuration: Mapping[str, Any], first: int) -> list[float]:
+    scores = _scores(configuration)
+    return [scores.pop(first), *scores]
+
+
+def _judge(rivals: list[dict[str, Any]]) -> None:
+    """Mark those that no other beats."""
+    if any(each["bytes_per_delivery"] is None for each in rivals):
+        for each in rivals:
+            each["cost"] = each["messages_per_delivery"]
+    scores = [_scores(each) for each in rivals]
+    for each, own in zip(rivals, scores, strict=True):
+        each["pareto"] = not any(
+            other != own and all(a >= b for a, b in zip(other, own, strict=True))
+            for other in scores
+        )
+
+
+def _best(configurations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Under every condition, the best configuration by each goal."""
+    found = []
+    for (condition, peers), rivals in _by(configurations, "condition", "peers").items():
+        row: dict[str, Any] = {"condition": condition, "peers": peers}
+        for number, (name, _) in enumerate(GOALS):
+            # Among equals the one that is better in the other goals, in their order.
+            best = max(rivals, key=partial(_ordered_scores, first=number))
+            row[name] = None if best[name] is None else best["configuration"]
+        row["pareto"] = [each["configuration"] for each in rivals if each["pareto"]]
+        found.append(row)
+    return found
+
+
+def _add_curves(
+    lake: Lake, configurations: Iterable[dict[str, Any]], by_run: Mapping[str, str]
+) -> None:
+    """Give configurations their curves: the means of their runs at each point."""
+    latency: dict[str, dict[float, list[float]]] = {}
+    for row in lake.rows("latency_cdf"):
+        points = latency.setdefault(by_run.get(row["run"], ""), {})
+        points.setdefault(row["percent"], []).append(row["latency"])
+    timeline: dict[str, dict[float, list[float]]] = {}
+    begins: dict[str, float] = {}
+    windows = [row for row in lake.rows("delivery_quality") if row["scope"] == "window"]
+    windows = [row for row in windows if row["window_start"] is not None and row["expected"]]
+    for row in windows:
+        begins[row["run"]] = min(begins.get(row["run"], row["window_start"]), row["window_start"])
+    for row in windows:
+        # Time counts from a run's first publication, so that runs can be laid over each other.
+        at = round(row["window_start"] - begins[row["run"]], 6)
+        points = timeline.setdefault(by_run.get(row["run"], ""), {})
+        points.setdefault(at, []).append(row["delivery_ratio"])
+    load: dict[str, dict[float, list[float]]] = {}
+    sent: dict[str, list[float]] = {}
+    for row in lake.rows("peer_load", ["run", "over_mean"]):
+        sent.setdefault(row["run"], []).append(row["over_mean"] or 0.0)
+    for run, values in sent.items():
+        ordered = sorted(values)
+        points = load.setdefault(by_run.get(run, ""), {})
+        for percent in range(1, _LOAD_POINTS + 1):
+            points.setdefault(percent, []).append(nearest_rank(ordered, percent) or 0.0)
+    for each in configurations:
+        key = each["key"]
+        each["latency_cdf"] = [(late, at) for at, late in _curve(latency.get(key, {}))]
+        each["delivery_over_time"] = _curve(timeline.get(key, {}))
+        each["load_distribution"] = _curve(load.get(key, {}))
+
+
+def _curve(points: Mapping[float, Sequence[float]]) -> list[tuple[float, float]]:
+    return [(at, sum(values) / len(values)) for at, values in sorted(points.items())]
+
+
+def _topics(lake: Lake) -> list[dict[str, Any]]:
+    """What happened in each topic of each part, all windows together; the busiest first."""
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in lake.rows("topic_activity"):
+        part = row["run"].partition("/")[0]
+        found = sums.setdefault(
+            (part, row["topic"]), {"part": part, "topic": row["topic"], "published": 0, "bytes": 0}
+        )
+        found["published"] += row["published"] or 0
+        found["bytes"] += row["bytes"] or 0
+    return sorted(sums.values(), key=lambda row: (-row["published"], str(row["topic"])))

@@ -1,0 +1,129 @@
+"""The sink of `format("rumormill")`: publishes rows through a node, each one once.
+
+The rows of one partition of one batch are sent under one key. The node keeps with each event how
+far it has come under its key, so a batch that Spark runs again, because the driver, a task or the
+node died, publishes only what is missing. A stream's key is made of the query's id, which its
+checkpoint keeps, and the batch's number; a batch job's of `writeId`, or of an id of its own that
+only protects against tasks that are run again.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.spark.options import WriteOptions
+
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_PROPERTY: Final = "streaming.sql.batchId"
+"""What Spark tells the tasks of a stream about it."""
+
+
+class Published(WriterCommitMessage):
+    """What one task has published."""
+
+    def __init__(self, prefix: str, published: int, known: int) -> None:
+        self.prefix = prefix
+        self.published = published
+        self.known = known
+
+
+def check_rows(schema: StructType, options: WriteOptions) -> None:
+    """Refuse columns that cannot be published."""
+    kinds = {each.name: each.dataType for each in schema}
+    if "value" not in kinds:
+        raise ConfigError("the rows to publish have no column value (string or binary)")
+    if options.topic is None and "topic" not in kinds:
+        raise ConfigError("topic: set this option, or give the rows a column topic")
+    for name, kind in kinds.items():
+        if name not in ("topic", "value"):
+            raise ConfigError(f"column {name!r} is not published: select topic and value only")
+        allowed = (StringType, BinaryType) if name == "value" else (StringType,)
+        if not isinstance(kind, allowed):
+            raise ConfigError(f"column {name!r} cannot be {kind.simpleString()}")
+
+
+def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
+    """Send the rows of this task's partition."""
+    import pyarrow as arrow  # noqa: PLC0415
+
+    context = TaskContext.get()
+    if context is None:
+        raise LocalError("rows are published from Spark tasks")
+    key = f"{prefix}{context.partitionId()}"
+    first = next(rows, None)
+    if first is None:
+        return Published(prefix, 0, 0)
+    schema = arrow.schema([each for each in first.schema if each.name in ("topic", "value")])
+    names = schema.names
+
+    def batches() -> Iterator[Any]:
+        yield first.select(names)
+        for batch in rows:
+            yield batch.select(names)
+
+    with options.node.connect() as client:
+        result = client.put(key, options.topic, schema, batches())
+    return Published(prefix, result.published, result.known)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Publishes a table once."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_rows(schema, options)
+        self._options = options
+        self._named = options.write_id is not None
+        self._prefix = f"write {options.write_id or uuid.uuid4()} "
+
+    def write(self, iterator: Iterator[Any]) -> Published:
+        """Publish the rows of one task."""
+        return _send(self._options, self._prefix, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nobody can run this job again under an id of its own."""
+        if not self._named:
+            with self._options.node.connect() as client:
+                client.forget(self._prefix)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was published cannot be taken back; with `writeId` the next run leaves it out."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Publishes the batches of a stream once."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_rows(schema, options)
+        if options.write_id is not None:
+            raise ConfigError("writeId: is for batch writes; a stream has the id of its query")
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> Published:
+        """Publish the rows of one task."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
+        batch = context.getLocalProperty(BATCH_PROPERTY) if context is not None else None
+        if not query or batch is None:
+            raise LocalError("Spark does not say which query and batch this is")
+        return _send(self._options, f"stream {query} {batch} ", iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Earlier batches are never run again; this one may be, until Spark has noted it."""
+        prefixes = [each.prefix for each in messages if isinstance(each, Published)]
+        if not prefixes:
+            return
+        query = prefixes[0].rsplit(" ", 2)[0]
+        with self._options.node.connect() as client:
+            client.forget(f"{query} ", keep=prefixes[0])
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What was published is left out when the batch is run again."""

@@ -1,0 +1,184 @@
+"""Sweeps: the simulations of a grid, run inside Spark's tasks and milled into the lake.
+
+Simulations are packed, so that tasks are few and long: each task takes about the same estimated
+work. A task writes the trace of every simulation that it has finished as a Parquet file of the
+table `traces`, and its figures beside it, under names that follow from the scenario; a file gets
+its name when it is complete. The rule: what is there is not computed again, so that a sweep that
+was interrupted goes on where it was, and one that changed runs what is new.
+
+When all runs are there, the part of the lake is made of their files (by hard links), and milled.
+"""
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rumormill.core.errors import LocalError
+from rumormill.spark.bronze import TraceFile, trace_batches
+from rumormill.spark.grid import Grid, GridRun
+from rumormill.spark.lake import Lake
+from rumormill.spark.mill import DEFAULT_WINDOW, Tell, build_tables, plain
+from rumormill.spark.tables import COLUMNS, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SWEEPS: Final = ".sweeps"
+_TASKS_PER_CORE: Final = 3
+"""Our choice: enough that cores end together although estimates are rough."""
+
+_WATCH_SECONDS: Final = 2.0
+
+
+def sweep(
+    spark: "SparkSession",
+    grid: Grid,
+    lake: Lake,
+    *,
+    window: float = DEFAULT_WINDOW,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run a grid and make it a part of the lake; return how many runs were new and in all."""
+    runs = grid.runs()
+    folder = lake.path / _SWEEPS / grid.name
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = [run for run in runs if not _figures_path(folder, run).is_file()]
+    tell(f"{len(runs)} simulations, {len(waiting)} of them new")
+    try:
+        _simulate_all(spark, waiting, folder, grid.name, tell)
+        with lake.writing(grid.name) as draft:
+            traces = draft.path / "traces"
+            traces.mkdir()
+            for run in runs:
+                os.link(_trace_path(folder, run), traces / f"{run.digest}.parquet")
+            (traces / "_SUCCESS").touch()
+            rows = [_run_row(folder, grid.name, run) for run in runs]
+            draft.write(spark.createDataFrame(rows, ddl("runs")).coalesce(1), "runs")
+            build_tables(spark, draft, window, tell)
+    except Exception as error:
+        raise plain(error) from error
+    return {"runs": len(runs), "new": len(waiting)}
+
+
+def estimate(run: GridRun) -> float:
+    """How long a simulation takes, in arbitrary units: what it sends grows with both of these."""
+    workload = run.scenario.workload
+    messages = workload.limit or workload.messages
+    return run.scenario.peers * (messages + 100.0)
+
+
+def pack(runs: Sequence[GridRun], tasks: int) -> list[list[GridRun]]:
+    """Share runs out so that tasks take about equally long: the longest first, to the idlest."""
+    packs: list[list[GridRun]] = [[] for _ in range(max(1, min(tasks, len(runs))))]
+    loads = [0.0] * len(packs)
+    for run in sorted(runs, key=estimate, reverse=True):
+        idlest = loads.index(min(loads))
+        packs[idlest].append(run)
+        loads[idlest] += estimate(run)
+    return [each for each in packs if each]
+
+
+def _simulate_all(
+    spark: "SparkSession", runs: Sequence[GridRun], folder: Path, part: str, tell: Tell
+) -> None:
+    if not runs:
+        return
+    context = spark.sparkContext
+    packs = pack(runs, _TASKS_PER_CORE * context.defaultParallelism)
+    sent = [
+        [(run.name, run.condition, run.scenario.to_dict(), str(folder), part) for run in each]
+        for each in packs
+    ]
+    with _watched(folder, runs, tell):
+        context.parallelize(sent, len(sent)).foreachPartition(_simulate_packs)
+
+
+@contextlib.contextmanager
+def _watched(folder: Path, runs: Sequence[GridRun], tell: Tell) -> Iterator[None]:
+    """Tell how many runs are finished, while tasks leave their figures in the folder."""
+    over = threading.Event()
+
+    def watch() -> None:
+        told = 0
+        while not over.wait(_WATCH_SECONDS):
+            done = sum(_figures_path(folder, run).is_file() for run in runs)
+            if done > told:
+                tell(f"{done} of {len(runs)} simulations are done")
+                told = done
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _simulate_packs(packs: Iterable[Any]) -> None:
+    """In a task: run simulations one after another."""
+    from rumormill.sim.scenario import Scenario  # noqa: PLC0415
+
+    for each in packs:
+        for name, condition, table, folder, part in each:
+            run = GridRun(name, condition, Scenario.from_dict(table))
+            if not _figures_path(Path(folder), run).is_file():
+                simulate(run, Path(folder), part)
+
+
+def simulate(run: GridRun, folder: Path, part: str) -> None:
+    """Run one simulation; leave its trace, and then its figures, under their names."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from rumormill.sim.run import run_scenario  # noqa: PLC0415
+
+    draft = folder / f".{run.digest}.{os.getpid()}"
+    recorded = draft.with_name(f"{draft.name}.trace.parquet")
+    try:
+        try:
+            figures = run_scenario(run.scenario, trace=recorded)
+        except Exception as error:
+            raise LocalError(f"{run.name}: {type(error).__name__}: {error}") from error
+        writer = None
+        for batch in trace_batches(TraceFile(f"{part}/{run.name}", 0, str(recorded))):
+            if writer is None:
+                writer = pq.ParquetWriter(draft, batch.schema, compression="zstd")
+            writer.write_batch(batch)
+        if writer is None:
+            raise LocalError(f"{run.name}: the simulation left no trace")
+        writer.close()
+        draft.replace(_trace_path(folder, run))
+        draft.write_text(json.dumps(figures))
+        draft.replace(_figures_path(folder, run))
+    finally:
+        recorded.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
+
+
+def _trace_path(folder: Path, run: GridRun) -> Path:
+    return folder / f"{run.digest}.parquet"
+
+
+def _figures_path(folder: Path, run: GridRun) -> Path:
+    return folder / f"{run.digest}.json"
+
+
+def _run_row(folder: Path, part: str, run: GridRun) -> tuple[Any, ...]:
+    scenario = run.scenario
+    row = {
+        "run": f"{part}/{run.name}",
+        "protocol": scenario.protocol,
+        "source": f"sweep {part}",
+        "peers": scenario.peers,
+        "seed": str(scenario.seed),
+        "preset": scenario.preset,
+        "parameters": json.dumps(scenario.parameters),
+        "condition": run.condition,
+        "scenario": json.dumps(scenario.to_dict()),
+        "figures": _figures_path(folder, run).read_text(),
+    }
+    return tuple(row.get(name) for name, _ in COLUMNS["runs"])

@@ -1,0 +1,197 @@
+"""Silver: stored events checked again, each by the rules of its own protocol.
+
+A row's id is computed anew from what it says, its signature is checked against its author, and the
+links of a topic's events are followed: which parents are not there, which events none follows. The
+rule: a third party needs nothing but the row. What does not hold is named in `fault` and takes no
+part in the graph of its topic, so that nobody can hang something on another's history.
+
+FloodSub and GossipSub name a message by author and sequence number, or by its content where it is
+unsigned; radius gossip by author and time; the skip ring by the hash of what was signed; Pulsarcast
+by the CID of the event, which its proof rebuilds.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from rumormill.core.errors import DecodeError, PeerError
+from rumormill.core.event import Event
+from rumormill.node.identity import SignatureVerifier
+from rumormill.protocols.pubsub.authorship import author_and_seqno, content_hash
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.history import HistoryVerifier
+from rumormill.protocols.skipring import envelope
+from rumormill.wire.pubsub import Message
+from rumormill.wire.pubsub_codec import signing_payload
+from rumormill.wire.pubsub_control import FIELD_3, FIELD_5, FIELD_6, item_fields
+from rumormill.wire.radius import Publication
+from rumormill.wire.radius_codec import PUBLICATION_PREFIX
+
+VALID: Final = "valid"
+ABSENT: Final = "absent"
+INVALID: Final = "invalid"
+
+WRONG_ID: Final = "wrong-id"
+BAD_SIGNATURE: Final = "bad-signature"
+BAD_PROOF: Final = "bad-proof"
+UNKNOWN_PROTOCOL: Final = "unknown-protocol"
+
+_TIME_BYTES: Final = 8
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """Whether an event's id is its own, what its signature is worth, and what is wrong."""
+
+    id_valid: bool
+    signature: str
+    fault: str | None = None
+
+
+def _verdict(id_valid: bool, signature: str) -> Verdict:
+    if not id_valid:
+        return Verdict(id_valid, signature, WRONG_ID)
+    return Verdict(id_valid, signature, BAD_SIGNATURE if signature == INVALID else None)
+
+
+def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
+    if not event.proof:
+        unsigned = Message(event.topic, event.data)
+        return _verdict(event.id == content_hash(unsigned), INVALID if event.author else ABSENT)
+    found = {FIELD_3: b"", FIELD_5: b"", FIELD_6: b""}
+    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
+        if tag in found:
+            found[tag] = event.proof[start:stop]
+    message = Message(
+        event.topic, event.data, event.author, found[FIELD_3], found[FIELD_5], found[FIELD_6]
+    )
+    named = event.id in (author_and_seqno(message), content_hash(message))
+    holds = verifier.verify(event.author, message.key, signing_payload(message), message.signature)
+    return _verdict(named, VALID if holds else INVALID)
+
+
+def _check_radius(event: Event, verifier: SignatureVerifier) -> Verdict:
+    time = int.from_bytes(event.id[-_TIME_BYTES:], "big")
+    publication = Publication(event.author, event.topic, time, event.data)
+    holds = verifier.verify(
+        event.author, b"", PUBLICATION_PREFIX + publication.unsigned, event.proof
+    )
+    return _verdict(event.id == publication.id, VALID if holds else INVALID)
+
+
+def _check_skipring(event: Event, verifier: SignatureVerifier) -> Verdict:
+    publication = envelope.from_event(event)
+    unsigned = envelope.unsigned_fields(publication)
+    named = bool(event.id) and envelope.name_of(unsigned, 8 * len(event.id)) == event.id
+    holds = verifier.verify(
+        event.author, publication.key, envelope.SIGN_PREFIX + unsigned, publication.signature
+    )
+    return _verdict(named, VALID if holds else INVALID)
+
+
+def _check_pulsarcast(event: Event, verifier: SignatureVerifier) -> Verdict:
+    history = HistoryVerifier(cids.parse(event.topic), verifier)
+    fault = history.check(event)
+    if fault is None:
+        return Verdict(True, ABSENT if history.report().unsigned else VALID)
+    return Verdict(fault != "wrong-cid", INVALID, fault)
+
+
+_CHECKS: Final[dict[str, Callable[[Event, SignatureVerifier], Verdict]]] = {
+    "floodsub": _check_pubsub,
+    "gossipsub": _check_pubsub,
+    "radius": _check_radius,
+    "skipring": _check_skipring,
+    "pulsarcast": _check_pulsarcast,
+}
+
+
+def verify_event(protocol: str, event: Event, verifier: SignatureVerifier) -> Verdict:
+    """Check one event by its protocol's rules; whatever it holds, there is a verdict."""
+    check = _CHECKS.get(protocol)
+    if check is None:
+        return Verdict(False, INVALID, UNKNOWN_PROTOCOL)
+    try:
+        return check(event, verifier)
+    except DecodeError as error:
+        return Verdict(False, INVALID, error.reason)
+    except PeerError:
+        return Verdict(False, INVALID, BAD_PROOF)
+
+
+_SCHEMA: Final = (
+    "run STRING, protocol STRING, topic STRING, offset BIGINT, id BINARY, author BINARY,"
+    " bytes BIGINT, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>,"
+    " id_valid BOOLEAN, signature STRING, fault STRING"
+)
+
+
+def verify(events: DataFrame) -> DataFrame:
+    """Check every event; rows are independent, so this holds for streams as well."""
+    return events.mapInArrow(_verify_batches, _SCHEMA)
+
+
+def _verify_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """In a task: check rows."""
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute as pc  # noqa: PLC0415
+
+    verifier = SignatureVerifier()
+    kept = ("run", "protocol", "topic", "offset", "id", "author")
+    for batch in batches:
+        names = ("protocol", "topic", "value", "author", "id", "parents", "proof")
+        columns = [batch.column(name).to_pylist() for name in names]
+        created = pc.cast(batch.column("created"), pa.int64()).to_pylist()
+        found = [
+            verify_event(
+                protocol,
+                Event(topic, value, author, name, tuple(parents), _seconds(time), proof),
+                verifier,
+            )
+            for (protocol, topic, value, author, name, parents, proof), time in zip(
+                zip(*columns, strict=True), created, strict=True
+            )
+        ]
+        arrays = [
+            *[batch.column(name) for name in kept],
+            pc.binary_length(batch.column("value")).cast(pa.int64()),
+            *[batch.column(name) for name in ("created", "received", "parents")],
+            pa.array([each.id_valid for each in found], pa.bool_()),
+            pa.array([each.signature for each in found], pa.string()),
+            pa.array([each.fault for each in found], pa.string()),
+        ]
+        labels = [*kept, "bytes", "created", "received", "parents", "id_valid", "signature"]
+        yield pa.RecordBatch.from_arrays(arrays, [*labels, "fault"])
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / 1_000_000
+
+
+def link(verified: DataFrame) -> DataFrame:
+    """Follow the links inside each topic: parents that are missing, followers, ends."""
+    key = ["run", "topic"]
+    sound = verified.where("fault IS NULL")
+    links = sound.select(*key, "id", f.explode("parents").alias("parent"))
+    followers = links.groupBy(*key, "parent").agg(f.count("*").alias("children"))
+    there = sound.select(*key, f.col("id").alias("parent"), f.lit(True).alias("there"))
+    missing = (
+        links.join(there, [*key, "parent"], "left")
+        .where("there IS NULL")
+        .groupBy(*key, "id")
+        .agg(f.sort_array(f.collect_set("parent")).alias("missing_parents"))
+    )
+    none = f.array().cast("array<binary>")
+    holds = f.col("fault").isNull()
+    return (
+        verified.join(followers.withColumnRenamed("parent", "id"), [*key, "id"], "left")
+        .join(missing, [*key, "id"], "left")
+        .withColumn("children", f.when(holds, f.coalesce("children", f.lit(0))).otherwise(0))
+        .withColumn(
+            "missing_parents", f.when(holds, f.coalesce("missing_parents", none)).otherwise(none)
+        )
+        .withColumn("is_root", holds & (f.size("parents") == 0))
+        .withColumn("is_head", holds & (f.col("children") == 0))
+    )

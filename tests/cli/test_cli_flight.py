@@ -1,0 +1,64 @@
+"""The Flight door from the command line: of a node, and of a bare store."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from command import Terminal, rumormill
+
+from rumormill.store.flight_client import DoorClient
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that does not exist yet, with a short path."""
+    return tmp_path_factory.mktemp("h") / "home"
+
+
+def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
+    """The address is printed, the token is in the home; the door closes with the node."""
+    with Terminal("node", "--home", str(home), "--flight", "127.0.0.1:0", "--json") as node:
+        said = json.loads(node.prints()[0])
+        assert rumormill("pub", "news", "hello", "--home", str(home)).returncode == 0
+        token = (home / "flight.token").read_text().strip()
+        with DoorClient(said["flight"], token) as client:
+            (line,) = client.topics()
+            assert (line.name, line.first, line.next) == ("news", 0, 1)
+            (batch,) = client.batches("news", 0, 1, ["value"])
+            assert batch.column("value").to_pylist() == [b"hello"]
+        assert (home / "flight.json").exists()
+        node.process.send_signal(signal.SIGTERM)
+        assert node.ends() == 0
+    assert not (home / "flight.json").exists()
+
+
+def test_a_store_is_served_beside_its_node(home: Path) -> None:
+    """Read-only, in a process of its own."""
+    with Terminal("node", "--home", str(home)) as node:
+        node.prints()
+        rumormill("pub", "news", "hello", "--home", str(home))
+        with Terminal("serve-store", str(home), "--flight", "127.0.0.1:0", "--json") as server:
+            said = json.loads(server.prints()[0])
+            token = Path(said["token_file"]).read_text().strip()
+            rumormill("pub", "news", "again", "--home", str(home))
+            with DoorClient(said["flight"], token) as client:
+                assert [line.next for line in client.topics()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["serve-store", "{}"], 1, "no rumormill store in"),
+        (["serve-store", "{}", "--flight", "nonsense"], 1, "no rumormill store in"),
+        (["serve-store", "{}", "--flight-cert", "a"], 2, "TLS needs both"),
+        (["node", "--home", "{}", "--flight", "nonsense"], 2, "is not HOST:PORT"),
+        (["node", "--home", "{}", "--flight-key", "a"], 2, "TLS needs both"),
+    ],
+)
+def test_what_cannot_be_served(home: Path, arguments: list[str], code: int, sentence: str) -> None:
+    """One sentence, and the usual exit codes."""
+    done = rumormill(*[each.format(home) for each in arguments])
+    assert done.returncode == code
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,58 @@
+"""Publishing with notes: kept together with the events, and told to peers only afterwards."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from network import run
+
+from rumormill.core.errors import RumormillError
+from rumormill.node.node import Node
+from rumormill.store.errors import DiskFullError
+from rumormill.store.notes import Note, note_keys, read_note
+
+
+def test_noted_events_are_kept_in_order_and_reach_the_peers(tmp_path: Path) -> None:
+    """In the log with their notes, then at a subscriber."""
+
+    async def main() -> None:
+        async with Node(tmp_path / "a") as node, Node(None) as peer:
+            await peer.connect(node.tickets[0])
+            async with await peer.subscribe("news") as events:
+                await node.wait_until_ready("news", timeout=30)
+                rows = [("news", b"%d" % n, Note("k", b"%d" % n)) for n in range(20)]
+                receipts = await node.publish_noted(rows)
+                assert [each.offset for each in receipts] == list(range(20))
+                assert read_note(node.log, "k") == b"19"
+                async with asyncio.timeout(30):
+                    assert [(await anext(events)).data for _ in range(20)] == [
+                        data for _, data, _ in rows
+                    ]
+
+    run(main())
+
+
+def test_peers_never_hear_of_events_that_could_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: neither event nor note is there, and nothing was sent."""
+
+    async def main() -> None:
+        async with Node(tmp_path / "a") as node, Node(None) as peer:
+            await peer.connect(node.tickets[0])
+            async with await peer.subscribe("news") as events:
+                await node.wait_until_ready("news", timeout=30)
+                with monkeypatch.context() as patched:
+
+                    def full(*_: object) -> int:
+                        raise DiskFullError("no room left")
+
+                    patched.setattr("rumormill.store.writer.put_events", full)
+                    with pytest.raises(RumormillError, match="no room left"):
+                        await node.publish_noted([("news", b"lost", Note("k", b"1"))])
+                assert note_keys(node.log, "") == []
+                await node.publish_noted([("news", b"kept", Note("k", b"2"))])
+                async with asyncio.timeout(30):
+                    assert (await anext(events)).data == b"kept"
+
+    run(main())

@@ -1,0 +1,99 @@
+"""Pulsarcast on real nodes: topics, trees, requests and history over libp2p on the loopback."""
+
+from contextlib import AsyncExitStack
+from itertools import pairwise
+
+import pytest
+from live_nodes import run, take, until
+
+from rumormill.node.node import Node
+from rumormill.node.subscription import Subscription
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.commands import (
+    CreateTopic,
+    History,
+    PublishEvent,
+    ReadHistory,
+    SubscribeTo,
+)
+from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
+
+PEERS = 6
+PARAMETERS = {
+    "fan_out": 2,
+    "kademlia.bootstrap_delay": 0.1,
+    "subscribe_retry_delay": 0.2,
+    "sync_settle": 0.5,
+    "move_linger": 0.5,
+    "refresh_interval": 1.0,
+    "rendezvous_interval": 0.5,
+}
+
+
+async def started(stack: AsyncExitStack, preset: str) -> list[Node]:
+    """Nodes in a line, each of which knows the one before it."""
+    nodes = [
+        await stack.enter_async_context(
+            Node(None, protocol="pulsarcast", preset=preset, parameters=PARAMETERS)
+        )
+        for _ in range(PEERS)
+    ]
+    for before, node in pairwise(nodes):
+        await node.connect(before.tickets[0])
+    for node in nodes:
+        machine = node._driver.machine
+        assert isinstance(machine, PulsarcastPeer)
+        table = machine.dht.contacts.table
+        await until(lambda table=table: len(table) >= PEERS - 1, "all know all")
+    return nodes
+
+
+async def subscribed(nodes: list[Node], author: Node) -> tuple[str, list[Subscription]]:
+    """A topic of one node's that all follow."""
+    topic = cids.text((await author.command(CreateTopic(name="news"))).cid)
+    for node in nodes:
+        await node.command(SubscribeTo(topic=topic))
+    return topic, [await node.subscribe(topic) for node in nodes]
+
+
+@pytest.mark.parametrize("preset", ["open", "ordered"])
+def test_everybody_publishes_and_everybody_reads_the_same_history(preset: str) -> None:
+    """By themselves, or by asking the author; the last node's history is complete and verified."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            nodes = await started(stack, preset)
+            topic, subscriptions = await subscribed(nodes, nodes[0])
+            said = [b"from %d" % number for number in range(PEERS)]
+            for node, data in zip(nodes, said, strict=True):
+                await node.command(PublishEvent(topic=topic, data=data))
+            for subscription in subscriptions:
+                heard = await take(subscription, PEERS)
+                assert (heard if preset == "ordered" else sorted(heard)) == said
+            history = await nodes[-1].command(ReadHistory(topic=topic))
+            assert isinstance(history, History)
+            assert history.complete
+            assert sorted(event.data for event in history.events) == said
+
+    run(story)
+
+
+def test_the_tree_heals_when_its_root_is_gone() -> None:
+    """The author's node ends; the others go on, and miss nothing."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            nodes = await started(stack, "open")
+            topic, subscriptions = await subscribed(nodes, nodes[2])
+            await nodes[0].publish(topic, b"before")
+            for subscription in subscriptions:
+                assert await take(subscription, 1) == [b"before"]
+            await nodes[2].close()
+            left = [number for number in range(PEERS) if number != 2]
+            said = [b"after %d" % number for number in left]
+            for number, data in zip(left, said, strict=True):
+                await nodes[number].publish(topic, data)
+            for number in left:
+                assert sorted(await take(subscriptions[number], len(said))) == said
+
+    run(story)

@@ -1,0 +1,117 @@
+"""Stores, nodes and queries for the tests of the data source."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from rumormill.store import EventLog, StoredEvent
+
+SOURCES = Path(__file__).resolve().parent.parent.parent / "src"
+FIRST_TIME = 1_700_000_000.0
+"""When event 0 was received; each later one a second after."""
+
+
+def event(topic: str, number: int) -> StoredEvent:
+    """The event with this number of a topic."""
+    return StoredEvent(
+        topic,
+        b"%s-%d" % (topic.encode(), number),
+        b"author-%d" % (number % 2),
+        b"%s %d" % (topic.encode(), number),
+        FIRST_TIME + number,
+        FIRST_TIME + number - 0.5 if number % 2 else None,
+        (b"%s-%d" % (topic.encode(), number - 1),) if number else (),
+        "gossipsub",
+        b"proof %d" % number,
+    )
+
+
+def fill(log: EventLog, topic: str, count: int, start: int = 0) -> None:
+    """Append events and wait until they are safe."""
+    log.append([event(topic, number) for number in range(start, start + count)]).result()
+
+
+def reading(spark: Any, store: Path, **options: object) -> Any:
+    """A batch read of a store as a DataFrame."""
+    return configured(spark.read, home=store, **options).load()
+
+
+def streaming(spark: Any, store: Path, **options: object) -> Any:
+    """A stream of a store as a DataFrame."""
+    return configured(spark.readStream, home=store, **options).load()
+
+
+def configured(reader: Any, **options: object) -> Any:
+    """A reader or writer of the format with these options."""
+    reader = reader.format("rumormill")
+    for name, value in options.items():
+        text = json.dumps(value) if isinstance(value, dict) else str(value)
+        reader = reader.option(name, text)
+    return reader
+
+
+def run_to_end(frame: Any, folder: Path, **options: object) -> Any:
+    """Run a stream over what is there into Parquet below `folder`; return the query."""
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "table"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def offsets_by_topic(frame: Any) -> dict[str, list[int]]:
+    """Which offsets of which topics a DataFrame has, sorted."""
+    found: dict[str, list[int]] = {}
+    for row in frame.select("topic", "offset").collect():
+        found.setdefault(row.topic, []).append(row.offset)
+    return {topic: sorted(offsets) for topic, offsets in sorted(found.items())}
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process that uses this tree."""
+    return {**os.environ, "PYTHONPATH": str(SOURCES)}
+
+
+class LiveNode:
+    """`rumormill node --flight` in a process of its own; it can be killed and started again."""
+
+    def __init__(self, home: Path, flight: str = "127.0.0.1:0") -> None:
+        self.home = home
+        self.endpoint = flight
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill(signal.SIGTERM)
+
+    @property
+    def token(self) -> str:
+        return (self.home / "flight.token").read_text().strip()
+
+    def start(self) -> None:
+        """Start, at the same address as before; wait until the door is open."""
+        command = [sys.executable, "-m", "rumormill", "node", "--home", str(self.home), "--json"]
+        self._process = subprocess.Popen(
+            [*command, "--flight", self.endpoint, "--log-level", "error"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        assert self._process.stdout is not None
+        self.endpoint = json.loads(self._process.stdout.readline())["flight"]
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """End the process in the way of a signal."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None

@@ -1,0 +1,114 @@
+"""Writing publishes through a node: each row once, however often it is sent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_samples import LiveNode, configured, fill, streaming
+
+from rumormill.store import EventLog
+from rumormill.store.notes import note_keys
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
+    """A node that publishes."""
+    with LiveNode(tmp_path_factory.mktemp("n") / "home") as started:
+        yield started
+
+
+def published(node: LiveNode, topic: str) -> list[str]:
+    """The values in a topic of the node's log."""
+    with EventLog(node.home, read_only=True) as log:
+        return [each.data.decode() for chunk in log.chunks(topic) for each in chunk]
+
+
+def writing(frame: Any, node: LiveNode, **options: object) -> Any:
+    return configured(frame.write, node=node.endpoint, token=node.token, **options).mode("append")
+
+
+def test_batch_write(spark: Any, node: LiveNode) -> None:
+    """A row is an event; string or binary; the topic is a column, or the option, which wins."""
+    frame = spark.createDataFrame(
+        [("a", "1"), ("b", "2"), ("a", "3")], "topic string, value string"
+    )
+    writing(frame.coalesce(1), node).save()
+    assert published(node, "a") == ["1", "3"]
+    assert published(node, "b") == ["2"]
+    writing(frame.coalesce(1), node, topic="c").save()
+    assert published(node, "c") == ["1", "2", "3"]
+    binary = frame.selectExpr("cast(value as binary) as value").coalesce(1)
+    configured(binary.write, home=node.home, topic="d").mode("append").save()
+    assert published(node, "d") == ["1", "2", "3"]
+
+
+def test_a_job_that_is_run_again_under_its_name_publishes_once(spark: Any, node: LiveNode) -> None:
+    """`writeId` names a job."""
+    frame = spark.range(20).selectExpr("cast(id as string) as value").coalesce(2)
+    for _ in range(2):
+        writing(frame, node, topic="once", writeId="job of the day").save()
+    assert sorted(map(int, published(node, "once"))) == list(range(20))
+
+
+def test_stream_write(spark: Any, node: LiveNode, tmp_path: Path) -> None:
+    """Events of one store are published in another topic; old batches are forgotten."""
+    with EventLog(tmp_path / "home") as log:
+        fill(log, "news", 30)
+        frame = streaming(
+            spark,
+            tmp_path / "home",
+            subscribe="news",
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger=10,
+            minPartitions=2,
+        ).select("value")
+        run(frame, node, tmp_path)
+        assert sorted(published(node, "copy")) == sorted(f"news {n}" for n in range(30))
+        with EventLog(node.home, read_only=True) as other:
+            left = note_keys(other, "stream ")
+        assert len(left) == 2, "one for each partition of the last batch"
+
+
+def run(frame: Any, node: LiveNode, folder: Path) -> None:
+    writer = configured(frame.writeStream, node=node.endpoint, token=node.token, topic="copy")
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_replayed_batch_is_not_published_twice(
+    spark: Any, node: LiveNode, tmp_path: Path
+) -> None:
+    """The commit of a batch is lost: Spark runs it again, the node recognises it."""
+    before = len(published(node, "copy"))
+    with EventLog(tmp_path / "home") as log:
+        fill(log, "news", 10)
+        frame = streaming(
+            spark, tmp_path / "home", subscribe="news", startingOffsets="earliest"
+        ).select("value")
+        run(frame, node, tmp_path)
+        for name in ("0", ".0.crc"):
+            (tmp_path / "checkpoint" / "commits" / name).unlink()
+        fill(log, "news", 5, start=10)
+        run(frame, node, tmp_path)
+    assert published(node, "copy")[before:] == [f"news {n}" for n in range(15)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "complaint"),
+    [
+        ("value string", {}, "topic: set this option"),
+        ("topic string", {}, "no column value"),
+        ("topic string, value int", {}, "column 'value' cannot be int"),
+        ("topic string, value string, more int", {}, "column 'more' is not published"),
+        ("value string", {"topci": "a"}, "did you mean topic"),
+    ],
+)
+def test_rows_that_cannot_be_published(
+    spark: Any, node: LiveNode, columns: str, options: dict[str, str], complaint: str
+) -> None:
+    """One sentence says why."""
+    with pytest.raises(Exception, match=complaint):
+        writing(spark.createDataFrame([], columns), node, **options).save()
