@@ -388,6 +388,16 @@ class TestOverlay:
         overlay.run(60)
         assert overlay.giant_component() == 1.0
 
+    def test_newcomers_of_one_moment_do_not_stay_among_themselves(self) -> None:
+        """Joining faster than messages travel can close a circle of six: with this seed it does,
+        and the first exchanges open it."""
+        parts = {}
+        for swap_interval in (0.0, 120.0):
+            overlay = Overlay(100, seed=5, interval=0.02, swap_interval=swap_interval)
+            overlay.run(50)
+            parts[swap_interval] = overlay.giant_component()
+        assert parts == {0.0: 0.94, 120.0: 1.0}
+
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("share", "at_least"),
