@@ -11,6 +11,8 @@ from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
 from rumormill.protocols.pulsarcast.history import verify_history
+from rumormill.sim.run import run_scenario
+from rumormill.sim.scenario import Scenario, Topology
 from rumormill.spark.bronze import find_source
 from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
@@ -97,6 +99,25 @@ def test_a_stream_takes_every_event_once(spark: Any, tmp_path: Path) -> None:
     # Spark repeats a batch whose end it did not get to note: the same rows under the same number.
     stream.take(spark.createDataFrame([], stream._found().schema), 1)
     assert sorted(row["offset"] for row in lake.rows("events")) == list(range(9))
+
+
+@pytest.mark.slow
+def test_a_stream_of_trace_files_takes_every_file_once(spark: Any, tmp_path: Path) -> None:
+    """Each file that is added to the directory becomes a run, and those before stay."""
+    from rumormill.spark.mill import Stream
+
+    folder, lake = tmp_path / "traces", Lake.create(tmp_path / "lake")
+    folder.mkdir()
+    figures = {}
+    for number, name in enumerate(("one", "two")):
+        scenario = Scenario(peers=8, seed=number, topology=Topology(degree=4))
+        figures[f"traces/{name}"] = run_scenario(scenario, trace=folder / f"{name}.pb")
+        Stream(spark, find_source(str(folder)), lake).start(once=True).awaitTermination()
+        rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]
+        assert {row["run"]: row["delivered"] for row in rows} == {
+            run: each["delivered"] for run, each in figures.items()
+        }
+    assert {row["protocol"] for row in lake.rows("runs")} == {"gossipsub"}
 
 
 def test_a_truncated_trace_changes_nothing_in_the_lake(spark: Any, tmp_path: Path) -> None:
