@@ -166,14 +166,14 @@ def test_every_table_is_documented_column_by_column() -> None:
         (
             (
                 "Job aborted\nTraceback (most recent call last):\n"
-                "rumormill.trace.entries.TraceError: run.pb, byte 3: the file ends inside a record\n"
+                "rumormill.trace.entries.TraceError: run.pb, byte 3: it ends inside a record\n"
                 "\tat org.apache.spark.Foo\n"
             ),
-            "run.pb, byte 3: the file ends inside a record",
+            "run.pb, byte 3: it ends inside a record",
         ),
         (
             (
-                "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: Job\n"
+                "An error occurred while calling o1.parquet.\n: org.apache.SparkException: Job\n"
                 "Caused by: java.io.IOException: No space left on device\n\tat java.base\n"
             ),
             "Spark failed: No space left on device",

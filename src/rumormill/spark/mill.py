@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rumormill.core.errors import LocalError
 from rumormill.spark.bronze import (
+    EVERY_TOPIC,
     Source,
     TraceFile,
     as_events,
@@ -169,7 +170,7 @@ class Stream:
             return (
                 self._spark.readStream.format("rumormill")
                 .option("home", str(self._source.path))
-                .option("subscribePattern", ".*")
+                .option("subscribePattern", EVERY_TOPIC)
                 .option("startingOffsets", "earliest")
                 .option("includeMetadata", "true")
                 .option("includeProof", "true")
