@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/overlay/hyparview"))
 
 from hyparview_rig import Overlay
-from rumormill.spark.line_plot import Series, line_plot
 
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.sim.topology import build_topology
+from rumormill.spark.line_plot import Series, line_plot
 from rumormill.trace.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,24 +83,28 @@ def run(scene: Scenario, change_plan: Callable[[Simulation], None] | None = None
         change_plan(simulation)
     simulation.run()
     summary = metrics.summary()
-    held = sorted(_state(host.machine) for host in simulation.network.hosts if host.up)
+    states = [_state(host.machine) for host in simulation.network.hosts if host.up]
+    held = [state for state in states if state is not None]
     return {
         **{name: summary[name] for name in KEPT},
         "remote_deliveries": summary["remote_deliveries"],
-        "state_mean": sum(held) / len(held),
-        "state_max": held[-1],
+        "state_mean": sum(held) / len(held) if held else None,
+        "state_max": max(held, default=None),
         "load_max_over_mean": summary["load_max_over_mean"],
         "seed": scene.seed,
         "peers": scene.peers,
     }
 
 
-def _state(machine: Any) -> int:
-    """Subscriptions of others that a peer holds."""
+def _state(machine: Any) -> int | None:
+    """Subscriptions of others that a peer holds; None where the protocol has no such thing."""
     interests = getattr(getattr(machine, "book", None), "interests", None)
     if interests is not None:
         return len(interests)
-    return sum(len(state.topics) for state in getattr(machine, "peers", {}).values())
+    peers = getattr(machine, "peers", None)
+    if not isinstance(peers, dict) or not all(hasattr(each, "topics") for each in peers.values()):
+        return None
+    return sum(len(state.topics) for state in peers.values())
 
 
 def radius(peers: int, serving: str = "all", **more: Any) -> Row:
@@ -282,7 +286,7 @@ def estimate(_sizes: list[int]) -> Iterable[Row]:
     """What peers believe the size to be, after a minute."""
     for peers in (20, 100, 500):
         for seed in range(1, 7 if peers < 500 else 4):
-            overlay = Overlay(peers, seed, interval=0.02)
+            overlay = Overlay(peers, seed, interval=0.02, swap_interval=120.0)
             overlay.run(55)
             sizes = sorted(view.size for view in overlay.views().values())
             yield {

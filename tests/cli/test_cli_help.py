@@ -14,7 +14,7 @@ from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 
 VERBS = (
     "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
-    "inspect", "completion",
+    "mill", "sweep", "report", "inspect", "completion",
 )  # fmt: skip
 KNOWN = {option.flag: option.known for option in SIM_OPTIONS}
 
@@ -54,6 +54,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
     assert sorted(ours) == [
         "rumormill.cli",
         "rumormill.cli.grammar",
+        "rumormill.cli.mill_verbs",
         "rumormill.cli.node_verbs",
         "rumormill.cli.parser",
         "rumormill.version",
@@ -107,7 +108,7 @@ def test_bash_completes_verbs_flags_and_values() -> None:
         done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert completed("rumormill", "s") == ["supervisor", "serve-store", "sub", "sim"]
+    assert completed("rumormill", "s") == ["supervisor", "serve-store", "sub", "sim", "sweep"]
     assert completed("rumormill", "sub", "--jo") == ["--join"]
     assert completed("rumormill", "sub", "--join", "one") == []
     assert completed("rumormill", "sim", "--join", "one") == ["one-by-one"]

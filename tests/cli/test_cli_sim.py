@@ -178,6 +178,15 @@ WRONG = {
     "compared with nothing": ("--compare", "floodsub,"),
     "two ways to say what runs": ("--compare", "floodsub", "--protocol", "gossipsub"),
     "one file for two traces": ("--compare", "floodsub,gossipsub", "--trace", "run.ndjson"),
+    "a start that the protocol does not know": ("--start", "legitimate"),
+    "no state to dump": ("--dump-state", "state.json"),
+    "one file for two states": (
+        "--compare",
+        "skipring,gossipsub",
+        "--dump-state",
+        "state.json",
+    ),
+    "no folder for the state": ("--protocol", "skipring", "--dump-state", "missing/state.json"),
     "a parameter that nobody has": ("--compare", "floodsub", "--set", "D=8"),
 }
 
@@ -193,6 +202,18 @@ def test_wrong_input_gives_one_sentence_and_exit_code_two(
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("rumormill")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_state_of_a_skip_ring_is_dumped(tmp_path: Path) -> None:
+    """`--start` and `--dump-state`, and the figures that the protocol adds."""
+    path = tmp_path / "state.json"
+    arguments = ("--protocol", "skipring", "--peers", "9", "--messages", "3", "--json")
+    done = rumormill("sim", *arguments, "--start", "arbitrary", "--dump-state", str(path))
+    figures = json.loads(done.stdout)
+    assert figures["legitimate"] is True
+    assert {"intervals_to_legitimate", "average_degree", "max_degree"} <= figures.keys()
+    state = json.loads(path.read_text())
+    assert len(state["subscribers"]) == len(state["database"]) == len(state["root_hashes"]) == 9
 
 
 def test_a_failed_run_names_its_seed_and_the_way_to_repeat_it(tmp_path: Path) -> None:

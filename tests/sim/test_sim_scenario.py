@@ -66,7 +66,7 @@ def test_example_scenarios_are_valid(path: Path) -> None:
 
 
 def test_all_promised_examples_exist() -> None:
-    """The examples show the published numbers, joining, faults, churn, and both data sets."""
+    """The examples show the published numbers, joining, faults, churn, data sets and papers."""
     assert [path.stem for path in EXAMPLES] == [
         "all-at-once",
         "byzantine",
@@ -74,6 +74,15 @@ def test_all_promised_examples_exist() -> None:
         "partition",
         "planetlab",
         "published-numbers",
+        "pulsarcast-reddit2007-churn10",
+        "pulsarcast-reddit2007-churn30",
+        "pulsarcast-reddit2007-churn5",
+        "pulsarcast-reddit2007-latency",
+        "pulsarcast-reddit2007-ordered-latency",
+        "pulsarcast-reddit2007-ordered",
+        "pulsarcast-reddit2007",
+        "radius-reference",
+        "radius-sparse",
         "reddit2007",
     ]
 

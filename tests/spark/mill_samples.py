@@ -8,8 +8,13 @@ rumormill's own encoders is used, and what they should come to is computed here 
 import base64
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from spark_samples import SOURCES
 
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
@@ -42,6 +47,18 @@ def simulate(folder: Path, peers: int = 16) -> dict[str, dict[str, Any]]:
         scenario = Scenario.from_dict({"protocol": name, "peers": peers, **keys})
         figures[name] = run_scenario(scenario, trace=folder / f"{name}{suffix}")
     return figures
+
+
+def rumormill(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the real command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "rumormill", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+    )
 
 
 class GoEvent(NamedTuple):
@@ -92,7 +109,7 @@ def go_events() -> list[GoEvent]:
         at = START + 1_000_000_000 * (number + 1)
         message = first + number.to_bytes(8, "big")
         if number == 5:
-            events.append(GoEvent(at - 1, fourth, 10, {"topic": TOPIC}))
+            events.append(GoEvent(at - 1_000_000, fourth, 10, {"topic": TOPIC}))
         carried = {"messages": [{"messageID": message, "topic": TOPIC}]}
         named = {"messageID": message, "topic": TOPIC}
 
@@ -122,7 +139,7 @@ def go_events() -> list[GoEvent]:
         events.append(
             GoEvent(at + 90_000_001, second, 2, {**named, "receivedFrom": third}),
         )
-    return sorted(events)[:]
+    return sorted(events, key=lambda event: event.time)
 
 
 def expected_of_go() -> dict[str, Any]:

@@ -15,7 +15,7 @@ GRID: dict[str, Any] = {
     "protocols": ["floodsub", "gossipsub", "gossipsub:ethereum"],
     "peers": [8, 12],
     "seeds": [1, 2, 3],
-    "parameters": {"gossipsub": {"D": [3, 4]}},
+    "parameters": {"gossipsub": {"D": [6, 8]}},
     "conditions": {"calm": {}, "lossy": {"links.loss": 0.05}},
 }
 
@@ -26,8 +26,8 @@ def test_a_grid_is_every_combination() -> None:
     assert len(runs) == (1 + 2 + 1) * 2 * 2 * 3
     assert len({run.name for run in runs}) == len({run.digest for run in runs}) == len(runs)
     scenarios = {run.name: run.scenario for run in runs}
-    one = scenarios["gossipsub,D=4,lossy,n=12,seed=2"]
-    assert (one.protocol, one.preset, one.parameters) == ("gossipsub", "default", {"D": 4})
+    one = scenarios["gossipsub,D=8,lossy,n=12,seed=2"]
+    assert (one.protocol, one.preset, one.parameters) == ("gossipsub", "default", {"D": 8})
     assert (one.peers, one.seed, one.links.loss, one.workload.messages) == (12, 2, 0.05, 3)
     other = scenarios["gossipsub-ethereum,calm,n=8,seed=1"]
     assert (other.preset, other.parameters, other.links.loss) == ("ethereum", {}, 0.0)
@@ -49,7 +49,7 @@ def test_a_grid_names_a_scenario_file_beside_it(tmp_path: Path) -> None:
         ({"protocols": []}, "protocols: the list is empty"),
         ({"peers": ["many"]}, "peers: 'many' is not what belongs there"),
         ({"seeds": [1, 1]}, "seeds: names something twice"),
-        ({"parameters": {"radius": {"D": 3}}}, r"parameters\.radius: not among the protocols"),
+        ({"parameters": {"radius": {"D": 6}}}, r"parameters\.radius: not among the protocols"),
         ({"parameters": {"gossipsub": {"DD": [3]}}}, "DD: there is no such parameter"),
         ({"conditions": {"bad": {"links.los": 1}}}, r"bad.*links\.los"),
         ({"conditions": {"bad": 3}}, r"conditions\.bad: expected a table"),

@@ -11,6 +11,7 @@ import pytest
 from rumormill.core.errors import LocalError
 from rumormill.spark.bronze import TraceFile, find_source, trace_batches
 from rumormill.spark.lake import Draft, Lake, part_name
+from rumormill.spark.mill import plain
 from rumormill.spark.tables import BRONZE, COLUMNS, GOLD, SILVER, TABLES
 from rumormill.trace.entries import TraceError
 
@@ -21,8 +22,8 @@ def put(draft: Draft, table: str, rows: list[dict[str, Any]]) -> None:
     """Write rows as Spark would, without it."""
     folder = draft.path / table
     folder.mkdir()
-    filled = [{name: row.get(name) for name, _ in COLUMNS[table]} for row in rows]
-    pq.write_table(pa.Table.from_pylist(filled), folder / "part-0.parquet")
+    columns = {name: [row.get(name) for row in rows] for name, _ in COLUMNS[table]}
+    pq.write_table(pa.table(columns), folder / "part-0.parquet")
     (folder / "_SUCCESS").touch()
 
 
@@ -58,9 +59,14 @@ def test_a_failed_writer_changes_nothing(tmp_path: Path) -> None:
     """The part that was there stays, and the unfinished one is removed."""
     lake = Lake.create(tmp_path / "lake")
     fill(lake, "storm", ["old"])
-    with pytest.raises(ValueError, match="torn"), lake.writing("storm") as draft:
-        put(draft, "runs", [{"run": "new"}])
-        raise ValueError("torn")
+
+    def fail() -> None:
+        with lake.writing("storm") as draft:
+            put(draft, "runs", [{"run": "new"}])
+            raise ValueError("torn")
+
+    with pytest.raises(ValueError, match="torn"):
+        fail()
     assert names(lake) == ["old"]
     assert len(list((lake.path / ".versions").iterdir())) == 1
 
@@ -152,6 +158,32 @@ def test_every_table_is_documented_column_by_column() -> None:
             if line.startswith("| `")
         ]
         assert documented == list(columns), table
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            (
+                "Job aborted\nTraceback (most recent call last):\n"
+                "rumormill.trace.entries.TraceError: run.pb, byte 3: it ends inside a record\n"
+                "\tat org.apache.spark.Foo\n"
+            ),
+            "run.pb, byte 3: it ends inside a record",
+        ),
+        (
+            (
+                "An error occurred while calling o1.parquet.\n: org.apache.SparkException: Job\n"
+                "Caused by: java.io.IOException: No space left on device\n\tat java.base\n"
+            ),
+            "Spark failed: No space left on device",
+        ),
+        ("", "Spark failed: RuntimeError"),
+    ],
+)
+def test_what_spark_wraps_comes_out_as_one_sentence(said: str, sentence: str) -> None:
+    """The innermost cause, without the stack."""
+    assert str(plain(RuntimeError(said))) == sentence
 
 
 # Sources.

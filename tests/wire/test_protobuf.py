@@ -190,7 +190,15 @@ class TestGeneratedModules:
         """libp2p's numbers stay free for libp2p inside its messages."""
         event = trace_pb2.TraceEvent.DESCRIPTOR
         ours = {
-            "": ["nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish"],
+            "": [
+                "nodeUp",
+                "nodeDown",
+                "refuse",
+                "penalise",
+                "undeliverableMessage",
+                "skipPublish",
+                "stabilised",
+            ],
             "DropRPC": ["reason"],
             "RPCMeta": ["size", "dataSize", "operations"],
         }

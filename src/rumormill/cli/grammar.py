@@ -111,7 +111,7 @@ PROTOCOL_OPTIONS: Final = (
         "preset",
         "NAME",
         "a protocol's named settings, such as ethereum",
-        ("default", "ethereum", "few", "hardening"),
+        ("default", "ethereum", "few", "hardening", "open", "ordered"),
     ),
 )
 """Which protocol, and which of its presets: asked for by every verb that runs one."""

@@ -40,7 +40,7 @@ _FORMAT_HELP: Final = (
 )
 
 
-def _late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+def late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """A verb whose module is imported when it runs."""
 
     def run(options: argparse.Namespace) -> int:
@@ -120,7 +120,7 @@ def _add_node(verbs: Verbs) -> None:
             "  rumormill node --metrics 127.0.0.1:9464 --log-format json\n"
             "  rumormill node --flight\n"
         ),
-        run=_late("rumormill.cli.daemon", "run_node"),
+        run=late("rumormill.cli.daemon", "run_node"),
     )
     _add_peer(verb)
     verb.add_argument(
@@ -162,7 +162,7 @@ def _add_supervisor(verbs: Verbs) -> None:
             "  rumormill supervisor --home other --listen /ip4/0.0.0.0/tcp/4101 \\\n"
             "      --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...\n"
         ),
-        run=_late("rumormill.cli.daemon", "run_supervisor"),
+        run=late("rumormill.cli.daemon", "run_supervisor"),
     )
     _add_peer(verb)
     verb.add_argument(
@@ -206,7 +206,7 @@ def _add_serve_store(verbs: Verbs) -> None:
             "  rumormill serve-store chat-home --flight 0.0.0.0:4020 --flight-cert cert.pem \\\n"
             "      --flight-key key.pem\n"
         ),
-        run=_late("rumormill.cli.serving", "run_serve_store"),
+        run=late("rumormill.cli.serving", "run_serve_store"),
     )
     verb.add_argument("home", metavar="HOME", help="the home whose log is served")
     _add_flight(verb)
@@ -229,7 +229,7 @@ def _add_pub(verbs: Verbs) -> None:
             "  rumormill pub news < story.txt --send-on eof\n"
             "  rumormill pub news ping --count 10 --sleep 1 --json\n"
         ),
-        run=_late("rumormill.cli.publishing", "run_pub"),
+        run=late("rumormill.cli.publishing", "run_pub"),
     )
     verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
     verb.add_argument("data", nargs="?", metavar="DATA", help="the message; without it, stdin")
@@ -265,7 +265,7 @@ def _add_sub(verbs: Verbs) -> None:
             "  rumormill sub news --since 1h --format '%T %o %a %s\\n'\n"
             "  rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
         ),
-        run=_late("rumormill.cli.subscribing", "run_sub"),
+        run=late("rumormill.cli.subscribing", "run_sub"),
     )
     verb.add_argument("topic", metavar="TOPIC", help="the topic's name")
     _add_peer(verb)
@@ -313,7 +313,7 @@ def _add_history(verbs: Verbs) -> None:
             "  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph\n"
             "  rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h\n"
         ),
-        run=_late("rumormill.cli.history", "run_history"),
+        run=late("rumormill.cli.history", "run_history"),
     )
     verb.add_argument("topic", metavar="[verify] TOPIC", help="the topic's name")
     verb.add_argument("subject", nargs="?", help=argparse.SUPPRESS)
@@ -331,7 +331,7 @@ def _add_lists(verbs: Verbs) -> None:
         brief="list the topics of the log, and of the running node",
         text="List topics: how many events the log has, and how many peers subscribe.",
         epilog="examples:\n  rumormill topics\n  rumormill topics --home b --json\n",
-        run=_late("rumormill.cli.history", "run_topics"),
+        run=late("rumormill.cli.history", "run_topics"),
     )
     _add_options(verb, "place", PLACE)
     verb.add_argument("--json", action="store_true", help="print one JSON object a line")
@@ -345,7 +345,7 @@ def _add_lists(verbs: Verbs) -> None:
             "  rumormill peers\n"
             "  rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...\n"
         ),
-        run=_late("rumormill.cli.history", "run_peers"),
+        run=late("rumormill.cli.history", "run_peers"),
     )
     _add_peer(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object a line")
@@ -358,7 +358,7 @@ def _add_doctor(verbs: Verbs) -> None:
         brief="check this machine and home, and say what to do",
         text="Check Python, the home, key, log, disk, ports and clock, and say what to do.",
         epilog="examples:\n  rumormill doctor\n  rumormill doctor --home b --json\n",
-        run=_late("rumormill.cli.doctor", "run_doctor"),
+        run=late("rumormill.cli.doctor", "run_doctor"),
     )
     _add_peer(verb)
     verb.add_argument("--metrics", metavar="HOST:PORT", help="check that this address is free too")
@@ -379,7 +379,7 @@ def _add_config(verbs: Verbs) -> None:
             "  rumormill config\n"
             "  RUMORMILL_PROTOCOL=floodsub rumormill config --home b --json\n"
         ),
-        run=_late("rumormill.cli.settings", "run_config"),
+        run=late("rumormill.cli.settings", "run_config"),
     )
     _add_peer(verb)
     verb.add_argument(
@@ -404,7 +404,7 @@ def _add_bench(verbs: Verbs) -> None:
             "  rumormill bench\n"
             "  rumormill bench --messages 20000 --size 128 --durability memory --json\n"
         ),
-        run=_late("rumormill.cli.bench", "run_bench"),
+        run=late("rumormill.cli.bench", "run_bench"),
     )
     _add_options(verb, "node", PROTOCOL_OPTIONS)
     verb.add_argument("--messages", default="5000", metavar="N", help="in the burst (5000)")

@@ -16,6 +16,7 @@ from rumormill.cli.grammar import (
     Verbs,
     add_verb,
 )
+from rumormill.cli.mill_verbs import add_mill_verbs
 from rumormill.cli.node_verbs import add_node_verbs
 from rumormill.version import __version__
 
@@ -121,6 +122,7 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     add_node_verbs(verbs)
     _add_sim(verbs)
+    add_mill_verbs(verbs)
     _add_inspect(verbs)
     _add_completion(verbs)
     return parser

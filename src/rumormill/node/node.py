@@ -26,6 +26,7 @@ from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe, Validated
+from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
@@ -35,7 +36,7 @@ from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.peer_view import PeerView, view_peers
 from rumormill.node.publisher import Publisher
 from rumormill.node.receipt import Receipt
-from rumormill.node.serving import appointed, known_peers, servers_of
+from rumormill.node.serving import appointed, enter_to_publish, known_peers, servers_of, take_leave
 from rumormill.node.store_archive import StoreArchive
 from rumormill.node.subscription import (
     Overflow,
@@ -100,7 +101,9 @@ class Node:
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
         self._observers = tuple(observers)
         self._validators = Validators(self._on_verdict)
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        change = Change()
+        self._change = change.wait
+        self._on_change = change.happened
         self._checked_topic: Topic | None = None
         self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
@@ -225,7 +228,7 @@ class Node:
             self._housekeeping.cancel()
         self._validators.close()
         self._publisher.close()
-        await self._take_leave()
+        await take_leave(self._spec, self._driver)
         await self._desk.drain()
         await self._swarm.close()
         await self._desk.drain()
@@ -237,14 +240,6 @@ class Node:
         except RuntimeError:  # the program is ending and starts no more threads
             self._log.close()
         self._on_change()
-
-    async def _take_leave(self) -> None:
-        """Leave the topics whose other members would count on us, and send what is written."""
-        if self._spec.publishes_from_within:
-            topics: list[Topic] = list(getattr(self._driver.machine, "topics", ()))
-            for topic in topics:
-                self._driver.feed(Unsubscribe(topic))
-        await self._driver.letters.drain(self._config.shutdown_timeout)
 
     def _check_running(self) -> None:
         if not self._running:
@@ -311,9 +306,7 @@ class Node:
     ) -> None:
         """Wait until so many peers that we could publish to subscribe to a topic."""
         self._check_running()
-        inside = getattr(self._driver.machine, "topics", ())
-        if self._spec.publishes_from_within and topic not in inside:
-            self._driver.feed(Subscribe(topic, publish_only=True))
+        enter_to_publish(self._spec, self._driver, topic)
         try:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
@@ -472,21 +465,3 @@ class Node:
     def validator_failures(self) -> int:
         """Events that were rejected because their validator failed."""
         return self._validators.failures
-
-    # Waiting for change.
-
-    async def _change(self) -> None:
-        """Wait until peers come, go or read, or a moment has passed."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = None
-        try:
-            await asyncio.wait_for(waiter, 0.05)
-        except TimeoutError:
-            return
-        finally:
-            self._waiters.pop(waiter, None)
-
-    def _on_change(self) -> None:
-        for waiter in list(self._waiters):
-            if not waiter.done():
-                waiter.set_result(None)

@@ -1,15 +1,18 @@
-"""Who serves a topic, where a protocol has such peers: told by tickets, as joining is.
+"""Topics that are entered and left, and those who serve them, where a protocol has such things.
 
 The supervised skip ring has supervisors, which every peer must know. A ticket names one and where
 it is reached; the protocol's configuration names the peers, the address book keeps the addresses.
+Who publishes there is a member of the topic, whom others count on until it takes its leave.
 """
 
 from collections.abc import Sequence
 
 from rumormill.core.config import Config
 from rumormill.core.errors import ConfigError, LocalError, PeerError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.node.address_book import AddressBook
+from rumormill.node.driver import Driver
 from rumormill.protocols.registry import ProtocolSpec, Servers
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -53,3 +56,21 @@ def known_peers(tickets: Sequence[str], book: AddressBook) -> tuple[PeerId, ...]
         book.give(bytes(peer), endpoint)
         peers.append(bytes(peer))
     return tuple(peers)
+
+
+def _entered(driver: Driver) -> list[Topic]:
+    return list(getattr(driver.machine, "topics", ()))
+
+
+def enter_to_publish(spec: ProtocolSpec, driver: Driver, topic: Topic) -> None:
+    """Take part in a topic where nobody else could publish in it."""
+    if spec.publishes_from_within and topic not in _entered(driver):
+        driver.feed(Subscribe(topic, publish_only=True))
+
+
+async def take_leave(spec: ProtocolSpec, driver: Driver) -> None:
+    """Leave the topics whose other members would count on us, and send what is written."""
+    if spec.publishes_from_within:
+        for topic in _entered(driver):
+            driver.feed(Unsubscribe(topic))
+    await driver.letters.drain(driver.config.shutdown_timeout)

@@ -179,6 +179,10 @@ class SyncNode:
         """Ask the protocol for something that only it offers (`Node.command`)."""
         return self._call(self._node.command(body))
 
+    def set_supervisors(self, tickets: Sequence[str]) -> None:
+        """Name all supervisors anew (`Node.set_supervisors`)."""
+        self._call(self._node.set_supervisors(tickets))
+
     def set_validator(self, topic: str, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic; it runs in the node's thread."""
         self._node.set_validator(topic, validator)

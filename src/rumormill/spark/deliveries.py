@@ -122,7 +122,9 @@ def expected_pairs(published: DataFrame, subscribed: DataFrame) -> DataFrame:
 def _happenings(traces: DataFrame) -> DataFrame:
     """All entries that can decide a pair: run, message_id, peer, kind, place, time, reason."""
     why = f.when(f.col("type") == UNDELIVER, UNDELIVERABLE).otherwise(reason())
-    shared = [f.col("type").alias("kind"), place().alias("at"), "timestamp", why.alias("why")]
+    shared = [
+        f.col("type").alias("kind"), place().alias("at"), f.col("timestamp"), why.alias("why"),
+    ]  # fmt: skip
     own = traces.where(f.col("type").isin(DELIVER, REJECT, UNDELIVER)).select(
         "run", f.col("messageID").alias("message_id"), f.col("peerID").alias("peer"), *shared
     )

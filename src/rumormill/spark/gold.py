@@ -20,6 +20,9 @@ from rumormill.spark.deliveries import (
 from rumormill.spark.quality import ratio, window_start
 
 STABILISED, SKIPPED = 1006, 1005
+LINKING: Final = ("pulsarcast",)
+"""Protocols whose events name the events before them."""
+
 _NANOSECONDS: Final = 1e9
 
 
@@ -96,9 +99,9 @@ def event_activity(events: DataFrame, window: float) -> DataFrame:
     """What was received in each topic and window, from a store."""
     at = (f.unix_micros("received") * 1000).alias("published_at")
     return (
-        events.select("run", "topic", "author", "value", at)
+        events.select("run", "protocol", "topic", "author", "value", at)
         .withColumn("window_start", window_start(window))
-        .groupBy("run", "topic", "window_start")
+        .groupBy("run", "protocol", "topic", "window_start")
         .agg(
             f.count("*").alias("published"),
             f.countDistinct("author").alias("publishers"),
@@ -109,22 +112,29 @@ def event_activity(events: DataFrame, window: float) -> DataFrame:
 
 
 def dag_health(verified: DataFrame) -> DataFrame:
-    """Whether each topic's history is whole: faults, beginnings, ends, forks, gaps."""
+    """Whether each topic's history is whole: faults, beginnings, ends, forks, gaps.
+
+    What concerns links is null where the protocol links no events.
+    """
     sound = f.col("fault").isNull()
-    summed = verified.groupBy("run", "topic").agg(
+    summed = verified.groupBy("run", "protocol", "topic").agg(
         f.count("*").alias("events"),
         f.count(f.when(sound, 1)).alias("valid"),
         f.count(f.when(sound & (f.col("signature") == "absent"), 1)).alias("unsigned"),
         f.count(f.when(~sound, 1)).alias("faults"),
-        f.count(f.when(sound & f.col("is_root"), 1)).alias("roots"),
+        f.count(f.when(f.col("is_root"), 1)).alias("roots"),
         f.count(f.when(f.col("is_head"), 1)).alias("heads"),
         f.count(f.when(f.col("children") > 1, 1)).alias("branching"),
         f.size(f.array_distinct(f.flatten(f.collect_list("missing_parents")))).alias("gaps"),
+        f.max(f.size("parents")).alias("parents"),
     )
     forks = f.col("branching") + f.when(f.col("roots") > 1, 1).otherwise(0)
     whole = (f.col("gaps") == 0) & (f.col("faults") == 0)
-    return summed.withColumn("forks", forks).withColumns(
-        {"is_whole": whole, "is_chain": whole & (f.col("forks") == 0)}
+    judged = summed.withColumn("forks", forks).withColumn("is_chain", whole & (f.col("forks") == 0))
+    linked = f.col("protocol").isin(*LINKING) | (f.col("parents") > 0)
+    of_links = ("roots", "heads", "forks", "gaps", "is_chain")
+    return judged.withColumn("is_whole", whole).withColumns(
+        {name: f.when(linked, f.col(name)) for name in of_links}
     )
 
 

@@ -21,6 +21,7 @@ all runs are checked before the first begins.
 import hashlib
 import itertools
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -111,9 +112,7 @@ class Grid(msgspec.Struct, frozen=True):
                 close = nearest(entry, list(protocols))
                 raise ConfigError(f"parameters.{entry}: not among the protocols; {close}")
         found = _table(table.get("conditions", {}), "conditions") or {"": {}}
-        conditions = {
-            name: _table(keys, f"conditions.{name}") for name, keys in found.items()
-        }
+        conditions = {name: _table(keys, f"conditions.{name}") for name, keys in found.items()}
         return cls(
             name,
             base,
@@ -126,15 +125,19 @@ class Grid(msgspec.Struct, frozen=True):
 
     def runs(self) -> list[GridRun]:
         """Every combination, checked, in a fixed order."""
-        found: list[GridRun] = []
-        for entry in self.protocols:
-            for chosen in _combinations(self.parameters.get(entry, {})):
-                for name, changes in self.conditions.items():
-                    for peers, seed in itertools.product(self.peers, self.seeds):
-                        if len(found) == MOST_RUNS:
-                            raise ConfigError(f"more than {MOST_RUNS} runs: make the grid smaller")
-                        found.append(self._run(entry, chosen, name, changes, peers, seed))
-        return found
+        per_choice = len(self.conditions) * len(self.peers) * len(self.seeds)
+        choices = sum(
+            math.prod(map(len, self.parameters.get(entry, {}).values())) for entry in self.protocols
+        )
+        if choices * per_choice > MOST_RUNS:
+            raise ConfigError(f"more than {MOST_RUNS} runs: make the grid smaller")
+        return [
+            self._run(entry, chosen, name, changes, peers, seed)
+            for entry in self.protocols
+            for chosen in _combinations(self.parameters.get(entry, {}))
+            for name, changes in self.conditions.items()
+            for peers, seed in itertools.product(self.peers, self.seeds)
+        ]
 
     def _run(
         self,

@@ -20,7 +20,8 @@ SCHEMA: Final = "run STRING, message_id BINARY, peer BINARY, hops INT"
 def hops_of(traces: DataFrame) -> DataFrame:
     """The hops of every first delivery: run, message_id, peer, hops; where they can be known."""
     columns = ["run", "message_id", "moment", "seq", "kind", "peer", "sender"]
-    shared = ["run", "moment", "seq", f.col("type").alias("kind"), f.col("peerID").alias("peer")]
+    shared = [f.col(name) for name in ("run", "moment", "seq")]
+    shared += [f.col("type").alias("kind"), f.col("peerID").alias("peer")]
     own = traces.where(f.col("type").isin(PUBLISH, DELIVER)).select(
         *shared, f.col("messageID").alias("message_id"), f.col("remotePeer").alias("sender")
     )

@@ -2,8 +2,8 @@
 
 A part is what one source gave: a trace, a directory of them, a store, a sweep. It has a
 directory of its own with all its tables, is written beside the lake's parts under a hidden name,
-and becomes visible by one rename of a symbolic link. The rule: whoever reads a lake sees a part as it
-was before or as it is now, with all its tables, never in between; what a killed writer leaves
+and becomes visible by one rename of a symbolic link. The rule: whoever reads a lake sees a part as
+it was before or as it is now, with all its tables, never in between; what a killed writer leaves
 behind is hidden, and removed by the next one.
 
     lake/parts/storm -> ../.versions/storm~…      the part, as readers find it

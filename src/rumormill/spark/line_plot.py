@@ -23,10 +23,6 @@ _BAR: Final = 22
 _BAR_LEFT: Final = 230
 
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
-_OPENING: Final = (
-    f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {HEIGHT}" '
-    'font-family="sans-serif" font-size="12">'
-)
 
 
 class Series(NamedTuple):
@@ -99,7 +95,7 @@ def line_plot(
     y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y)
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     parts = [
-        _OPENING,
+        _opening(HEIGHT),
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         _text(WIDTH / 2, 22, title, size=14),
         *_grid(x_axis, y_axis),
@@ -131,8 +127,7 @@ def bar_plot(title: str, bars: list[tuple[str, float, int]]) -> str:
     longest = max(value for _, value, _ in bars) or 1.0
     room = WIDTH - _BAR_LEFT - 80
     parts = [
-        f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="sans-serif" font-size="12">',
+        _opening(height),
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         _text(WIDTH / 2, 22, title, size=14),
     ]
@@ -141,11 +136,20 @@ def bar_plot(title: str, bars: list[tuple[str, float, int]]) -> str:
         width = max(1.0, room * value / longest)
         parts += [
             _text(_BAR_LEFT - 8, y + 13, name, anchor="end"),
-            f'<rect x="{_BAR_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 6}" '
-            f'fill="{colour_of(number)}"/>',
+            _bar(y, width, colour_of(number)),
             _text(_BAR_LEFT + width + 6, y + 13, _number(round(value, 3)), anchor="start"),
         ]
     return "\n".join([*parts, "</svg>\n"])
+
+
+def _bar(y: float, width: float, colour: str) -> str:
+    place = f'x="{_BAR_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 6}"'
+    return f'<rect {place} fill="{colour}"/>'
+
+
+def _opening(height: int) -> str:
+    box = f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {height}"'
+    return f'{box} font-family="sans-serif" font-size="12">'
 
 
 def key_mark(number: int) -> str:

@@ -248,7 +248,5 @@ def _topics(topics: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
-    lines = [
-        f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows
-    ]
+    lines = [f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows]
     return [f"<table><tr>{top}</tr>", *lines, "</table>"]

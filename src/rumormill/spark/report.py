@@ -14,6 +14,7 @@ Everything here reads the gold tables, which are small, and starts no Spark.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rumormill.spark.lake import Lake
@@ -44,7 +45,7 @@ def collect(lake: Lake) -> dict[str, Any]:
     configurations = [_configuration(key, members) for key, members in groups.items()]
     for rivals in _by(configurations, "condition", "peers").values():
         _judge(rivals)
-    by_run = {run["run"]: f"{run['key']}" for run in runs}
+    by_run = {run["run"]: run["key"] for run in runs}
     _add_curves(lake, configurations, by_run)
     return {
         "lake": lake.path.name,
@@ -156,6 +157,11 @@ def _scores(configuration: Mapping[str, Any]) -> list[float]:
     ]
 
 
+def _ordered_scores(configuration: Mapping[str, Any], first: int) -> list[float]:
+    scores = _scores(configuration)
+    return [scores.pop(first), *scores]
+
+
 def _judge(rivals: list[dict[str, Any]]) -> None:
     """Mark those that no other beats."""
     if any(each["bytes_per_delivery"] is None for each in rivals):
@@ -176,8 +182,7 @@ def _best(configurations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"condition": condition, "peers": peers}
         for number, (name, _) in enumerate(GOALS):
             # Among equals the one that is better in the other goals, in their order.
-            order = [number, *[other for other in range(len(GOALS)) if other != number]]
-            best = max(rivals, key=lambda each: [_scores(each)[goal] for goal in order])  # noqa: B023
+            best = max(rivals, key=partial(_ordered_scores, first=number))
             row[name] = None if best[name] is None else best["configuration"]
         row["pareto"] = [each["configuration"] for each in rivals if each["pareto"]]
         found.append(row)

@@ -2,9 +2,9 @@
 
 Simulations are packed, so that tasks are few and long: each task takes about the same estimated
 work. A task writes the trace of every simulation that it has finished as a Parquet file of the
-table `traces`, and its figures beside it, under names that follow from the scenario; a file gets its
-name when it is complete. The rule: what is there is not computed again, so that a sweep that was
-interrupted goes on where it was, and one that changed runs what is new.
+table `traces`, and its figures beside it, under names that follow from the scenario; a file gets
+its name when it is complete. The rule: what is there is not computed again, so that a sweep that
+was interrupted goes on where it was, and one that changed runs what is new.
 
 When all runs are there, the part of the lake is made of their files (by hard links), and milled.
 """
@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,7 +119,7 @@ def _watched(folder: Path, runs: Sequence[GridRun], tell: Tell) -> Iterator[None
         watcher.join()
 
 
-def _simulate_packs(packs: Iterator[Any]) -> None:
+def _simulate_packs(packs: Iterable[Any]) -> None:
     """In a task: run simulations one after another."""
     from rumormill.sim.scenario import Scenario  # noqa: PLC0415
 

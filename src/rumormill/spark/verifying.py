@@ -64,7 +64,9 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
     for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
         if tag in found:
             found[tag] = event.proof[start:stop]
-    message = Message(event.topic, event.data, event.author, *found.values())
+    message = Message(
+        event.topic, event.data, event.author, found[FIELD_3], found[FIELD_5], found[FIELD_6]
+    )
     named = event.id in (author_and_seqno(message), content_hash(message))
     holds = verifier.verify(event.author, message.key, signing_payload(message), message.signature)
     return _verdict(named, VALID if holds else INVALID)

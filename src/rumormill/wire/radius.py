@@ -130,6 +130,11 @@ class Publication(msgspec.Struct, gc=False):
         return encoded
 
     @property
+    def proof(self) -> bytes:
+        """What lets a third party check the author: signature and key, as the wire has them."""
+        return _proof(5, self.signature, self.key)
+
+    @property
     def messages(self) -> tuple[MessageMeta, ...]:
         """How the trace names it inside a frame."""
         messages = self.cached_messages

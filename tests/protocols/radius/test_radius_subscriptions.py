@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from radius_rig import Bag, peer_id
+from radius_rig import Bag, interest_of, peer_id
 
-from rumormill.core.inputs import Publish, SendDropped, Start, Subscribe, TimerFired
+from rumormill.core.inputs import (
+    Publish,
+    Received,
+    SendDropped,
+    Start,
+    Subscribe,
+    TimerFired,
+)
 from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
 from rumormill.node.letters import TOO_MANY_LETTERS
 from rumormill.protocols.radius import reasons
@@ -18,6 +25,7 @@ from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import Constant
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
 from rumormill.sim.network import Network
+from rumormill.wire.radius import Frame, Spread
 
 RING = [(peer, (peer + 1) % 6) for peer in range(6)]
 
@@ -192,6 +200,47 @@ class TestTheOwnersLastWord:
             assert not bag.knows(1, 0)
         assert not len(bag.machines[1].book.interests)
         assert set(bag.refused[1]) == {reasons.SUPERSEDED, reasons.EXPIRED}
+
+
+class TestSince:
+    """From when on a subscription may be relied upon to be known to neighbours."""
+
+    def since(self, bag: Bag) -> float:
+        entry = bag.machines[1].book.interests.find("t", peer_id(0))
+        assert entry is not None
+        return entry.since
+
+    def test_renewals_continue_it(self) -> None:
+        """Words that come when they are due leave the beginning as it was."""
+        bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)
+        bag.subscribe(0)
+        bag.settle()
+        for _ in range(3):
+            bag.settle(bag.now + 24)
+        assert self.since(bag) == 1000.0
+
+    def test_an_owner_that_started_anew_begins_anew(self) -> None:
+        """A word at another time than a renewal's is news, of which not everybody has heard."""
+        bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)
+        bag.subscribe(0)
+        bag.settle(bag.now + 10)
+        word = interest_of(0, bag.now)
+        bag.feed(1, Received(peer_id(0), Frame((Spread(word, 0),))))
+        assert self.since(bag) == 1010.0
+
+    def test_so_does_one_that_withdrew_or_was_out_of_reach(self) -> None:
+        """What was broken off is not continued."""
+        bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)
+        bag.subscribe(0)
+        bag.settle()
+        bag.machines[1].book.interests.lose(peer_id(0))
+        bag.settle(bag.now + 24)
+        assert self.since(bag) == 1024.0
+        bag.unsubscribe(0)
+        bag.settle(bag.now + 24)
+        bag.subscribe(0)
+        bag.settle()
+        assert self.since(bag) == 1048.0
 
 
 class TestLostSubscribers:

@@ -25,5 +25,5 @@ def event_of(publication: Publication) -> Event:
         publication.author,
         publication.id,
         created=publication.time / 1e9,
-        proof=publication.signature,
+        proof=publication.proof,
     )

@@ -10,6 +10,7 @@ A subscriber that could not be reached is not served until it speaks again, with
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,10 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.wire.radius import Interest
+
+_IRREGULAR: Final = 0.1
+"""Renewals come within this part of a `ttl` of the time at which they are due. Our choice: twice
+the part by which they come early in order to go together."""
 
 
 class Entry(msgspec.Struct, eq=False, gc=False):
@@ -97,12 +102,23 @@ class Interests:
             self.owners[owner] = self.owners.get(owner, 0) + 1
             entry = table.entries[owner] = Entry(interest, hops, now)
             return entry
-        if entry.interest.withdrawn or entry.interest.expires <= now * 1e6:
+        if entry.lost or not self._continues(entry.interest, interest):
             entry.since = now
         entry.interest = interest
         entry.hops = hops
         entry.lost = False
         return entry
+
+    def _continues(self, earlier: Interest, later: Interest) -> bool:
+        """Whether a word renews the one before it, as far as the time between them tells.
+
+        A word at another time comes from an owner that started anew: not everybody knows it yet.
+        """
+        ttl = later.expires - later.sequence
+        due = (1 - self._config.renew_left) * ttl
+        return not earlier.withdrawn and (
+            abs(later.sequence - earlier.sequence - due) <= _IRREGULAR * ttl
+        )
 
     def lose(self, owner: PeerId) -> int:
         """Serve an owner no more until it speaks again; return how many interests that touches."""

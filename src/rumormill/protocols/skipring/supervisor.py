@@ -210,7 +210,8 @@ class Supervisor:
         if isinstance(message, Acknowledge):
             return
         asked = self._asked.get(sender, 0)
-        if asked >= self._config.requests_per_interval:
+        crowded = not asked and len(self._asked) >= self._config.max_subscribers
+        if crowded or asked >= self._config.requests_per_interval:
             effects.append(Refuse(sender, reasons.TOO_MANY_REQUESTS, self.topic))
             return
         self._asked[sender] = asked + 1

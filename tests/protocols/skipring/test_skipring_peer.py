@@ -1,0 +1,330 @@
+"""A whole peer: topics, roles, what the application hears, and what is refused."""
+
+import random
+from typing import Any
+
+import pytest
+
+from rumormill.core.effects import Deliver, Effects, Keep, Mail, Outcome, Published, SetTimer
+from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.inputs import (
+    Command,
+    PeerConnected,
+    PeerDisconnected,
+    Publish,
+    Received,
+    SendDropped,
+    Start,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
+)
+from rumormill.core.trace import Join, Leave, Refuse
+from rumormill.protocols.registry import NO_HOOKS
+from rumormill.protocols.skipring import messages, reasons
+from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.labels import label_of
+from rumormill.protocols.skipring.peer import ENTERED, QUEUE_FULL, TIMEOUT, SetSupervisors, SkipRing
+from rumormill.protocols.skipring.sharing import Supervisors
+from rumormill.sim.identity import SimulatedIdentity
+
+BOSS, ANNE, BOB = b"boss", b"anne", b"bob!"
+CONFIG = SkipRingConfig(supervisors=(BOSS.hex(),), max_subscriptions=3, max_topics=2)
+
+
+class Village:
+    """Peers whose letters arrive in the order of sending, when a test says so."""
+
+    def __init__(self, *names: bytes, config: SkipRingConfig = CONFIG) -> None:
+        self.peers = {
+            name: SkipRing(SimulatedIdentity(name), random.Random(0), config, NO_HOOKS)
+            for name in names
+        }
+        self.letters: list[tuple[bytes, Mail]] = []
+        self.heard: dict[bytes, list[Any]] = {name: [] for name in names}
+        for name in names:
+            self.tell(name, Start())
+
+    def tell(self, name: bytes, event: Any) -> Effects:
+        effects: Effects = []
+        self.peers[name].handle(event, 0.0, effects)
+        self.letters += [(name, effect) for effect in effects if isinstance(effect, Mail)]
+        self.heard[name] += [effect for effect in effects if not isinstance(effect, Mail)]
+        return effects
+
+    def deliver(self) -> None:
+        while self.letters:
+            sender, mail = self.letters.pop(0)
+            if mail.peer in self.peers:
+                self.tell(mail.peer, Received(sender, mail.message))
+            else:
+                self.tell(sender, SendDropped(mail.peer, mail.message, "peer down"))
+
+    def intervals(self, number: int) -> None:
+        for _ in range(number):
+            for name in self.peers:
+                self.tell(name, TimerFired(TIMEOUT))
+                self.deliver()
+
+    def subscribe(self, name: bytes, topic: str) -> None:
+        self.tell(name, Subscribe(topic))
+        self.tell(name, TimerFired(ENTERED))
+        self.deliver()
+
+    def told(self, name: bytes, kind: type) -> list[Any]:
+        return [effect for effect in self.heard[name] if isinstance(effect, kind)]
+
+
+def ring_of_two() -> Village:
+    village = Village(BOSS, ANNE, BOB)
+    village.subscribe(ANNE, "news")
+    village.subscribe(BOB, "news")
+    village.intervals(3)
+    return village
+
+
+def test_a_newcomer_has_a_label_and_neighbours_after_one_exchange() -> None:
+    """Subscribing does not wait for the first TIMEOUT."""
+    village = Village(BOSS, ANNE)
+    assert village.told(ANNE, SetTimer)
+    village.subscribe(ANNE, "news")
+    assert village.peers[ANNE].members["news"].subscriber.label == 0
+    assert village.told(ANNE, Join) == [Join("news")]
+
+
+def test_what_one_publishes_the_other_hears_and_late_comers_hear_it_all() -> None:
+    """Section 4: "Every subscriber of a topic eventually gets all publications"."""
+    village = Village(BOSS, ANNE, BOB)
+    village.subscribe(ANNE, "news")
+    village.tell(ANNE, Publish("news", b"first"))
+    (receipt,) = village.told(ANNE, Published)
+    assert receipt.peers == 0
+    assert receipt.note
+    village.subscribe(BOB, "news")
+    village.intervals(1)
+    village.tell(BOB, Publish("news", b"second"))
+    village.deliver()
+    assert [each.event.data for each in village.told(ANNE, Deliver)] == [b"first", b"second"]
+    assert [each.event.data for each in village.told(BOB, Deliver)] == [b"second"]
+    # The archive of these peers keeps nothing: what was before cannot be handed on.
+    assert village.told(BOB, Published)[0].peers == 1
+
+
+def test_who_unsubscribes_hears_nothing_more_and_is_forgotten() -> None:
+    """Section 4: the subscriber may remove the protocol "once it gets the permission"."""
+    village = ring_of_two()
+    village.tell(BOB, Unsubscribe("news"))
+    assert village.told(BOB, Leave) == [Leave("news")]
+    village.tell(ANNE, Publish("news", b"after"))
+    village.deliver()
+    assert not village.told(BOB, Deliver)
+    assert "news" not in village.peers[BOB].members
+    village.intervals(3)
+    assert not village.peers[ANNE].members["news"].subscriber.neighbours
+    assert len(village.peers[BOSS].supervised["news"].database) == 1
+
+
+def test_who_subscribes_again_before_it_is_gone_stays() -> None:
+    """UNSUBSCRIBE may already be on its way."""
+    village = ring_of_two()
+    village.tell(BOB, Unsubscribe("news"))
+    village.tell(BOB, Subscribe("news"))
+    village.deliver()
+    village.intervals(4)
+    assert len(village.peers[BOSS].supervised["news"].database) == 2
+    assert village.told(BOB, Join) == [Join("news"), Join("news")]
+    village.tell(ANNE, Publish("news", b"hello"))
+    village.deliver()
+    assert [each.event.data for each in village.told(BOB, Deliver)] == [b"hello"]
+
+
+def test_a_late_subscribe_after_unsubscribe_is_taken_back() -> None:
+    """Messages are not FIFO: who is recorded by a stale SUBSCRIBE asks to be forgotten again."""
+    village = ring_of_two()
+    village.tell(BOB, Unsubscribe("news"))
+    village.deliver()
+    village.tell(BOSS, Received(BOB, messages.Subscribe("news")))
+    assert len(village.peers[BOSS].supervised["news"].database) == 2
+    village.deliver()
+    assert len(village.peers[BOSS].supervised["news"].database) == 1
+
+
+def test_publishing_makes_a_member_that_hears_nothing() -> None:
+    """There is no way into a ring but to be part of it."""
+    village = Village(BOSS, ANNE, BOB)
+    village.subscribe(ANNE, "news")
+    village.tell(BOB, Publish("news", b"from outside"))
+    village.tell(BOB, TimerFired(ENTERED))
+    village.deliver()
+    village.intervals(1)
+    village.tell(ANNE, Publish("news", b"from inside"))
+    village.deliver()
+    assert not village.told(BOB, Deliver)
+    assert [each.event.data for each in village.told(BOB, Keep)] == [
+        b"from outside",
+        b"from inside",
+    ]
+    village.tell(BOB, Subscribe("news"))
+    assert village.told(BOB, Join) == [Join("news")]
+
+
+def test_publish_only_hears_its_own() -> None:
+    """As for the other protocols."""
+    village = Village(BOSS, ANNE)
+    village.tell(ANNE, Subscribe("news", publish_only=True))
+    assert not village.told(ANNE, Join)
+    village.tell(ANNE, Publish("news", b"mine"))
+    assert [each.event.data for each in village.told(ANNE, Deliver)] == [b"mine"]
+    with pytest.raises(LocalError, match="either subscribed to or publish-only"):
+        village.tell(ANNE, Subscribe("news"))
+    village.tell(ANNE, Subscribe("news", publish_only=True))
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (Subscribe(""), "needs a name"),
+        (Subscribe("\ud800"), "UTF-8"),
+        (Publish("x" * 2000, b""), "max_topic_length"),
+        (Publish("x", bytes(1 << 20)), "max_data"),
+    ],
+)
+def test_impossible_requests_are_refused(event: Any, error: str) -> None:
+    village = Village(BOSS, ANNE)
+    with pytest.raises(LocalError, match=error):
+        village.tell(ANNE, event)
+
+
+def test_topics_are_limited() -> None:
+    """At a subscriber by an error, at a supervisor by a counted refusal."""
+    village = Village(BOSS, ANNE, BOB)
+    for topic in "abc":
+        village.subscribe(ANNE, topic)
+    with pytest.raises(LimitError, match="max_subscriptions"):
+        village.tell(ANNE, Subscribe("d"))
+    assert village.told(BOSS, Refuse) == [Refuse(ANNE, reasons.TOO_MANY_TOPICS, "c")]
+
+
+def test_without_a_supervisor_nothing_can_be_subscribed_to() -> None:
+    village = Village(ANNE, config=SkipRingConfig())
+    with pytest.raises(LocalError, match="no supervisor"):
+        village.tell(ANNE, Subscribe("news"))
+
+
+def test_an_empty_topic_costs_the_supervisor_nothing() -> None:
+    """Its database is dropped, and requests about unknown topics leave nothing behind."""
+    village = ring_of_two()
+    village.tell(BOSS, Received(ANNE, messages.GetConfiguration("nowhere", BOB)))
+    for name in (ANNE, BOB):
+        village.tell(name, Unsubscribe("news"))
+        village.deliver()
+    village.intervals(1)
+    assert not village.peers[BOSS].supervised
+
+
+# Malice.
+
+
+@pytest.mark.parametrize(
+    ("receiver", "sender", "message", "reason"),
+    [
+        (ANNE, BOB, messages.SetData("news", None, label_of(7), None), reasons.NOT_SUPERVISOR),
+        (
+            ANNE,
+            BOB,
+            messages.Check("news", messages.Reference(3, b"eve"), 0, messages.Flag.LIN),
+            reasons.FOREIGN_SENDER,
+        ),
+        (ANNE, BOB, messages.Subscribe("news"), reasons.NOT_RESPONSIBLE),
+        (
+            ANNE,
+            BOB,
+            messages.Linearize("other", messages.Reference(3, b"eve")),
+            reasons.NOT_SUBSCRIBED,
+        ),
+    ],
+)
+def test_false_messages_are_refused_and_counted(
+    receiver: bytes, sender: bytes, message: Any, reason: str
+) -> None:
+    """A configuration from nobody's supervisor, a foreign id, a request to the wrong peer."""
+    village = ring_of_two()
+    subscriber = village.peers[receiver].members["news"].subscriber
+    before = (subscriber.own, subscriber.left, subscriber.right, subscriber.ring)
+    effects = village.tell(receiver, Received(sender, message))
+    assert Refuse(sender, reason, message.topic) in effects
+    assert (subscriber.own, subscriber.left, subscriber.right, subscriber.ring) == before
+
+
+def test_nobody_can_have_another_one_forgotten() -> None:
+    """REMOVECONNECTIONS is about its sender."""
+    village = ring_of_two()
+    village.tell(ANNE, Received(b"eve", messages.RemoveConnections("news")))
+    assert list(village.peers[ANNE].members["news"].subscriber.neighbours) == [BOB]
+
+
+def test_a_full_queue_is_no_sign_of_death() -> None:
+    """Only what says that the receiver is out of reach makes us forget it."""
+    village = ring_of_two()
+    lost = messages.RemoveConnections("news")
+    village.tell(ANNE, SendDropped(BOB, lost, QUEUE_FULL))
+    assert village.peers[ANNE].members["news"].subscriber.neighbours
+    effects = village.tell(ANNE, SendDropped(BOB, lost, "peer down"))
+    assert not village.peers[ANNE].members["news"].subscriber.neighbours
+    assert effects == [Mail(BOSS, messages.GetConfiguration("news", BOB))]
+
+
+def test_connections_mean_nothing() -> None:
+    """Letters find their way without them."""
+    village = ring_of_two()
+    village.tell(ANNE, PeerConnected(BOB, "/rumormill/skipring/1.0.0"))
+    village.tell(ANNE, PeerDisconnected(BOB))
+    assert village.peers[ANNE].members["news"].subscriber.neighbours
+
+
+# Several supervisors.
+
+
+def test_a_supervisor_that_joins_or_leaves_moves_only_its_share() -> None:
+    """Section 1.3: "a sub-interval of [0, 1) is assigned to each supervisor"."""
+    topics = [f"topic-{number}" for number in range(3000)]
+    some = [b"s%d" % number for number in range(5)]
+    before, after = Supervisors(some), Supervisors([*some, b"new"])
+    moved = [topic for topic in topics if before.of(topic) != after.of(topic)]
+    assert {after.of(topic) for topic in moved} == {b"new"}
+    assert 0.5 / 6 < len(moved) / len(topics) < 1.7 / 6
+    for supervisor in some:
+        share = sum(before.of(topic) == supervisor for topic in topics) / len(topics)
+        assert 0.5 / 5 < share < 1.7 / 5
+    reordered = Supervisors(reversed(some))
+    assert all(reordered.of(topic) == before.of(topic) for topic in topics)
+
+
+def test_topics_change_hands_and_rings_stay() -> None:
+    """A second supervisor takes over its share; the subscribers' edges remain meanwhile."""
+    second = b"head"
+    village = Village(BOSS, second, ANNE, BOB, config=SkipRingConfig(supervisors=(BOSS.hex(),)))
+    shared = Supervisors([BOSS, second])
+    topics = {shared.of(f"t{number}"): f"t{number}" for number in range(50)}
+    for topic in topics.values():
+        village.subscribe(ANNE, topic)
+        village.subscribe(BOB, topic)
+    village.intervals(2)
+    for name in village.peers:
+        effects = village.tell(name, Command(7, SetSupervisors((BOSS, second))))
+        assert Outcome(7) in effects
+    moved, stayed = topics[second], topics[BOSS]
+    assert village.peers[ANNE].members[moved].subscriber.neighbours
+    assert list(village.peers[BOSS].supervised) == [stayed]
+    village.deliver()
+    village.intervals(3)
+    assert len(village.peers[second].supervised[moved].database) == 2
+    assert len(village.peers[BOSS].supervised[stayed].database) == 2
+    assert village.peers[ANNE].members[moved].subscriber.confirmed
+
+
+def test_an_unknown_command_is_answered_with_an_error() -> None:
+    village = Village(ANNE)
+    (outcome,) = village.tell(ANNE, Command(3, "dance"))
+    assert outcome.number == 3
+    assert outcome.error

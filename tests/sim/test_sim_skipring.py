@@ -1,0 +1,169 @@
+"""The skip ring in the simulator: starts, figures, dumps, and the faults that it must survive."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rumormill.core.errors import ConfigError
+from rumormill.core.trace import Stabilised
+from rumormill.sim.run import run_scenario
+from rumormill.sim.scenario import Scenario
+from rumormill.sim.simulation import Simulation
+from rumormill.trace.entries import Batch
+
+PEERS = 30
+
+
+def scenario(**changes: Any) -> Scenario:
+    quick = {"workload": {"messages": 20, "rate": 2.0}, "cool_down": 30.0, "peers": PEERS}
+    return Scenario.from_dict({"protocol": "skipring", **quick, **changes})
+
+
+def fault(kind: str, **rest: Any) -> dict[str, Any]:
+    return {"kind": kind, "at": 3.0, **rest}
+
+
+@pytest.mark.parametrize("start", ["", "empty", "legitimate", "arbitrary"])
+def test_a_run_ends_legitimate_from_every_start(start: str) -> None:
+    """The figures that the protocol adds, with every message encoded and decoded."""
+    figures = run_scenario(scenario(start=start, check_codec=True, warm_up=60.0))
+    assert figures["legitimate"] is True
+    assert figures["delivery_ratio"] == 1
+    assert figures["average_degree"] <= 4
+    assert figures["max_degree"] <= 10
+    assert figures["supervisor_requests_per_interval"] < 1.6  # a hundred intervals of mean 0.74
+    if start == "legitimate":
+        assert figures["intervals_to_legitimate"] == 0
+        assert "subscribe" not in figures["control_messages"]
+    else:
+        assert figures["intervals_to_legitimate"] > 0
+
+
+def test_an_unknown_start_is_refused() -> None:
+    """With what the protocol knows."""
+    with pytest.raises(ConfigError, match="empty, legitimate, arbitrary"):
+        Simulation(scenario(start="chaotic"))
+    with pytest.raises(ConfigError, match="gossipsub begins in no other state"):
+        Simulation(Scenario.from_dict({"start": "legitimate"}))
+
+
+def test_the_dump_is_the_whole_state(tmp_path: Path) -> None:
+    """Labels as bit strings, neighbours as id and label or null, the database, the root hashes."""
+    path = tmp_path / "state.json"
+    run_scenario(scenario(peers=5, start="legitimate"), dump_state=path)
+    state = json.loads(path.read_text())
+    assert set(state) == {"subscribers", "database", "root_hashes"}
+    labels = {each["id"]: each["label"] for each in state["subscribers"]}
+    assert sorted(labels.values()) == ["0", "001", "01", "1", "11"]
+    assert {entry["id"]: entry["label"] for entry in state["database"]} == labels
+    assert set(state["root_hashes"]) == set(labels)
+    assert len(set(state["root_hashes"].values())) == 1
+    by_label = {each["label"]: each for each in state["subscribers"]}
+    lowest = by_label["0"]
+    assert lowest["left"] is None
+    assert lowest["right"] == {"id": by_label["001"]["id"], "label": "001"}
+    assert lowest["ring"] == {"id": by_label["11"]["id"], "label": "11"}
+    assert {each["label"] for each in lowest["shortcuts"]} == {"01", "1"}
+    assert by_label["001"]["shortcuts"] == []
+
+
+def test_several_topics_are_dumped_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    load = {"messages": 4, "topics": 3}
+    figures = run_scenario(scenario(peers=6, workload=load), dump_state=path)
+    assert figures["legitimate"] is True
+    state = json.loads(path.read_text())
+    assert set(state["topics"]) == {"topic-0", "topic-1", "topic-2"}
+    assert all(len(table["subscribers"]) == 6 for table in state["topics"].values())
+
+
+def test_several_supervisors_share_the_topics() -> None:
+    """All of them are hosts beyond the peers."""
+    load = {"messages": 16, "topics": 8, "rate": 4.0}
+    run = Simulation(scenario(peers=8, workload=load, parameters={"supervisor_count": 3}))
+    run.run()
+    hosts = run.network.hosts
+    assert len(hosts) == 11
+    shares = [len(host.machine.supervised) for host in hosts[8:]]
+    assert sum(shares) == 8
+    assert max(shares) < 8
+    assert run.inspection is not None
+    assert run.inspection.figures()["legitimate"] is True
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param([fault("crash", fraction=0.3)], id="a third crashes"),
+        pytest.param([fault("crash", fraction=0.3, duration=20.0)], id="a third comes back"),
+        pytest.param(
+            [fault("crash", servers=[0], duration=60.0, keep_state=True)], id="supervisor away"
+        ),
+        pytest.param([fault("crash", servers=[0], duration=10.0)], id="supervisor back empty"),
+        pytest.param([fault("partition", groups=2, duration=20.0)], id="partition"),
+        pytest.param([fault("partition", fraction=0.1, duration=20.0)], id="some cut off"),
+        pytest.param([fault("byzantine", fraction=0.1, duration=20.0)], id="some lie"),
+        pytest.param(
+            [
+                fault("crash", servers=[0], duration=15.0),
+                {"kind": "crash", "at": 8.0, "fraction": 0.3, "duration": 30.0},
+            ],
+            id="a third and the supervisor",
+        ),
+    ],
+)
+def test_faults_end_in_a_legitimate_state_with_everything_delivered(
+    faults: list[dict[str, Any]],
+) -> None:
+    """Every publication is at every live subscriber in the end, whatever happened meanwhile."""
+    figures = run_scenario(scenario(faults=faults, cool_down=100.0))
+    assert figures["legitimate"] is True
+    assert figures["pending"] == 0
+    assert figures["delivered"] > 0
+
+
+def test_flooding_goes_on_while_the_supervisor_is_away() -> None:
+    """Section 1: the supervisor "does not handle the dissemination of publish requests"."""
+    away = [fault("crash", servers=[0], duration=60.0, keep_state=True)]
+    load = {"messages": 40, "rate": 1.0}
+    figures = run_scenario(scenario(faults=away, workload=load))
+    assert figures["delivery_ratio"] == 1
+    assert figures["latency_max"] < 1
+
+
+def test_the_tries_deliver_without_flooding() -> None:
+    """Theorem 17: "eventually all subscribers store a Patricia trie consisting of all
+    publications", over ring edges alone."""
+    parameters = {"publications.flooding": False, "checks_shortcuts": False}
+    figures = run_scenario(scenario(peers=12, parameters=parameters, cool_down=60.0))
+    assert figures["delivery_ratio"] == 1
+    assert "publish-new" not in figures["control_messages"]
+
+
+def test_the_trace_says_when_the_ring_was_legitimate() -> None:
+    """STABILISED entries, for whoever reads traces later."""
+    seen: list[tuple[float, bool]] = []
+
+    class Watcher:
+        def observe(self, batch: Batch) -> None:
+            seen.extend((at, each.legitimate) for at, _, each in batch if type(each) is Stabilised)
+
+        def close(self) -> None:
+            """Nothing is held."""
+
+    run = Simulation(scenario(faults=[fault("crash", fraction=0.3)]), [Watcher()])
+    run.run()
+    assert [legitimate for _, legitimate in seen] == [True, False, True]
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    """Also from an arbitrary state."""
+    hashes = {run_scenario(scenario(start="arbitrary"))["trace_hash"] for _ in range(2)}
+    assert len(hashes) == 1
+
+
+def test_servers_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ConfigError, match="1 is no server; there are 1"):
+        Simulation(scenario(faults=[fault("crash", servers=[1])]))

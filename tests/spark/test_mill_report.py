@@ -1,0 +1,233 @@
+"""The report: right choices, a page that is whole in itself. None of this starts Spark."""
+
+import html.parser
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_mill_lake import put
+
+from rumormill.spark.lake import Lake
+from rumormill.spark.line_plot import Series, bar_plot, line_plot
+from rumormill.spark.page import page
+from rumormill.spark.report import collect
+
+NASTY = "<script>alert('x')</script>"
+
+RUNS: tuple[tuple[str, int, str, float, float, float], ...] = (
+    # protocol, peers, seed, delivery ratio, p99, bytes per delivery
+    ("floodsub", 50, "1", 1.0, 0.10, 900.0),
+    ("floodsub", 50, "2", 0.9, 0.20, 1100.0),
+    ("gossipsub", 50, "1", 0.99, 0.30, 400.0),
+    ("radius", 50, "1", 0.9, 0.40, 500.0),
+    ("floodsub", 100, "1", 1.0, 0.20, 2000.0),
+    ("gossipsub", 100, "1", 1.0, 0.20, 700.0),
+)
+
+
+def lake_of(folder: Path, runs: Any = RUNS, *, topic: str = "news") -> Lake:
+    """A lake whose gold tables say what the tuples say."""
+    tables: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("runs", "delivery_quality", "overhead", "peer_load", "latency_cdf",
+                              "self_stabilisation", "dag_health", "topic_activity")
+    }  # fmt: skip
+    for protocol, peers, seed, share, late, cost in runs:
+        run = f"made/{protocol},n={peers},seed={seed}"
+        key = {"run": run, "protocol": protocol}
+        tables["runs"].append(
+            {**key, "peers": peers, "seed": seed, "preset": "default", "parameters": "{}",
+             "condition": "calm"}
+        )  # fmt: skip
+        figures = {
+            "published": 10, "expected": 100, "delivered": round(100 * share),
+            "delivery_ratio": share, "latency_p50": late / 2, "latency_p90": late,
+            "latency_p99": late, "latency_max": late, "messages_per_delivery": cost / 100,
+            "duplicates_per_delivery": 1.5, "rmr": 1.5, "hops_mean": 2.0, "hops_max": 3,
+        }  # fmt: skip
+        for scope, start in (("run", None), ("window", 20.0), ("window", 21.0)):
+            row = {**key, "scope": scope, "window_start": start, **figures}
+            tables["delivery_quality"].append(row)
+        for kind, size in (("rpc", cost), ("control", cost / 4)):
+            tables["overhead"].append(
+                {**key, "kind": kind, "bytes": round(100 * size), "bytes_per_delivery": size}
+            )
+        for number in range(4):
+            tables["peer_load"].append({**key, "peer": bytes([number]), "over_mean": number / 1.5})
+        for percent in range(1, 101):
+            tables["latency_cdf"].append(
+                {**key, "percent": percent, "latency": late * percent / 100}
+            )
+    tables["self_stabilisation"].append(
+        {"run": "made/ring", "protocol": "skipring", "topic": topic, "episode": 0, "lost_at": 0.0,
+         "legitimate_at": 4.0, "seconds": 4.0, "rpcs": 12, "messages": 0, "bytes": 345}
+    )  # fmt: skip
+    tables["dag_health"].append(
+        {"run": "home", "protocol": "pulsarcast", "topic": topic, "events": 3, "valid": 3,
+         "unsigned": 0, "faults": 0, "roots": 1, "heads": 1, "forks": 0, "gaps": 0,
+         "is_chain": True, "is_whole": True}
+    )  # fmt: skip
+    tables["topic_activity"].append(
+        {"run": "made/x", "protocol": "x", "topic": topic, "window_start": 0.0, "published": 7,
+         "publishers": 1, "bytes": 99}
+    )  # fmt: skip
+    lake = Lake.create(folder / "lake")
+    with lake.writing("made") as draft:
+        for name, rows in tables.items():
+            put(draft, name, rows)
+    return lake
+
+
+def found(report: dict[str, Any], protocol: str, peers: int) -> dict[str, Any]:
+    [one] = [
+        each
+        for each in report["configurations"]
+        if (each["protocol"], each["peers"]) == (protocol, peers)
+    ]
+    return one
+
+
+def test_runs_of_several_seeds_are_one_configuration(tmp_path: Path) -> None:
+    """Its figures are their means."""
+    report = collect(lake_of(tmp_path))
+    one = found(report, "floodsub", 50)
+    assert one["runs"] == 2
+    assert one["delivery_ratio"] == pytest.approx(0.95)
+    assert one["bytes_per_delivery"] == pytest.approx(1000.0)
+    assert one["control_bytes_per_delivery"] == pytest.approx(250.0)
+    assert one["load_max_over_mean"] == pytest.approx(2.0)
+    assert len(report["runs"]) == len(RUNS)
+
+
+def test_the_front_holds_what_no_other_beats(tmp_path: Path) -> None:
+    """Under the same condition and size: slower, dearer and worse than another is off the front."""
+    report = collect(lake_of(tmp_path))
+    assert found(report, "floodsub", 50)["pareto"], "the fastest"
+    assert found(report, "gossipsub", 50)["pareto"], "the cheapest, and delivers most"
+    assert not found(report, "radius", 50)["pareto"]
+    assert found(report, "gossipsub", 100)["pareto"]
+    assert not found(report, "floodsub", 100)["pareto"], "as good, and dearer"
+    best = {row["peers"]: row for row in report["best"]}
+    assert best[50]["latency_p99"] == "floodsub"
+    assert best[50]["delivery_ratio"] == best[50]["cost"] == "gossipsub"
+    assert best[100]["latency_p99"] == "gossipsub", "among equals the cheaper one"
+    assert best[50]["pareto"] == ["floodsub", "gossipsub"]
+
+
+def test_configurations_of_another_condition_do_not_compete(tmp_path: Path) -> None:
+    """Better numbers under an easier condition say nothing."""
+    report = collect(lake_of(tmp_path, RUNS[:1]))
+    assert [each["pareto"] for each in report["configurations"]] == [True]
+
+
+def test_curves_begin_with_the_first_publication(tmp_path: Path) -> None:
+    report = collect(lake_of(tmp_path))
+    one = found(report, "gossipsub", 50)
+    assert [at for at, _ in one["delivery_over_time"]] == [0.0, 1.0]
+    assert [value for _, value in one["latency_cdf"]] == list(range(1, 101))
+    assert len(one["load_distribution"]) == 100
+
+
+class _Page(html.parser.HTMLParser):
+    """Everything that a browser would fetch, and whether tags are balanced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        self.loads += [
+            f"{tag} {name}={value}"
+            for name, value in attrs
+            if name in {"src", "href", "srcset", "data", "action", "poster", "xlink:href"}
+        ]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(text: str) -> _Page:
+    parsed = _Page()
+    parsed.feed(text)
+    parsed.close()
+    return parsed
+
+
+def test_a_page_loads_nothing(tmp_path: Path) -> None:
+    """No scripts, no styles or pictures from elsewhere; the only address is SVG's own name."""
+    text = page(collect(lake_of(tmp_path)), "A report")
+    parsed = read(text)
+    assert parsed.open == []
+    assert parsed.loads == []
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & {*parsed.tags}
+    assert set(re.findall(r"https?:[^\s\"'<]*", text)) == {"http://www.w3.org/2000/svg"}
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_a_page_shows_table_and_plots(tmp_path: Path) -> None:
+    """The comparison, four plots per condition and size, and cost against the number of peers."""
+    text = page(collect(lake_of(tmp_path)), "A report")
+    for title in ("Latency", "Delivery over time", "Load of the peers", "Duplicates per delivery"):
+        assert text.count(f">{title}</text>") == 2, title
+    assert text.count(">Cost against size: calm</text>") == 1
+    words = " ".join(read(text).text)
+    for expected in ("95.00%", "99.00%", "200.0 ms", "1,000", "Self-stabilisation", "Histories"):
+        assert expected in words
+    assert len(text) < 500_000
+
+
+def test_names_from_a_lake_cannot_become_markup(tmp_path: Path) -> None:
+    """A topic may be called anything."""
+    text = page(collect(lake_of(tmp_path, topic=NASTY)), NASTY)
+    assert NASTY not in text
+    assert "script" not in read(text).tags
+
+
+def test_a_lake_of_histories_alone_has_a_page(tmp_path: Path) -> None:
+    """No traces were milled: no comparison, no plots, no failure."""
+    text = page(collect(lake_of(tmp_path, ())), "Histories")
+    assert "<svg" not in text
+    assert "Histories" in text
+
+
+def test_a_report_is_json(tmp_path: Path) -> None:
+    """Without infinities or bytes, so that every reader of JSON takes it."""
+    text = json.dumps(collect(lake_of(tmp_path)), allow_nan=False)
+    assert json.loads(text)["parts"] == ["made"]
+
+
+def test_more_configurations_than_colours_are_thinned_out(tmp_path: Path) -> None:
+    """The table has all, the plots the front and one of each protocol first."""
+    many = [(f"p{number:02}", 50, "1", 0.5, 1.0 + number, 100.0) for number in range(12)]
+    text = page(collect(lake_of(tmp_path, many)), "Many")
+    assert "The plots show 8 of 12 configurations" in text
+    assert all(f"<td>p{number:02}</td>" in text for number in range(12))
+
+
+def test_plots_need_something_to_draw() -> None:
+    with pytest.raises(ValueError, match="nothing to draw"):
+        line_plot("empty", "x", "y", [Series("a", [])])
+    with pytest.raises(ValueError, match="nothing to draw"):
+        bar_plot("empty", [])
+
+
+def test_a_plot_of_one_value_is_drawn() -> None:
+    """Neither a single point nor zeros divide by zero."""
+    read(line_plot("one", "x", "y", [Series("a", [(0.0, 0.0)])]))
+    read(line_plot("flat", "x", "y", [Series("a", [(1.0, 5.0), (2.0, 5.0)])]))
+    read(bar_plot("zero", [("a", 0.0, 0)]))
