@@ -1,12 +1,14 @@
 """The mill on Spark: stores, streams, sweeps, and what is wrong with a source."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from mill_samples import rumormill
+from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
@@ -132,6 +134,22 @@ def test_a_truncated_trace_changes_nothing_in_the_lake(spark: Any, tmp_path: Pat
     assert "\n" not in str(caught.value)
     assert lake.parts() == []
     assert list((lake.path / ".versions").iterdir()) == []
+
+
+def test_a_damaged_store_leaves_the_part_of_before(spark: Any, tmp_path: Path) -> None:
+    """The error names store, topic and offset; the lake is as it was."""
+    from rumormill.spark.mill import mill
+
+    home, lake = tmp_path / "home", Lake.create(tmp_path / "lake")
+    append(home, [kept("gossipsub", event, number) for number, event in enumerate(gossipsub(5))])
+    with lake.writing("home") as draft:
+        put(draft, "runs", [{"run": "of before"}])
+    with sqlite3.connect(home / "events-1.db") as database:
+        database.execute("UPDATE events SET data = x'00' WHERE key & 1023 = 3")
+    database.close()
+    with pytest.raises(LocalError, match=rf"'news' of the store {home}: offsets 3 to 3 cannot be"):
+        mill(spark, find_source(str(home)), lake)
+    assert [row["run"] for row in lake.rows("runs")] == ["of before"]
 
 
 GRID: dict[str, Any] = {
