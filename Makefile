@@ -8,7 +8,7 @@ UV ?= uv
 .PHONY: help setup demo test test-slow test-interop lint bench requirements
 
 help:
-	@echo "make demo          compare FloodSub and GossipSub on a real workload"
+	@echo "make demo          compare four protocols on a real workload"
 	@echo "make test          run the fast tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
@@ -24,7 +24,7 @@ $(READY): requirements/dev.txt pyproject.toml tools/setup.sh
 	@touch $@
 
 demo: $(READY)
-	@$(VENV)/bin/rumormill sim --compare floodsub,gossipsub --peers 100 \
+	@$(VENV)/bin/rumormill sim --compare floodsub,gossipsub,pulsarcast,skipring --peers 100 \
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
 test: $(READY)

@@ -286,7 +286,7 @@ def estimate(_sizes: list[int]) -> Iterable[Row]:
     """What peers believe the size to be, after a minute."""
     for peers in (20, 100, 500):
         for seed in range(1, 7 if peers < 500 else 4):
-            overlay = Overlay(peers, seed, interval=0.02)
+            overlay = Overlay(peers, seed, interval=0.02, swap_interval=120.0)
             overlay.run(55)
             sizes = sorted(view.size for view in overlay.views().values())
             yield {

@@ -11,6 +11,7 @@ import pytest
 from rumormill.core.errors import LocalError
 from rumormill.spark.bronze import TraceFile, find_source, trace_batches
 from rumormill.spark.lake import Draft, Lake, part_name
+from rumormill.spark.mill import plain
 from rumormill.spark.tables import BRONZE, COLUMNS, GOLD, SILVER, TABLES
 from rumormill.trace.entries import TraceError
 
@@ -157,6 +158,32 @@ def test_every_table_is_documented_column_by_column() -> None:
             if line.startswith("| `")
         ]
         assert documented == list(columns), table
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            (
+                "Job aborted\nTraceback (most recent call last):\n"
+                "rumormill.trace.entries.TraceError: run.pb, byte 3: it ends inside a record\n"
+                "\tat org.apache.spark.Foo\n"
+            ),
+            "run.pb, byte 3: it ends inside a record",
+        ),
+        (
+            (
+                "An error occurred while calling o1.parquet.\n: org.apache.SparkException: Job\n"
+                "Caused by: java.io.IOException: No space left on device\n\tat java.base\n"
+            ),
+            "Spark failed: No space left on device",
+        ),
+        ("", "Spark failed: RuntimeError"),
+    ],
+)
+def test_what_spark_wraps_comes_out_as_one_sentence(said: str, sentence: str) -> None:
+    """The innermost cause, without the stack."""
+    assert str(plain(RuntimeError(said))) == sentence
 
 
 # Sources.

@@ -1,16 +1,20 @@
 """The mill on Spark: stores, streams, sweeps, and what is wrong with a source."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from mill_samples import rumormill
+from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
 from rumormill.protocols.pulsarcast.history import verify_history
+from rumormill.sim.run import run_scenario
+from rumormill.sim.scenario import Scenario, Topology
 from rumormill.spark.bronze import find_source
 from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
@@ -99,6 +103,25 @@ def test_a_stream_takes_every_event_once(spark: Any, tmp_path: Path) -> None:
     assert sorted(row["offset"] for row in lake.rows("events")) == list(range(9))
 
 
+@pytest.mark.slow
+def test_a_stream_of_trace_files_takes_every_file_once(spark: Any, tmp_path: Path) -> None:
+    """Each file that is added to the directory becomes a run, and those before stay."""
+    from rumormill.spark.mill import Stream
+
+    folder, lake = tmp_path / "traces", Lake.create(tmp_path / "lake")
+    folder.mkdir()
+    figures = {}
+    for number, name in enumerate(("one", "two")):
+        scenario = Scenario(peers=8, seed=number, topology=Topology(degree=4))
+        figures[f"traces/{name}"] = run_scenario(scenario, trace=folder / f"{name}.pb")
+        Stream(spark, find_source(str(folder)), lake).start(once=True).awaitTermination()
+        rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]
+        assert {row["run"]: row["delivered"] for row in rows} == {
+            run: each["delivered"] for run, each in figures.items()
+        }
+    assert {row["protocol"] for row in lake.rows("runs")} == {"gossipsub"}
+
+
 def test_a_truncated_trace_changes_nothing_in_the_lake(spark: Any, tmp_path: Path) -> None:
     """The error names the file and the line, and there is no part."""
     from rumormill.spark.mill import mill
@@ -113,16 +136,20 @@ def test_a_truncated_trace_changes_nothing_in_the_lake(spark: Any, tmp_path: Pat
     assert list((lake.path / ".versions").iterdir()) == []
 
 
-def test_an_empty_trace_is_a_run_of_nothing(spark: Any, tmp_path: Path) -> None:
-    """No entries, no figures, no failure."""
+def test_a_damaged_store_leaves_the_part_of_before(spark: Any, tmp_path: Path) -> None:
+    """The error names store, topic and offset; the lake is as it was."""
     from rumormill.spark.mill import mill
 
-    trace, lake = tmp_path / "empty.ndjson", Lake.create(tmp_path / "lake")
-    trace.touch()
-    mill(spark, find_source(str(trace)), lake)
-    assert [row["run"] for row in lake.rows("runs")] == ["empty"]
-    assert lake.rows("deliveries") == []
-    page(collect(lake), "Nothing")
+    home, lake = tmp_path / "home", Lake.create(tmp_path / "lake")
+    append(home, [kept("gossipsub", event, number) for number, event in enumerate(gossipsub(5))])
+    with lake.writing("home") as draft:
+        put(draft, "runs", [{"run": "of before"}])
+    with sqlite3.connect(home / "events-1.db") as database:
+        database.execute("UPDATE events SET data = x'00' WHERE key & 1023 = 3")
+    database.close()
+    with pytest.raises(LocalError, match=rf"'news' of the store {home}: offsets 3 to 3 cannot be"):
+        mill(spark, find_source(str(home)), lake)
+    assert [row["run"] for row in lake.rows("runs")] == ["of before"]
 
 
 GRID: dict[str, Any] = {
@@ -153,27 +180,26 @@ def check_report(report: dict[str, Any], rows: list[dict[str, Any]]) -> None:
 
 
 def test_a_sweep_reports_the_simulators_own_numbers(spark: Any, tmp_path: Path) -> None:
-    """Every combination is in the lake, and a second sweep simulates nothing again."""
-    from rumormill.spark.sweep import sweep
+    """Every combination is in the lake; what an interrupted sweep has finished is not run again."""
+    from rumormill.spark.sweep import simulate, sweep
 
     lake, grid = Lake.create(tmp_path / "lake"), Grid.from_dict(GRID)
+    folder = lake.path / ".sweeps" / "small"
+    folder.mkdir(parents=True)
+    for run in grid.runs()[:3]:
+        simulate(run, folder, "small")
+    finished = {each: each.stat().st_mtime_ns for each in folder.iterdir()}
+    assert len(finished) == 6, "a trace and figures of each"
     said: list[str] = []
-    assert sweep(spark, grid, lake, tell=said.append) == {"runs": 8, "new": 8}
-    assert said[0] == "8 simulations, 8 of them new"
+    assert sweep(spark, grid, lake, tell=said.append) == {"runs": 8, "new": 5}
+    assert said[0] == "8 simulations, 5 of them new"
+    assert {each: each.stat().st_mtime_ns for each in finished} == finished
     report = collect(lake)
     check_report(report, lake.rows("runs"))
     assert {(each["condition"], each["peers"]) for each in report["best"]} == {
         ("calm", 8), ("calm", 12), ("lossy", 8), ("lossy", 12),
     }  # fmt: skip
     assert "Cost against size: lossy" in page(report, "A sweep")
-    kept_files = {each: each.stat().st_mtime_ns for each in (lake.path / ".sweeps").rglob("*.*")}
-    finished = sorted((lake.path / ".sweeps" / "small").glob("*.json"))
-    finished[0].unlink()
-    assert sweep(spark, grid, lake) == {"runs": 8, "new": 1}
-    for path, time in kept_files.items():
-        if path.stem != finished[0].stem:
-            assert path.stat().st_mtime_ns == time, "this one was there already"
-    check_report(collect(lake), lake.rows("runs"))
 
 
 # The commands, as far as they come without Spark.

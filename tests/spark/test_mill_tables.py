@@ -52,6 +52,8 @@ def milled(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Milled:
     go.mkdir()
     files = [TraceFile("go-json", i, str(path)) for i, path in enumerate(write_go_json(go))]
     files.append(TraceFile("go-protobuf", 0, str(write_go_protobuf(go / "all.pb"))))
+    (go / "empty.ndjson").touch()
+    files.append(TraceFile("empty", 0, str(go / "empty.ndjson")))
     lake = Lake.create(tmp_path_factory.mktemp("lake"))
     mill(spark, Source("all", folder, (*found.files, *files)), lake)
     return Milled(lake, figures)
@@ -165,6 +167,13 @@ def test_a_go_trace_gives_the_metrics_that_plain_counting_gives(milled: Milled, 
         assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-6), name
     reasons = [row["reason"] for row in milled.rows("deliveries", run) if row["reason"]]
     assert sorted(reasons) == ["subscriber-left"] * 5 + ["validation failed"]
+
+
+def test_an_empty_trace_is_a_run_of_nothing(milled: Milled) -> None:
+    """It has a row in `runs`, no figures, and spoils nobody else's."""
+    [run] = milled.rows("runs", "empty")
+    assert run["protocol"] == "unknown"
+    assert milled.rows("delivery_quality", "empty") == milled.rows("peer_load", "empty") == []
 
 
 def test_traces_keep_every_entry_in_its_place(spark: Any, milled: Milled) -> None:

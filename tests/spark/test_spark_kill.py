@@ -1,5 +1,8 @@
 """Exactly once: drivers are killed at random moments while publishing goes on, and the node too.
 
+Each life of a driver lasts until it has planned a batch of its own and a random while longer: so
+kills strike batches that are planned, under way, written, committed.
+
 The driver, its JVM and its Python workers are one process group, killed with SIGKILL. Meanwhile a
 thread publishes numbered messages through the node. In the end every number is there once: in the
 Parquet table as Spark reads it, and in the topic that the sink publishes to.
@@ -86,6 +89,11 @@ class Driver:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"running\n", "the driver failed at once"
 
+    def wait_for_batch(self, folder: Path, seen: int) -> None:
+        """Wait until a batch beyond those that were planned before is, or the driver has failed."""
+        while planned(folder) <= seen and self._process.poll() is None:
+            time.sleep(0.02)
+
     def kill(self) -> None:
         """End driver, JVM and workers at once."""
         os.killpg(self._process.pid, signal.SIGKILL)
@@ -103,6 +111,12 @@ class Driver:
         self._errors.close()
 
 
+def planned(folder: Path) -> int:
+    """How many batches Spark has planned in all its lives."""
+    numbers = [int(each.name) for each in (folder / "checkpoint" / "offsets").glob("[0-9]*")]
+    return 1 + max(numbers, default=-1)
+
+
 def stand_kills(kind: str, folder: Path, kills: int, seed: int, longest: float) -> LiveNode:
     """Run a query under kills until everything is processed; return the node, still running."""
     rng = random.Random(seed)
@@ -112,8 +126,10 @@ def stand_kills(kind: str, folder: Path, kills: int, seed: int, longest: float) 
     publisher.start()
     kill_node = rng.randrange(kills)
     for number in range(kills):
+        seen = planned(folder)
         driver = Driver(kind, node, folder)
         driver.wait_until_running()
+        driver.wait_for_batch(folder, seen)
         time.sleep(rng.uniform(0.0, longest))
         if number == kill_node:
             node.kill()
@@ -152,21 +168,21 @@ def check_sink(folder: Path, kills: int, seed: int, longest: float) -> None:
 
 def test_exactly_once_into_parquet_under_kills(spark: Any, tmp_path: Path) -> None:
     """Two kills of the driver and one of the node."""
-    check_source(spark, tmp_path, kills=2, seed=1, longest=6.0)
+    check_source(spark, tmp_path, kills=2, seed=1, longest=3.0)
 
 
 def test_exactly_once_into_a_topic_under_kills(tmp_path: Path) -> None:
     """Two kills of the driver and one of the node."""
-    check_sink(tmp_path, kills=2, seed=2, longest=6.0)
+    check_sink(tmp_path, kills=2, seed=2, longest=3.0)
 
 
 @pytest.mark.slow
 def test_exactly_once_into_parquet_under_many_kills(spark: Any, tmp_path: Path) -> None:
-    """Twelve kills of the driver and one of the node."""
-    check_source(spark, tmp_path, kills=12, seed=3, longest=15.0)
+    """Ten kills of the driver and one of the node."""
+    check_source(spark, tmp_path, kills=10, seed=3, longest=3.0)
 
 
 @pytest.mark.slow
 def test_exactly_once_into_a_topic_under_many_kills(tmp_path: Path) -> None:
-    """Twelve kills of the driver and one of the node."""
-    check_sink(tmp_path, kills=12, seed=4, longest=15.0)
+    """Ten kills of the driver and one of the node."""
+    check_sink(tmp_path, kills=10, seed=4, longest=3.0)

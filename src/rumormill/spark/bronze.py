@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 FILE_SHIFT: Final = 40
 """Entries per file: 2^40; files per run: 2^23."""
 
+EVERY_TOPIC: Final = "(?s).*"
+"""The pattern of all topics, whatever their names hold."""
+
 _ROWS: Final = 8192
 _FILES_AT_A_TIME: Final = 4
 """Tasks per core: few enough to be long, enough that cores end together."""
@@ -205,7 +208,7 @@ def read_events(spark: "SparkSession", home: Path, run: str) -> "DataFrame":
     found = (
         spark.read.format("rumormill")
         .option("home", str(home))
-        .option("subscribePattern", ".*")
+        .option("subscribePattern", EVERY_TOPIC)
         .option("includeMetadata", "true")
         .option("includeProof", "true")
         .load()

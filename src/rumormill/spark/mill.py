@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rumormill.core.errors import LocalError
 from rumormill.spark.bronze import (
+    EVERY_TOPIC,
     Source,
     TraceFile,
     as_events,
@@ -36,6 +37,7 @@ Tell = Callable[[str], None]
 
 _STREAMS: Final = ".streams"
 _ONE_SENTENCE: Final = re.compile(r"^\s*(?:rumormill[\w.]*\.)?\w*Error: (.+)$", re.MULTILINE)
+_CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _PATH_COLUMNS: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 
 
@@ -168,7 +170,7 @@ class Stream:
             return (
                 self._spark.readStream.format("rumormill")
                 .option("home", str(self._source.path))
-                .option("subscribePattern", ".*")
+                .option("subscribePattern", EVERY_TOPIC)
                 .option("startingOffsets", "earliest")
                 .option("includeMetadata", "true")
                 .option("includeProof", "true")
@@ -246,5 +248,7 @@ def plain(error: BaseException) -> Exception:
     found: list[str] = _ONE_SENTENCE.findall(text)
     if found and "rumormill" in text:
         return LocalError(found[-1].strip())
+    causes: list[str] = _CAUSE.findall(text)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return LocalError(f"Spark failed: {first or type(error).__name__}")
+    reason = causes[-1].strip() if causes else first
+    return LocalError(f"Spark failed: {reason or type(error).__name__}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import sqlite3
 from functools import cache, partial
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -259,12 +260,10 @@ def _is_proven(
     _, numpy = libraries()
     ends = numpy.frombuffer(messages.buffers()[1], "<i4", found.count + 1).tolist()
     head = first_prev
-    hashes = found.hashes
-    begin = ends[0]
-    for end in ends[1:]:
-        head = blake2b(head + content[begin:end], digest_size=HASH_BYTES).digest()
-        hashes.append(head)
-        begin = end
+    found.hashes = [
+        head := blake2b(head + content[begin:end], digest_size=HASH_BYTES).digest()
+        for begin, end in pairwise(ends)
+    ]
     at_head = found.start + found.count == topic.next_offset
     return head == last_hash and (not at_head or head == topic.head_hash)
 

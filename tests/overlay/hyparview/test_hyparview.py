@@ -69,6 +69,12 @@ class TestJoining:
         assert member.view.neighbours() == (b"contact",)
         assert list(member.view.passive) == [b"other"]
 
+    def test_whoever_dialled_a_peer_without_neighbours_is_asked(self) -> None:
+        """A peer that comes back is dialled by those who knew it, and joins through them."""
+        member = Alone()
+        assert kinds(member.connect(b"friend")) == [(b"friend", JOIN)]
+        assert sent(member.connect(b"another")) == []
+
     def test_a_contact_takes_the_newcomer_in_and_sends_its_name_on(self) -> None:
         """A full view makes room; every other neighbour gets a walk of ARWL steps."""
         member = Alone()
@@ -156,6 +162,7 @@ class TestNeighbours:
     def test_an_answer_that_nobody_asked_for_is_undone(self) -> None:
         """Else one side would take the other for a neighbour."""
         member = Alone()
+        neighbours(member, b"a")
         member.connect(b"x")
         effects = member.receive(b"x", Membership(NEIGHBOR_REPLY, yes=True))
         assert kinds(effects) == [(b"x", DISCONNECT)]
@@ -164,6 +171,7 @@ class TestNeighbours:
     def test_a_beat_of_somebody_who_is_no_neighbour_is_answered(self) -> None:
         """So lopsided views mend themselves."""
         member = Alone()
+        neighbours(member, b"a")
         member.connect(b"x")
         assert kinds(member.receive(b"x", Membership(BEAT))) == [(b"x", DISCONNECT)]
         assert member.refused == [reasons.NOT_NEIGHBOUR]
@@ -379,6 +387,16 @@ class TestOverlay:
         overlay.network.heal()
         overlay.run(60)
         assert overlay.giant_component() == 1.0
+
+    def test_newcomers_of_one_moment_do_not_stay_among_themselves(self) -> None:
+        """Joining faster than messages travel can close a circle of six: with this seed it does,
+        and the first exchanges open it."""
+        parts = {}
+        for swap_interval in (0.0, 120.0):
+            overlay = Overlay(100, seed=5, interval=0.02, swap_interval=swap_interval)
+            overlay.run(50)
+            parts[swap_interval] = overlay.giant_component()
+        assert parts == {0.0: 0.94, 120.0: 1.0}
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

@@ -122,20 +122,21 @@ class ActiveView:
         effects.append(SetTimer(Beat(), now + delay))
 
     def on_connected(self, peer: PeerId, outbound: bool, now: float, effects: Effects) -> None:
-        """A peer can be talked to."""
+        """A peer can be talked to; who has no neighbour asks the first one, whoever dialled."""
         self._connected[peer] = now
         if peer in self._requests:
             if outbound:
                 self._dialled[peer] = None
             self._send_request(peer, now, effects)
-        elif outbound:
+            return
+        if outbound:
             self._contacts.pop(peer, None)
             self._contacts[peer] = None
             if len(self._contacts) > self._config.max_contacts:
                 del self._contacts[next(iter(self._contacts))]
             self._add_passive(peer)
-            if not self.active and not self._requests:
-                self._ask(peer, now, effects)
+        if not self.active and not self._requests:
+            self._ask(peer, now, effects)
 
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
@@ -186,7 +187,8 @@ class ActiveView:
             return
         request.sent = True
         alone = not self.active
-        if alone and peer in self._contacts:
+        newcomer = not len(self.passive) or peer in self._contacts
+        if alone and newcomer:
             message = Membership(JOIN, peers=self._infos((self.id,)))
         else:
             message = Membership(NEIGHBOR, yes=alone or request.urgent)
@@ -318,9 +320,16 @@ class ActiveView:
         self._send_beats(effects)
 
     def _send_beats(self, effects: Effects) -> None:
-        informed = tuple(peer for peer in self.active if peer not in self._uninformed)
+        """Tell neighbours that we live, and the minima to those that may not have them.
+
+        One that should have them gets them all the same, each time another: news may be lost.
+        """
+        informed = [peer for peer in self.active if peer not in self._uninformed]
         if informed:
-            effects.append(SendAll(informed, self._wrap(Membership(BEAT))))
+            again = informed.pop(self._randomness.randrange(len(informed)))
+            self._uninformed[again] = None
+        if informed:
+            effects.append(SendAll(tuple(informed), self._wrap(Membership(BEAT))))
         if self._uninformed:
             estimate = self.estimate
             news = Membership(BEAT, epoch=estimate.epoch, minima=estimate.minima)
@@ -347,9 +356,10 @@ class ActiveView:
             self._uninformed.pop(peer, None)
 
     def _join_again(self, now: float, effects: Effects) -> None:
-        """Nobody is left to ask: go back to a contact."""
-        if self._contacts:
-            self._ask(self._randomness.choice(list(self._contacts)), now, effects)
+        """Nobody is left to ask: go to a contact, or to whoever is connected."""
+        known = list(self._contacts) or list(self._connected)
+        if known:
+            self._ask(self._randomness.choice(known), now, effects)
 
     def _close_unused(self, now: float, effects: Effects) -> None:
         """Close what we had dialled for nothing; other connections are others' to close."""

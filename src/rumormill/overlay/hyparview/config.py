@@ -44,7 +44,8 @@ class HyParViewConfig(Config, frozen=True, kw_only=True):
     swap_interval: float = 120.0
     """Seconds between two exchanges of a neighbour for somebody in reserve; 0 is never. Our choice:
     the paper's full views never change by themselves, so halves that a partition left behind stay
-    apart when it ends. An exchange costs little at this pace."""
+    apart when it ends, and so do newcomers that joined at one moment and found only each other.
+    The first exchange comes after a tenth to three tenths of this. It costs little."""
 
     reply_timeout: float = 5.0
     """Seconds that a peer has to answer a JOIN or NEIGHBOR, connecting included. Our choice."""

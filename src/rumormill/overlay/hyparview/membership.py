@@ -81,7 +81,9 @@ class HyParView(ActiveView):
         config, draw = self._config, self._randomness.random
         effects.append(SetTimer(Shuffle(), now + draw() * config.shuffle_interval))
         if config.swap_interval:
-            effects.append(SetTimer(Swap(), now + (0.5 + draw()) * config.swap_interval))
+            # The first one soon: newcomers that came at the same moment may have closed their
+            # circle among themselves.
+            effects.append(SetTimer(Swap(), now + (0.1 + 0.2 * draw()) * config.swap_interval))
 
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
