@@ -17,7 +17,7 @@ from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor, read_topic
 from rumormill.protocols.pulsarcast.rpc import (
-    Heads,
+    Have,
     Operation,
     PeerAddress,
     Rpc,
@@ -154,10 +154,10 @@ async def test_what_is_ours_does_not_disturb_the_original(
     """Answers and hints that it does not know are skipped, and the stream goes on."""
     async with Exchange(pulsarcast, bridge) as exchange:
         topic = exchange.topic.cid
-        await exchange.send(addition(Heads(topic, (topic,), 3)))
+        await exchange.send(addition(Have(topic, 1, 2, (topic,))))
         await exchange.send(leave(topic, time.time(), (PeerAddress(US.peer, (b"address",)),)))
         joined = join(topic, time.time())
-        await exchange.send(Rpc(joined.messages, (Heads(topic),)))
+        await exchange.send(Rpc(joined.messages, (Have(topic, 1, 2),)))
         ours = exchange.event(b"still here")
         await exchange.send(publish(ours, time.time()))
         assert (await exchange.delivered())["cid"] == cids.text(ours.cid)

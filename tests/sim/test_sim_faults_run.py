@@ -31,7 +31,21 @@ SMALLER: dict[str, dict[str, Any]] = {
     "partition": {"peers": 30, "topology.degree": 8, "workload.messages": 160},
     "planetlab": {"peers": 40, "workload.messages": 40},
     "published-numbers": {"peers": 40, "workload.messages": 20},
+    "radius-reference": {"workload.messages": 20},
+    "radius-sparse": {"peers": 60, "workload.topics": 6, "parameters": {"overlay": "links"}},
     "reddit2007": {"topology.degree": 8, "workload.limit": 30},
+    **{
+        f"pulsarcast-reddit2007{variant}": {"topology.degree": 8, "workload.limit": 30}
+        for variant in (
+            "",
+            "-churn5",
+            "-churn10",
+            "-churn30",
+            "-latency",
+            "-ordered",
+            "-ordered-latency",
+        )
+    },
 }
 """How each shipped scenario is scaled down."""
 
@@ -92,6 +106,8 @@ def test_shipped_scenarios_run(name: str) -> None:
     summary = run.summary
     assert summary["delivered"] > 0, run
     planned = len(run.simulation.plan.publications)
+    if run.simulation.spec.topics is not None:
+        planned += len(run.simulation.plan.topics)  # topics that are created are published too
     assert summary["published"] + sum(summary["skipped_publications"].values()) == planned, run
     if not (scenario.faults or scenario.churn.fraction):
         assert summary["delivered"] == summary["expected_deliveries"], run

@@ -16,6 +16,8 @@ from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.multistream import encode_line
 from rumormill.wire.pubsub import Control, IHave, Message, Rpc, SubOpts
 from rumormill.wire.pubsub_codec import encode_rpc
+from rumormill.wire.radius import Frame, Interest, Publication, Relay, Spread
+from rumormill.wire.radius_codec import encode_frame
 from rumormill.wire.yamux import YamuxSession
 
 
@@ -46,6 +48,12 @@ RIGHT = {
             (SubOpts(True, "t"),),
             (Message("t", b"data", b"author", b"seqno", b"signature"),),
             Control(ihave=(IHave("t", (b"id",)),), graft=("t",)),
+        )
+    ),
+    "radius": encode_frame(
+        Frame(
+            interests=(Spread(Interest(b"owner", "t", 1, 2, signature=b"signature"), 3),),
+            publications=(Relay(Publication(b"author", "t", 4, b"data", b"signature"), 2),),
         )
     ),
     "frames": b"\x01" + frame(b"a") + frame(bytes(200)),
