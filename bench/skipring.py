@@ -5,7 +5,7 @@ After a fault, or its end where it has one, it is counted how many intervals pas
 legitimate for good, how many messages each subscriber and the supervisor send until then, and that
 no publication is missing anywhere in the end.
 
-    python bench/skipring.py [--sizes 16 32 64 128 256] [--seeds 3] [--svg docs/plots/skipring-recovery.svg]
+    python bench/skipring.py --sizes 16 32 64 --seeds 3 --svg docs/plots/skipring-recovery.svg
 """
 
 import argparse
