@@ -6,6 +6,20 @@ simulator. Protocols compare, store and send ids; what an id is made of is never
 
 from typing import TypeAlias
 
+from rumormill.core.errors import LimitError, LocalError
+
 PeerId: TypeAlias = bytes
 MessageId: TypeAlias = bytes
 Topic: TypeAlias = str
+
+
+def check_topic(topic: Topic, max_length: int) -> None:
+    """Refuse a name from our own application that cannot be a topic's (`max_topic_length`)."""
+    if not topic:
+        raise LocalError("a topic needs a name")
+    try:
+        length = len(topic.encode())
+    except UnicodeEncodeError:
+        raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
+    if length > max_length:
+        raise LimitError(f"a topic name has at most {max_length} bytes (max_topic_length)")

@@ -31,7 +31,7 @@ from rumormill.core.effects import (
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import (
     ConnectFailed,
     Input,
@@ -232,7 +232,7 @@ class PubSubRouter:
             raise LocalError(
                 f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
             )
-        self._check_topic(topic)
+        check_topic(topic, self._settings.max_topic_length)
         allowed = self._subscription_filter
         if allowed is not None and not allowed.allows(topic):
             raise LocalError(f"the subscription filter does not allow the topic {topic!r}")
@@ -273,7 +273,7 @@ class PubSubRouter:
 
     def _compose(self, event: Publish) -> Message:
         if event.topic != self._checked_topic:
-            self._check_topic(event.topic)
+            check_topic(event.topic, self._settings.max_topic_length)
             self._checked_topic = event.topic
         message = self._authorship.compose(event.topic, event.data)
         message.id = self._message_id(message)
@@ -297,19 +297,6 @@ class PubSubRouter:
             effects.append(Deliver(published, self.id))
         reached = self._route(message, self.id, now, effects)
         effects.append(Published(published, reached, "" if reached else NO_SUBSCRIBERS))
-
-    def _check_topic(self, topic: Topic) -> None:
-        if not topic:
-            raise LocalError("a topic needs a name")
-        try:
-            length = len(topic.encode())
-        except UnicodeEncodeError:
-            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
-        if length > self._settings.max_topic_length:
-            raise LimitError(
-                f"a topic name has at most {self._settings.max_topic_length} bytes"
-                " (max_topic_length)"
-            )
 
     # Peers come and go.
 

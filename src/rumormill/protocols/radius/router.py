@@ -34,7 +34,7 @@ from rumormill.core.effects import (
 )
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import (
     ConnectFailed,
     Input,
@@ -188,7 +188,7 @@ class Radius:
             raise LocalError(
                 f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
             )
-        self._check_topic(topic)
+        check_topic(topic, self._config.max_topic_length)
         if max(len(own), len(self.publish_only)) >= self._config.max_subscriptions:
             raise LimitError(
                 f"cannot subscribe to more than {self._config.max_subscriptions} topics"
@@ -217,7 +217,7 @@ class Radius:
             self._publish(publication, now, effects)
 
     def _compose(self, event: Publish, now: float) -> Publication:
-        self._check_topic(event.topic)
+        check_topic(event.topic, self._config.max_topic_length)
         self._last_time = max(self._last_time + 1, int(now * 1e9))
         publication = Publication(self.id, event.topic, self._last_time, event.data)
         sign_publication(publication, self._identity)
@@ -240,18 +240,6 @@ class Radius:
             effects.append(Deliver(event, self.id))
         reached = self._meet(Copy(self.id, publication, self.pub_hops), now, effects)
         effects.append(Published(event, reached, "" if reached else NOBODY))
-
-    def _check_topic(self, topic: Topic) -> None:
-        if not topic:
-            raise LocalError("a topic needs a name")
-        try:
-            length = len(topic.encode())
-        except UnicodeEncodeError:
-            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
-        if length > self._config.max_topic_length:
-            raise LimitError(
-                f"a topic name has at most {self._config.max_topic_length} bytes (max_topic_length)"
-            )
 
     # Peers come and go.
 

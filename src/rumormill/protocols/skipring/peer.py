@@ -27,7 +27,7 @@ from rumormill.core.effects import (
 )
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId, Topic, check_topic
 from rumormill.core.inputs import (
     Command,
     ConnectFailed,
@@ -229,7 +229,7 @@ class SkipRing:
             effects.append(trace.Join(topic))
 
     def _enter(self, topic: Topic, now: float, effects: Effects) -> Member:
-        self._check_topic(topic)
+        check_topic(topic, self._config.max_topic_length)
         if len(self.members) >= self._config.max_subscriptions:
             raise LimitError(
                 f"cannot take part in more than {self._config.max_subscriptions} topics"
@@ -253,18 +253,6 @@ class SkipRing:
         member = self.members[topic] = Member(subscriber, publications)
         effects.append(SetTimer(ENTERED, now))
         return member
-
-    def _check_topic(self, topic: Topic) -> None:
-        if not topic:
-            raise LocalError("a topic needs a name")
-        try:
-            length = len(topic.encode())
-        except UnicodeEncodeError:
-            raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
-        if length > self._config.max_topic_length:
-            raise LimitError(
-                f"a topic name has at most {self._config.max_topic_length} bytes (max_topic_length)"
-            )
 
     def _on_unsubscribe(self, event: Leave, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
