@@ -24,7 +24,7 @@ from rumormill.store.bulk import (
 )
 from rumormill.store.errors import OffsetAheadError
 from rumormill.store.rows import HASH_BYTES
-from rumormill.store.segments import SEGMENT_ROWS, Gathering, part
+from rumormill.store.segments import Gathering, part
 from rumormill.wire import base58
 
 if TYPE_CHECKING:
@@ -128,19 +128,23 @@ def read_batches(
     fields = tuple(dict.fromkeys(field for name in columns for field in _FIELDS.get(name, ())))
     position = start
     read = partial(read_columns, batch_bytes=batch_bytes, guesses=Guesses())
-    gathering = Gathering(log, topic, stop)
+    segments = log.segments
+    gathering = None if segments is None else Gathering(segments, log, topic, stop)
     tried = -1
     while position < stop:
+        limit = min(batch_rows, stop - position)
         sealed: Columns | None = None
-        if log.segments is not None and tried != position // SEGMENT_ROWS:
-            tried = position // SEGMENT_ROWS
-            sealed = log.segments.columns(log, topic, position, stop, fields)
+        if segments is not None:
+            number, place = divmod(position, segments.rows)
+            limit = min(limit, segments.rows - place)
+            if number != tried:
+                tried = number
+                sealed = segments.columns(log, topic, position, stop, fields)
         if sealed is not None:
             for begin, end in _cuts(sealed, batch_rows, batch_bytes):
                 yield _record_batch(schema, topic, part(sealed, begin, end))
             position += sealed.count
             continue
-        limit = min(batch_rows, stop - position, SEGMENT_ROWS - position % SEGMENT_ROWS)
         found: Columns | None = log.within(topic, position, limit, read)
         if found is None:
             raise OffsetAheadError(topic, stop - 1, position)
@@ -149,7 +153,8 @@ def read_batches(
             log.rows(topic, position, limit, batch_bytes)
             continue
         yield _record_batch(schema, topic, found)
-        gathering.add(found)
+        if gathering is not None:
+            gathering.add(found)
         position += found.count
 
 

@@ -81,7 +81,7 @@ from rumormill.store.schema import (
     make_home,
     migrate,
 )
-from rumormill.store.segments import Segments
+from rumormill.store.segments import open_segments
 from rumormill.store.writer import Call, Counters, Ticket, Writer
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class EventLog:
             )
         self.config = config
         self.home = None if home is None else Path(home)
-        self.segments = None if self.home is None else Segments(self.home)
+        self.segments = open_segments(self.home, config.segment_rows)
         self._barred: dict[str, list[Finding]] = {}
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None

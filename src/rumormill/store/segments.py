@@ -2,7 +2,7 @@
 
 Reading a range from the database costs a few microseconds for each row, most of them for SQLite's
 rows and for the hash of every one. So the first read that goes through a whole range of
-`SEGMENT_ROWS` events, proven by its chain as always, leaves the columns in a file. Later reads take
+`segment_rows` events, proven by its chain as always, leaves the columns in a file. Later reads take
 them from there, for one checksum over each column.
 
 The rule of this file: a segment is only ever a copy. It is served if it is whole and if the log, in
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
 
     from rumormill.store.log import EventLog
     from rumormill.store.rows import TopicRow
-
-SEGMENT_ROWS: Final = 16_384
-"""Our choice: some MiB of usual events, so that opening a segment is nothing beside reading it and
-a reader that wants one event of it does not wait."""
 
 SEGMENT_BYTES: Final = 64 << 20
 """Larger ranges are not sealed: above 4 KiB for each event, rows are not what takes the time."""
@@ -125,8 +121,9 @@ class SegmentCounters(msgspec.Struct):
 class Segments:
     """The segments of one store. Any thread may use it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, rows: int) -> None:
         self._folder = home / "segments"
+        self.rows = rows
         self._lock = threading.Lock()
         self.counters = SegmentCounters()
 
@@ -134,15 +131,17 @@ class Segments:
         self, log: EventLog, topic: str, position: int, stop: int, fields: Iterable[str]
     ) -> Columns | None:
         """The events from `position` on, at most to the end of its segment; None without one."""
-        start = position - position % SEGMENT_ROWS
+        start = position - position % self.rows
         path = self._path(topic, start)
         try:
             with path.open("rb", buffering=0) as file:
                 head, base = _read_head(file)
-                if (head.topic, head.start) != (topic, start) or position >= head.stop:
+                if (head.topic, head.start) != (topic, start):
                     raise SegmentDamagedError("it is the segment of another range")
-                limit = min(stop, head.stop) - position
-                until = log.within(topic, position, limit, partial(_served, head=head))
+                until = 0
+                if head.count == self.rows:  # otherwise it was made with another setting
+                    limit = min(stop, head.stop) - position
+                    until = log.within(topic, position, limit, partial(_served, head=head))
                 if not until:
                     self._count("stale")
                     return None
@@ -202,7 +201,8 @@ class Segments:
 class Gathering:
     """Collects what one read proves, and seals every range that it has gone through whole."""
 
-    def __init__(self, log: EventLog, topic: str, stop: int) -> None:
+    def __init__(self, segments: Segments, log: EventLog, topic: str, stop: int) -> None:
+        self._segments = segments
         self._log = log
         self._topic = topic
         self._stop = stop
@@ -210,13 +210,10 @@ class Gathering:
         self._size = 0
 
     def add(self, piece: Columns) -> None:
-        """Take the next piece of the read."""
-        segments = self._log.segments
-        end = piece.start + piece.count
-        if piece.start % SEGMENT_ROWS == 0:
+        """Take the next piece of the read, which does not go beyond a segment's end."""
+        rows = self._segments.rows
+        if piece.start % rows == 0 and piece.start + rows <= self._stop:
             self._pieces, self._size = [], 0
-            if segments is None or piece.start + SEGMENT_ROWS > self._stop:
-                return
         elif not self._pieces:
             return
         self._size += piece.size()
@@ -224,9 +221,14 @@ class Gathering:
             self._pieces = []
             return
         self._pieces.append(piece)
-        if end % SEGMENT_ROWS == 0 and segments is not None:
-            segments.seal(self._log, self._topic, self._pieces)
+        if (piece.start + piece.count) % rows == 0:
+            self._segments.seal(self._log, self._topic, self._pieces)
             self._pieces = []
+
+
+def open_segments(home: Path | None, rows: int) -> Segments | None:
+    """The segments of a store, which has none without a directory or when they are unwanted."""
+    return None if home is None or rows == 0 else Segments(home, rows)
 
 
 def part(found: Columns, begin: int, end: int) -> Columns:
