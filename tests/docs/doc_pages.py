@@ -9,7 +9,8 @@ A comment directly above a block says how it is run. Nobody sees it on the page:
     <!-- then the terminal prints -->    not a program: what the last block that runs on says now
     <!-- file: NAME -->                  not a program: a file that later blocks find
 
-and anywhere on a page, `<!-- its Python blocks are one program -->`.
+and anywhere on a page, `<!-- its Python blocks are one program -->`, and `<!-- set-up: ... -->` with a
+Python program that the reader does not see: it makes what a block takes for granted.
 In what is printed, `…` stands for anything.
 """
 
@@ -29,6 +30,7 @@ MARKS = (NOT_RUN, RUNS_ON, FAILS, PRINTS, TERMINAL_PRINTS, FILE)
 _ONE_PROGRAM = "<!-- its Python blocks are one program -->"
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$", re.M | re.S)
+_SET_UP = re.compile(r"^<!-- set-up:\n(?P<text>.*?)^-->$", re.M | re.S)
 _MARKS_ABOVE = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)+\Z", re.S)
 _MARK = re.compile(r"<!--\s*(.*?)\s*-->", re.S)
 
@@ -78,12 +80,16 @@ def blocks_of(page: str) -> list[Block]:
     found = []
     for match in _FENCE.finditer(text):
         above = _MARKS_ABOVE.search(text, 0, match.start())
-        marks = tuple(" ".join(each.split()) for each in _MARK.findall(above[0])) if above else ()
+        said = _MARK.findall(_SET_UP.sub("", above[0]).replace(_ONE_PROGRAM, "")) if above else []
+        marks = tuple(" ".join(each.split()) for each in said)
         indent = len(match["indent"])
         content = "".join(line[indent:] for line in match["text"].splitlines(keepends=True))
         line = text.count("\n", 0, match.start()) + 2
         found.append(Block(page, line, match["language"].strip(), content, marks))
-    return found
+    for match in _SET_UP.finditer(text):
+        line = text.count("\n", 0, match.start()) + 2
+        found.append(Block(page, line, "python", match["text"], ()))
+    return sorted(found, key=lambda block: block.line)
 
 
 def is_one_program(page: str) -> bool:

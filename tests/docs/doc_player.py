@@ -213,9 +213,10 @@ def _prepare(place: Path) -> dict[str, str]:
 
 def is_like(said: list[str], expected: list[str]) -> bool:
     """Whether lines are those expected; `…` in a line, or as a line, stands for anything."""
-    pattern = "\n".join(re.escape(line.rstrip()).replace("…", ".*") for line in expected)
-    pattern = re.sub(r"(?m)^\.\*\n", "(?:.*\\n)*", pattern)
-    return re.fullmatch(pattern, "\n".join(line.rstrip() for line in said)) is not None
+    any_lines = "(?:.*\\n)*"
+    lines = (re.escape(line.rstrip()).replace("…", ".*") + "\\n" for line in expected)
+    pattern = "".join(any_lines if line == ".*\\n" else line for line in lines)
+    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in said)) is not None
 
 
 def contains(said: list[str], expected: list[str]) -> bool:
