@@ -1,10 +1,8 @@
 """Every code block of the documentation runs, or says why not."""
 
 import json
-import os
 import shlex
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,37 +33,13 @@ def with_marks(page: str) -> object:
     return pytest.param(page, id=page, marks=[SPARK] if spark else [])
 
 
-@pytest.fixture
-def started_spark(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
-    """Start the one session of this process, which `rumormill.spark.session()` then returns."""
-
-    def start() -> None:
-        from rumormill.spark import session
-
-        os.environ["PYTHONPATH"] = str(ROOT / "src")
-        folder = tmp_path_factory.mktemp("spark-docs")
-        session(
-            "local[2]",
-            settings={
-                "spark.sql.warehouse.dir": str(folder / "warehouse"),
-                "spark.local.dir": str(folder / "local"),
-                "spark.driver.memory": "1g",
-            },
-        )
-
-    return start
-
-
 @pytest.mark.parametrize("page", [with_marks(page) for page in PLAYED])
 def test_the_programs_of_a_page_run(
-    page: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    started_spark: Callable[[], None],
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """In order, in a new directory, each ends as the page says, and prints what it says."""
     if any(block.uses_spark for block in blocks_of(page)):
-        started_spark()
+        request.getfixturevalue("spark_session")
     monkeypatch.chdir(tmp_path)
     with Player(page, tmp_path) as player:
         ran = list(player.play())
