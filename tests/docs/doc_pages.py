@@ -9,9 +9,9 @@ A comment directly above a block says how it is run. Nobody sees it on the page:
     <!-- then the terminal prints -->    not a program: what the last block that runs on says now
     <!-- file: NAME -->                  not a program: a file that later blocks find
 
-and anywhere on a page, `<!-- its Python blocks are one program -->`, and `<!-- set-up: ... -->` with a
-Python program that the reader does not see: it makes what a block takes for granted.
-In what is printed, `…` stands for anything.
+and anywhere on a page, `<!-- its Python blocks are one program -->`, and `<!-- set-up: ... -->`
+with a Python program that the reader does not see: it makes what a block takes for granted. In
+what is printed, `…` stands for anything.
 """
 
 import re
@@ -29,10 +29,12 @@ FILE = "file:"
 MARKS = (NOT_RUN, RUNS_ON, FAILS, PRINTS, TERMINAL_PRINTS, FILE)
 _ONE_PROGRAM = "<!-- its Python blocks are one program -->"
 
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$", re.M | re.S)
-_SET_UP = re.compile(r"^<!-- set-up:\n(?P<text>.*?)^-->$", re.M | re.S)
-_MARKS_ABOVE = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)+\Z", re.S)
-_MARK = re.compile(r"<!--\s*(.*?)\s*-->", re.S)
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
+)
+_SET_UP = re.compile(r"^<!-- set-up:\n(?P<text>.*?)^-->$", re.MULTILINE | re.DOTALL)
+_MARKS_ABOVE = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)+\Z", re.DOTALL)
+_MARK = re.compile(r"<!--\s*(.*?)\s*-->", re.DOTALL)
 
 
 class Block(NamedTuple):

@@ -178,7 +178,7 @@ class _Anchored(ast.NodeTransformer):
     def __init__(self, place: Path) -> None:
         self._place = place
 
-    def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.Call:
         """`.load("home")`, `.parquet("table")`, `.option("home", "chat-home")` and their like."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.args:

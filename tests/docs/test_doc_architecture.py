@@ -12,7 +12,7 @@ def drawn() -> set[str]:
     """The packages that the page's tree names, as paths below `rumormill`."""
     tree = PAGE[PAGE.index("src/rumormill/\n") :].split("```")[0]
     found, parents = set(), []
-    for indent, name in re.findall(r"^( +)(\w+)/ ", tree, re.M):
+    for indent, name in re.findall(r"^( +)(\w+)/ ", tree, re.MULTILINE):
         depth = len(indent) // 2 - 1
         parents = [*parents[:depth], name]
         found.add("/".join(parents))
@@ -48,7 +48,9 @@ def test_the_page_names_every_input_and_effect() -> None:
     """What can come into a machine and go out of it is in the two tables."""
     for module in ("inputs", "effects"):
         source = (PACKAGE / "core" / f"{module}.py").read_text()
-        union = re.search(r"^(?:Input|Effect): TypeAlias = \(?(.*?)\n(?:\)|\n)", source, re.M | re.S)
+        union = re.search(
+            r"^(?:Input|Effect): TypeAlias = \(?(.*?)\n(?:\)|\n)", source, re.MULTILINE | re.DOTALL
+        )
         assert union is not None, module
         for name in re.findall(r"\b([A-Z]\w+)\b", union[1]):
             assert f"`{name}`" in PAGE or name.startswith("Trace"), f"core.{module}.{name}"

@@ -89,7 +89,9 @@ def test_a_command_that_is_not_run_could_be(block: Block) -> None:
                 assert (ROOT / word).is_file(), f"{block.place}: {command}"
             if word in {"rumormill", ".venv/bin/rumormill"}:
                 rest = words[number + 1 :]
-                ends = [at for at, each in enumerate(rest) if each in {"|", "&&", "<", ">", ";", "&"}]
+                ends = [
+                    at for at, each in enumerate(rest) if each in {"|", "&&", "<", ">", ";", "&"}
+                ]
                 # The parser ends the process on a mistake; its complaint is in the test's output.
                 build_parser().parse_args(rest[: ends[0]] if ends else rest)
 

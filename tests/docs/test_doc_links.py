@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT
 
-_FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+(?:\([^()]*\))?)\)")
-_HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.M)
-_LOADED = re.compile(r"<(?:script|img|link|iframe)[^>]*?(?:src|href)=[\"']?(?:https?:)?//", re.I)
+_HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+_LOADED = re.compile(
+    r"<(?:script|img|link|iframe)[^>]*?(?:src|href)=[\"']?(?:https?:)?//", re.IGNORECASE
+)
 
 
 def documents() -> list[Path]:
