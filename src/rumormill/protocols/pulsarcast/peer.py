@@ -20,7 +20,7 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import (
     Answered,
     Asked,
@@ -145,6 +145,17 @@ class PulsarcastPeer:
             context, self.library, self.membership, self.events, self._syncing, self._hunting
         )
         self._started = False
+
+    @property
+    def topics(self) -> dict[Topic, dict[PeerId, None]]:
+        """Our neighbours in each topic's tree: the peers that a publication of ours goes to."""
+        branches = self.forest.branches
+        return {cids.text(each): dict.fromkeys(branches[each].neighbours) for each in branches}
+
+    @property
+    def subscriptions(self) -> dict[Topic, None]:
+        """The topics that the application follows."""
+        return {cids.text(topic): None for topic in self.membership.subscriptions}
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
