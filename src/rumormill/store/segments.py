@@ -115,7 +115,7 @@ class SegmentCounters(msgspec.Struct):
     damaged: int = 0
     """Segments that were damaged or could not be read: not used."""
     refused: int = 0
-    """Segments that could not be made: no space, no right to write, or retention was faster."""
+    """Segments that could not be made: no space, another user's store, or retention was faster."""
 
 
 class Segments:
@@ -162,6 +162,8 @@ class Segments:
             return
         path = self._path(topic, found.start)
         try:
+            if self._folder.parent.stat().st_uid != os.geteuid():
+                raise OSError("the store is another user's, who could not delete it")
             _write(path, topic, found)
         except OSError as error:
             self._count("refused")
@@ -179,14 +181,17 @@ class Segments:
         """Delete every segment of a topic that holds an event before `first_offset`."""
         deleted = 0
         folder = self._path(topic, 0).parent
-        if not folder.is_dir():
-            return 0
-        for path in sorted(folder.iterdir()):
-            if path.name.isdigit() and int(path.name) < first_offset:
-                path.unlink(missing_ok=True)
-                deleted += 1
-            elif path.name.startswith("."):
-                _drop_abandoned(path)
+        try:
+            for path in sorted(folder.iterdir()):
+                if path.name.isdigit() and int(path.name) < first_offset:
+                    path.unlink(missing_ok=True)
+                    deleted += 1
+                elif path.name.startswith("."):
+                    _drop_abandoned(path)
+        except FileNotFoundError:
+            return deleted  # nothing was sealed yet
+        except OSError as error:
+            _log.warning("deleted events are still in segments of %s: %s", folder, error)
         return deleted
 
     def _path(self, topic: str, start: int) -> Path:
