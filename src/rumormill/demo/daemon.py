@@ -40,9 +40,7 @@ class _Announced(msgspec.Struct):
 class Daemon:
     """A node's process, alive or not."""
 
-    def __init__(
-        self, name: str, folder: Path, arguments: Sequence[str], verb: str = "node"
-    ) -> None:
+    def __init__(self, name: str, folder: Path, arguments: Sequence[str], verb: str = "node") -> None:
         self.name = name
         self.home = folder / name
         self.trace = folder / f"{name}.ndjson"

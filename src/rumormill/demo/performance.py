@@ -69,9 +69,7 @@ async def alone(network: Network) -> AsyncIterator[None]:
 class Performance:
     """The state of one run."""
 
-    def __init__(
-        self, contender: Contender, script: Script, folder: Path, watcher: Watcher
-    ) -> None:
+    def __init__(self, contender: Contender, script: Script, folder: Path, watcher: Watcher) -> None:
         self._label = contender.label
         self._script = script
         self._watcher = watcher
@@ -182,9 +180,7 @@ class Performance:
             asked_at = now()
             try:
                 client = self.network.daemons[number].client
-                (receipt,) = await client.publish(
-                    self.network.names[event.topic], [event.data or b""]
-                )
+                (receipt,) = await client.publish(self.network.names[event.topic], [event.data or b""])
             except ControlError:
                 if self._up[number].is_set():
                     raise
