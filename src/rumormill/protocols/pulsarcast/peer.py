@@ -146,17 +146,6 @@ class PulsarcastPeer:
         )
         self._started = False
 
-    @property
-    def topics(self) -> dict[Topic, dict[PeerId, None]]:
-        """Our neighbours in each topic's tree: the peers that a publication of ours goes to."""
-        branches = self.forest.branches
-        return {cids.text(each): dict.fromkeys(branches[each].neighbours) for each in branches}
-
-    @property
-    def subscriptions(self) -> dict[Topic, None]:
-        """The topics that the application follows."""
-        return {cids.text(topic): None for topic in self.membership.subscriptions}
-
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
         if type(event) is Received:
