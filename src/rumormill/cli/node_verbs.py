@@ -362,12 +362,16 @@ def _add_doctor(verbs: Verbs) -> None:
         verbs,
         "doctor",
         brief="check this machine and home, and say what to do",
-        text="Check Python, the home, key, log, disk, ports and clock, and say what to do.",
+        text=(
+            "Check Python, packages, Java, clock, limits, the home, its key and log, disk and\n"
+            "ports, and say what to do about each fault. Nothing is changed."
+        ),
         epilog="examples:\n  rumormill doctor\n  rumormill doctor --home b --json\n",
         run=late("rumormill.cli.doctor", "run_doctor"),
     )
     _add_peer(verb)
-    verb.add_argument("--metrics", metavar="HOST:PORT", help="check that this address is free too")
+    for flag in ("--metrics", "--flight"):
+        verb.add_argument(flag, metavar="HOST:PORT", help="check that this address is free too")
     verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 

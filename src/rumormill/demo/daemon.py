@@ -26,7 +26,7 @@ START_SECONDS: Final = 60.0
 """Our choice: Python starts in less than one, also when ten start at once on two cores."""
 
 TRACE_INTERVAL: Final = 0.02
-"""Seconds of its trace that a killed node may lose; our choice: shorter than the way of an event."""
+"""Seconds of its trace that a killed node may lose. Our choice: about the way of an event."""
 
 _ANYWHERE: Final = "/ip4/127.0.0.1/tcp/0"
 
@@ -40,7 +40,9 @@ class _Announced(msgspec.Struct):
 class Daemon:
     """A node's process, alive or not."""
 
-    def __init__(self, name: str, folder: Path, arguments: Sequence[str], verb: str = "node") -> None:
+    def __init__(
+        self, name: str, folder: Path, arguments: Sequence[str], verb: str = "node"
+    ) -> None:
         self.name = name
         self.home = folder / name
         self.trace = folder / f"{name}.ndjson"
