@@ -1,8 +1,9 @@
 """One `rumormill node` or `rumormill supervisor` in a process of its own, as the demo handles it.
 
 It is started, killed with SIGKILL, started again in the same home at the same address, and asked
-things through its control socket. The rule: whoever starts one kills it, whatever happens; it is
-not in our process group, so that Ctrl-C reaches us alone and we end it in order.
+things through its control socket. The rule: whoever starts one kills it, whatever happens. It is
+not in our process group, so that Ctrl-C reaches us alone and we end it in order; and it ends by
+itself when we are killed.
 """
 
 import asyncio
@@ -47,8 +48,8 @@ class Daemon:
         self.home = folder / name
         self.trace = folder / f"{name}.ndjson"
         self.log = folder / f"{name}.log"
-        self._command = [sys.executable, "-m", "rumormill", verb, "--json", *arguments]
-        self._command += ["--home", str(self.home), "--trace", str(self.trace)]
+        self._command = [sys.executable, "-m", "rumormill", verb, "--json", "--until-eof"]
+        self._command += [*arguments, "--home", str(self.home), "--trace", str(self.trace)]
         self._command += ["--set", f"node.trace_interval={TRACE_INTERVAL}"]
         self._process: asyncio.subprocess.Process | None = None
         self._client: ControlClient | None = None
@@ -77,7 +78,7 @@ class Daemon:
                 *extra,
                 "--listen",
                 self._address,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 env=_environment(),
