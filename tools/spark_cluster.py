@@ -30,6 +30,9 @@ LOOPBACK: Final = "127.0.0.1"
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _PATIENCE: Final = 180.0
+_SMALL_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Several processes share the machine, and most of what they do is starting up."""
+
 _STARTED: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
 
@@ -74,6 +77,8 @@ class Cluster:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": "600m",
+            "spark.driver.extraJavaOptions": _SMALL_JAVA,
+            "spark.executor.extraJavaOptions": _SMALL_JAVA,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(self._workers * self._cores),
         }
@@ -102,6 +107,8 @@ class Cluster:
                     "JAVA_HOME": str(find_java().home),
                     "PYTHONPATH": os.pathsep.join(paths),
                     "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": LOOPBACK,  # also where the web pages are served
+                    "SPARK_DAEMON_MEMORY": "256m",
                 },
             )
         self._processes.append(process)

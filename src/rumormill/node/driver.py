@@ -17,6 +17,7 @@ from rumormill.core.effects import (
     Ask,
     CancelTimer,
     Connect,
+    Decline,
     Deliver,
     Disconnect,
     Effects,
@@ -372,6 +373,10 @@ class Driver:
         if self.queries is not None:
             self.queries.answer(effect)
 
+    def _do_decline(self, effect: Decline) -> None:
+        if self.queries is not None:
+            self.queries.decline(effect)
+
     def _do_learn(self, effect: Learn) -> None:
         self._swarm.take_hint(effect.peer, effect.addresses)
 
@@ -435,6 +440,7 @@ _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     Mail: Driver._do_mail,
     Ask: Driver._do_ask,
     Answer: Driver._do_answer,
+    Decline: Driver._do_decline,
     Learn: Driver._do_learn,
     Outcome: Driver._do_outcome,
     Deliver: Driver._do_deliver,

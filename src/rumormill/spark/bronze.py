@@ -110,24 +110,35 @@ def _read_files(batches: Iterator[Any]) -> Iterator[Any]:
 
 def trace_batches(file: TraceFile) -> Iterator[Any]:
     """The entries of one trace file as Arrow batches of the table `traces`."""
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute as pc  # noqa: PLC0415
+    placing = Placing(file.run, file.number)
+    return map(placing.place, _entry_batches(Path(file.path)))
 
-    number, latest = 0, -(1 << 63)
-    for entries in _entry_batches(Path(file.path)):
+
+class Placing:
+    """Gives a file's entries, one batch after another, their places in a run."""
+
+    def __init__(self, run: str, number: int = 0) -> None:
+        self._run = run
+        self._next = number << FILE_SHIFT
+        self._latest = -(1 << 63)
+
+    def place(self, entries: Any) -> Any:
+        """A batch with the columns of a trace as a batch of the table `traces`."""
+        import pyarrow as pa  # noqa: PLC0415
+        from pyarrow import compute as pc  # noqa: PLC0415
+
         times = entries.column("timestamp")
         # The clock of a file may step back; the order of the file may not.
-        moments = pc.cumulative_max(times, start=latest)
-        first = (file.number << FILE_SHIFT) + number
-        number += len(times)
-        latest = moments[-1].as_py()
+        moments = pc.cumulative_max(times, start=self._latest)
+        first, self._next = self._next, self._next + len(times)
+        self._latest = moments[-1].as_py()
         arrays = [
-            pa.repeat(pa.scalar(file.run), len(times)),
+            pa.repeat(pa.scalar(self._run), len(times)),
             moments,
-            pa.array(range(first, first + len(times)), pa.int64()),
+            pa.array(range(first, self._next), pa.int64()),
             *[entries.column(name) for name, _ in COLUMNS["traces"][3:]],
         ]
-        yield pa.RecordBatch.from_arrays(arrays, [name for name, _ in COLUMNS["traces"]])
+        return pa.RecordBatch.from_arrays(arrays, [name for name, _ in COLUMNS["traces"]])
 
 
 def _entry_batches(path: Path) -> Iterator[Any]:
@@ -135,8 +146,8 @@ def _entry_batches(path: Path) -> Iterator[Any]:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    from rumormill.trace.columns import SCHEMA, table_of  # noqa: PLC0415
     from rumormill.trace.files import read_trace  # noqa: PLC0415
-    from rumormill.trace.parquet import SCHEMA, row_of  # noqa: PLC0415
 
     if path.suffix == ".parquet":
         number = 0
@@ -149,8 +160,8 @@ def _entry_batches(path: Path) -> Iterator[Any]:
             raise TraceError(f"{path}, row {number}: {error}") from error
         return
     entries = read_trace(path)
-    while rows := [row_of(entry) for entry in islice(entries, _ROWS)]:
-        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    while some := list(islice(entries, _ROWS)):
+        yield from table_of(some).to_batches()
 
 
 def protocols_of(traces: "DataFrame") -> dict[str, str]:
