@@ -342,16 +342,7 @@ def _add_history(verbs: Verbs) -> None:
 
 
 def _add_lists(verbs: Verbs) -> None:
-    verb = add_verb(
-        verbs,
-        "topics",
-        brief="list the topics of the log, and of the running node",
-        text="List topics: how many events the log has, and how many peers subscribe.",
-        epilog="examples:\n  rumormill topics\n  rumormill topics --home b --json\n",
-        run=late("rumormill.cli.history", "run_topics"),
-    )
-    _add_options(verb, "place", PLACE)
-    verb.add_argument("--json", action="store_true", help="print one JSON object a line")
+    _add_topics(verbs)
     verb = add_verb(
         verbs,
         "peers",
@@ -366,6 +357,73 @@ def _add_lists(verbs: Verbs) -> None:
     )
     _add_peer(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object a line")
+
+
+def _add_topics(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "topics",
+        brief="list topics, create one, or show what is known of one",
+        text=(
+            "List topics: how many events the log has, and how many peers subscribe.\n"
+            "`topics create NAME` makes a Pulsarcast topic and prints its CID, by which everybody\n"
+            "else knows it; its author is the home's identity. `topics show CID` prints its\n"
+            "descriptor, its sub-topics and its versions. Both use the node that runs in the\n"
+            "home. Without one, create starts a node there for as long as it takes, and show\n"
+            "reads what the home has kept, or asks the nodes of --join."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill topics --json\n"
+            "  rumormill topics create news --allow author --allow 12D3KooW... --linking custom\n"
+            "  rumormill topics create town-hall --allow anyone\n"
+            "  rumormill topics create notices --no-request-to-publish\n"
+            "  rumormill topics create news --parent zdpuAoW87Vvr9dAPm...\n"
+            "  rumormill topics show zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h\n"
+        ),
+        run=late("rumormill.cli.topics", "run_topics"),
+    )
+    verb.add_argument("action", nargs="?", choices=("list", "create", "show"), help="what to do")
+    verb.add_argument("subject", nargs="?", metavar="NAME|CID", help="the topic")
+    verb.late_argument = "subject"
+    group = verb.add_argument_group("a new topic")
+    group.add_argument(
+        "--allow",
+        action="append",
+        metavar="PEER",
+        help="who may publish, and nobody else: a peer id, author, or anyone; may be repeated"
+        " (default: the preset's)",
+    )
+    group.add_argument(
+        "--request-to-publish",
+        action="store_true",
+        default=None,
+        help="others may ask those who may publish to do it for them (default)",
+    )
+    group.add_argument(
+        "--no-request-to-publish",
+        dest="request_to_publish",
+        action="store_false",
+        help="nobody may ask",
+    )
+    group.add_argument(
+        "--requester", action="append", metavar="PEER", help="only this peer may ask; repeatable"
+    )
+    group.add_argument(
+        "--linking",
+        metavar="HOW",
+        help="what an event follows: last-seen (default), or custom: what its publisher names",
+    )
+    group.add_argument(
+        "--sub-topic",
+        dest="sub_topics",
+        action="append",
+        metavar="NAME=CID",
+        help="link an existing topic under a name; may be repeated",
+    )
+    group.add_argument("--parent", metavar="CID", help="make a new version of this topic")
+    _add_peer(verb)
+    verb.add_argument("--json", action="store_true", help="print one JSON object (list: a line)")
 
 
 def _add_doctor(verbs: Verbs) -> None:
