@@ -6,13 +6,16 @@ rumormill's own encoders is used, and what they should come to is computed here 
 """
 
 import base64
+import contextlib
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from spark_samples import SOURCES
 
@@ -59,6 +62,49 @@ def rumormill(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(SOURCES)},
     )
+
+
+class DyingRoad:
+    """A way to a port of this machine that ends for ever when it has carried some bytes back."""
+
+    def __init__(self, port: int, after: int) -> None:
+        self._to, self._left = port, after
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
+        self.port: int = self._listener.getsockname()[1]
+        self.died = False
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._to))
+                self._ends += [near, far]
+                for pair in ((near, far, 0), (far, near, 1)):
+                    threading.Thread(target=self._carry, args=pair, daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket, cost: int) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                self._left -= cost * len(data)
+                if self._left < 0:
+                    self.died = True
+                    self._end()
+                    return
+                target.sendall(data)
+
+    def _end(self) -> None:
+        for each in (self._listener, *self._ends):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
 class GoEvent(NamedTuple):

@@ -55,7 +55,7 @@ def milled(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Milled:
     (go / "empty.ndjson").touch()
     files.append(TraceFile("empty", 0, str(go / "empty.ndjson")))
     lake = Lake.create(tmp_path_factory.mktemp("lake"))
-    mill(spark, Source("all", folder, (*found.files, *files)), lake)
+    mill(spark, Source("all", str(folder), (*found.files, *files)), lake)
     return Milled(lake, figures)
 
 

@@ -21,6 +21,7 @@ from rumormill.sim.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rumormill.spark.bronze import Source
     from rumormill.spark.lake import Lake
 
 
@@ -40,10 +41,9 @@ def _one_sentence() -> Iterator[None]:
 def run_mill(options: argparse.Namespace) -> int:
     """Mill a source into a lake."""
     with _one_sentence():
-        from rumormill.spark.bronze import find_source
         from rumormill.spark.lake import Lake, check_name
 
-        source = find_source(options.source, name=options.name, merge=options.merge)
+        source = _source(options)
         check_name(source.name)
         window = _duration(options.window, "--window")
         interval = _duration(options.interval, "--interval")
@@ -51,7 +51,7 @@ def run_mill(options: argparse.Namespace) -> int:
             raise ConfigError("--once: goes with --stream")
         if options.merge and options.stream:
             raise ConfigError("--merge: a stream makes each file a run; leave one of them out")
-        if options.stream and source.path.is_file():
+        if options.stream and Path(source.place).is_file():
             raise ConfigError("--stream: name a directory to which trace files are added")
         lake = Lake.create(options.to)
         tell = _teller()
@@ -66,6 +66,26 @@ def run_mill(options: argparse.Namespace) -> int:
                 mill(spark, source, lake, tell=tell, **settings)
         _conclude(lake, source.name, options)
     return 0
+
+
+def _source(options: argparse.Namespace) -> "Source":
+    """What is to be milled: a node's door, or what a path names."""
+    from rumormill.spark.bronze import find_node, find_source, is_address
+
+    if not is_address(options.source):
+        for flag in ("token_file", "tls_roots"):
+            if getattr(options, flag) is not None:
+                name = flag.replace("_", "-")
+                raise ConfigError(f"--{name}: goes with the HOST:PORT of a node")
+        return find_source(options.source, name=options.name, merge=options.merge)
+    if options.merge:
+        raise ConfigError("--merge: is for a directory of trace files")
+    return find_node(
+        options.source,
+        name=options.name,
+        token_file=options.token_file,
+        tls_roots=options.tls_roots,
+    )
 
 
 def _follow(query: Any) -> None:
@@ -86,7 +106,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     with _one_sentence():
         from rumormill.spark.grid import Grid
 
-        grid = Grid.load(options.grid)
+        grid = Grid.load(options.grid, _changes(options.changes))
         runs = grid.runs()
         if options.list:
             _list_runs(grid.name, runs, as_json=options.json)
@@ -103,6 +123,15 @@ def run_sweep(options: argparse.Namespace) -> int:
             _write_report(lake, Path(options.report), f"Sweep {grid.name}")
         _conclude(lake, grid.name, options)
     return 0
+
+
+def _changes(texts: list[str]) -> dict[str, str]:
+    """Keys of a scenario with their values, as they were typed."""
+    pairs = [text.partition("=") for text in texts]
+    for key, separator, value in pairs:
+        if not separator:
+            raise ConfigError(f"--with: {key + value!r} is not KEY=VALUE")
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _list_runs(name: str, runs: list[Any], *, as_json: bool) -> None:
