@@ -49,9 +49,9 @@ def sweep(
     runs = grid.runs()
     folder = lake.path / _SWEEPS / grid.name
     folder.mkdir(parents=True, exist_ok=True)
-    for draft in folder.glob(".*~*"):  # what tasks left that were killed
-        if not is_being_written(draft):
-            draft.unlink(missing_ok=True)
+    for unfinished in folder.glob(".*~*"):  # what tasks left that were killed
+        if not is_being_written(unfinished):
+            unfinished.unlink(missing_ok=True)
     waiting = [run for run in runs if not _figures_path(folder, run).is_file()]
     tell(f"{len(runs)} simulations, {len(waiting)} of them new")
     try:
