@@ -14,6 +14,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import LogObserver, set_up_logs
@@ -28,6 +29,8 @@ from rumormill.node.metrics import render_metrics
 from rumormill.node.metrics_http import MetricsServer
 from rumormill.node.node import Node
 from rumormill.store.flight_protocol import TOKEN_FILE
+from rumormill.trace.entries import Observer
+from rumormill.trace.live import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
 
 _log = logging.getLogger("rumormill.node")
@@ -93,7 +96,7 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
         durability=resolved.text("durability"),
         config=resolved.node_config,
         store=resolved.store_config,
-        observers=(LogObserver(),),
+        observers=_observers(resolved),
     )
     async with node:
         tickets = reachable(node.tickets)
@@ -115,6 +118,12 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
             await asyncio.gather(*joining, return_exceptions=True)
     _log.info("stopped")
     return 0
+
+
+def _observers(resolved: Resolved) -> list[Observer]:
+    """Who sees the trace: the log, and a file where one was asked for."""
+    path = resolved.text("trace")
+    return [LogObserver(), LiveWriter(Path(path).expanduser())] if path else [LogObserver()]
 
 
 @contextlib.asynccontextmanager

@@ -133,11 +133,7 @@ def _add_node(verbs: Verbs) -> None:
         metavar="TOPIC",
         help="follow this topic from the start, so that the log has all of it; may be repeated",
     )
-    verb.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve Prometheus metrics at http://HOST:PORT/metrics",
-    )
+    _add_watching(verb)
     _add_flight(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
 
@@ -165,17 +161,27 @@ def _add_supervisor(verbs: Verbs) -> None:
         run=late("rumormill.cli.daemon", "run_supervisor"),
     )
     _add_peer(verb)
-    verb.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve Prometheus metrics at http://HOST:PORT/metrics",
-    )
+    _add_watching(verb)
     verb.add_argument(
         "--ticket",
         action="store_true",
         help="print what its tickets will be, and stop: to tell others before it runs",
     )
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _add_watching(verb: Parser) -> None:
+    """How others see what a node does."""
+    verb.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve Prometheus metrics at http://HOST:PORT/metrics",
+    )
+    verb.add_argument(
+        "--trace",
+        metavar="FILE.ndjson",
+        help="append the trace to this file, for rumormill mill; it survives a kill",
+    )
 
 
 def _add_flight(verb: Parser) -> None:

@@ -50,6 +50,7 @@ SETTINGS: Final = (
     Setting("protocol", "--protocol", "gossipsub"),
     Setting("preset", "--preset", "default"),
     Setting("durability", "--durability", "fsync"),
+    Setting("trace", "--trace", ""),
     Setting("metrics", "--metrics", ""),
     Setting("flight", "--flight", ""),
     Setting("flight_cert", "--flight-cert", ""),

@@ -67,6 +67,12 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     message: WireMessage
 
 
+class Decline(msgspec.Struct, frozen=True, gc=False):
+    """Refuse the question of an `Asked` with the same number: its asker is told at once."""
+
+    number: int
+
+
 class Learn(msgspec.Struct, frozen=True):
     """Remember where a peer may be reached: binary multiaddrs, as some other peer names them."""
 
@@ -89,15 +95,19 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     received_from: PeerId
 
 
-class Published(msgspec.Struct, frozen=True, gc=False):
+class Published(msgspec.Struct, frozen=True):
     """The outcome of a `Publish`: what the event became and how many peers it was sent to.
 
-    `note` says why when nobody was reached.
+    `note` says why when nobody was reached. With a `command` nothing was published, because
+    something must happen first, and nothing has been begun: whoever wants the event nevertheless
+    gives that command. Its outcome is the `Published` of what another peer published for us, or
+    None: then the time has come to publish it again.
     """
 
     event: Event
     peers: int
     note: str = ""
+    command: object = None
 
 
 class Keep(msgspec.Struct, frozen=True, gc=False):
@@ -149,6 +159,7 @@ Effect: TypeAlias = (
     | Mail
     | Ask
     | Answer
+    | Decline
     | Learn
     | Outcome
     | Deliver

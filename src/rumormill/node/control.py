@@ -177,6 +177,10 @@ class ControlServer:
                 return await service.history(topic, offset=offset, since=since, limit=limit)
             case said.ListTopics():
                 return await service.topics()
+            case said.CreateTopic(name, options):
+                return said.TopicCreated(await service.create_topic(name, options))
+            case said.ShowTopic(topic):
+                return said.TopicShown(await service.show_topic(topic))
             case _:
                 return said.PeerList(await service.peers())
 

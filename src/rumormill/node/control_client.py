@@ -7,9 +7,10 @@ a connection of its own, because it never ends by itself.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from rumormill.core.ids import Topic
+from rumormill.core.topics import TopicOptions
 from rumormill.node import control_messages as said
 from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
@@ -109,6 +110,14 @@ class ControlClient:
     async def topics(self) -> said.TopicList:
         """Topics of the log and of the network."""
         return await self._ask(said.ListTopics(), said.TopicList)
+
+    async def create_topic(self, name: str, options: TopicOptions) -> Topic:
+        """Make a topic; return its name on the network."""
+        return (await self._ask(said.CreateTopic(name, options), said.TopicCreated)).topic
+
+    async def show_topic(self, topic: Topic) -> dict[str, Any]:
+        """What is known of a topic that was created."""
+        return (await self._ask(said.ShowTopic(topic), said.TopicShown)).shown
 
     async def peers(self) -> list[PeerView]:
         """Connected peers."""

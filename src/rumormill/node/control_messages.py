@@ -6,11 +6,12 @@ each request with one record, in order; a `Subscribe` is answered with `Begun` a
 """
 
 import asyncio
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from rumormill.core.errors import RumormillError
+from rumormill.core.topics import NO_OPTIONS, TopicOptions
 from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import ReceivedEvent
@@ -83,6 +84,19 @@ class ListTopics(msgspec.Struct, tag="topics", frozen=True):
     """List the topics of the log and of the network."""
 
 
+class CreateTopic(msgspec.Struct, tag="create-topic", frozen=True):
+    """Make a topic, or join it where it needs no making."""
+
+    name: str
+    options: TopicOptions = NO_OPTIONS
+
+
+class ShowTopic(msgspec.Struct, tag="show-topic", frozen=True):
+    """Find out what is known of a topic that was created."""
+
+    topic: str
+
+
 class ListPeers(msgspec.Struct, tag="peers", frozen=True):
     """List the connected peers."""
 
@@ -137,6 +151,18 @@ class TopicList(msgspec.Struct, tag="topic-list", frozen=True):
     left_out: int = 0
 
 
+class TopicCreated(msgspec.Struct, tag="topic-created", frozen=True):
+    """The answer to `CreateTopic`: the topic's name on the network."""
+
+    topic: str
+
+
+class TopicShown(msgspec.Struct, tag="topic-shown", frozen=True):
+    """The answer to `ShowTopic`, as `Node.describe_topic` gives it."""
+
+    shown: dict[str, Any]
+
+
 class PeerList(msgspec.Struct, tag="peer-list", frozen=True):
     """The answer to `ListPeers`."""
 
@@ -151,9 +177,29 @@ class Refused(msgspec.Struct, tag="refused", frozen=True):
 
 
 Request: TypeAlias = (
-    Hello | Join | Publish | Wait | Subscribe | ReadHistory | ListTopics | ListPeers
+    Hello
+    | Join
+    | Publish
+    | Wait
+    | Subscribe
+    | ReadHistory
+    | ListTopics
+    | CreateTopic
+    | ShowTopic
+    | ListPeers
 )
-Answer: TypeAlias = Done | Welcome | Receipts | Begun | Events | TopicList | PeerList | Refused
+Answer: TypeAlias = (
+    Done
+    | Welcome
+    | Receipts
+    | Begun
+    | Events
+    | TopicList
+    | TopicCreated
+    | TopicShown
+    | PeerList
+    | Refused
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder = msgspec.msgpack.Decoder(Request)

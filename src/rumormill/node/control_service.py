@@ -9,8 +9,11 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import Topic
+from rumormill.core.topics import TopicOptions
 from rumormill.node import control_messages as said
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import ReceivedEvent, Subscription, received_event
@@ -59,6 +62,14 @@ class Service(Protocol):
 
     async def topics(self) -> said.TopicList:
         """Topics of the log and of the network."""
+        ...
+
+    async def create_topic(self, name: str, options: TopicOptions) -> Topic:
+        """Make a topic, and follow it; return its name on the network."""
+        ...
+
+    async def show_topic(self, topic: Topic) -> dict[str, Any]:
+        """What is known of a topic that was created."""
         ...
 
     async def peers(self) -> list[PeerView]:
@@ -145,6 +156,16 @@ class NodeService:
         return list_topics(
             infos, metrics["topic_subscription_status"], metrics["topic_peers_count"]
         )
+
+    async def create_topic(self, name: str, options: TopicOptions) -> Topic:
+        """Make a topic, and follow it; return its name on the network."""
+        topic = (await self._node.create_topic(name, **msgspec.structs.asdict(options))).name
+        self._followed[topic] = None
+        return topic
+
+    async def show_topic(self, topic: Topic) -> dict[str, Any]:
+        """What is known of a topic that was created."""
+        return await self._node.describe_topic(topic)
 
     async def peers(self) -> list[PeerView]:
         """Connected peers."""

@@ -17,6 +17,7 @@ from rumormill.core.effects import (
     Ask,
     CancelTimer,
     Connect,
+    Decline,
     Deliver,
     Disconnect,
     Effects,
@@ -63,7 +64,6 @@ SLOW_PEER = "slow-peer"
 STUCK_PEER = "stuck-peer"
 CLOSED = "the node is closed"
 NO_QUESTIONS = "the protocol has no questions"
-_FLUSH_INTERVAL = 1.0
 _SAYING = (Send, SendAll, Mail, Ask)
 """Effects by which others learn of a publication."""
 
@@ -167,7 +167,9 @@ class Driver:
             if channel.is_stuck(now):
                 self._swarm.count(STUCK_PEER)
                 channel.connection.close(STUCK_PEER)
-        self._flush_timer = self._loop.call_later(_FLUSH_INTERVAL, self._flush_trace)
+        self._flush_timer = self._loop.call_later(
+            self.config.trace_interval, self._flush_trace
+        )
 
     # Inputs.
 
@@ -373,6 +375,10 @@ class Driver:
         if self.queries is not None:
             self.queries.answer(effect)
 
+    def _do_decline(self, effect: Decline) -> None:
+        if self.queries is not None:
+            self.queries.decline(effect)
+
     def _do_learn(self, effect: Learn) -> None:
         self._swarm.take_hint(effect.peer, effect.addresses)
 
@@ -436,6 +442,7 @@ _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     Mail: Driver._do_mail,
     Ask: Driver._do_ask,
     Answer: Driver._do_answer,
+    Decline: Driver._do_decline,
     Learn: Driver._do_learn,
     Outcome: Driver._do_outcome,
     Deliver: Driver._do_deliver,

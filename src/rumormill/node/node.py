@@ -16,7 +16,7 @@ import random
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -46,6 +46,7 @@ from rumormill.node.subscription import (
 )
 from rumormill.node.swarm import Swarm
 from rumormill.node.topic import Topic as TopicHandle
+from rumormill.node.topics import Who, describe_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators
 from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
 from rumormill.store.errors import OffsetAheadError
@@ -325,15 +326,36 @@ class Node:
         check_topic(name, self._store_config)
         return TopicHandle(self, name)
 
-    async def create_topic(self, name: Topic) -> TopicHandle:
-        """Join a topic: its events come into this node's log, whether or not anybody reads.
+    async def create_topic(
+        self,
+        name: Topic,
+        *,
+        allowed_publishers: Iterable[Who] | Literal["anyone"] | None = None,
+        request_to_publish: bool | Iterable[Who] | None = None,
+        linking: Literal["last-seen", "custom"] | None = None,
+        sub_topics: Mapping[str, Topic] | None = None,
+        parent: Topic | None = None,
+    ) -> TopicHandle:
+        """Make a topic, or join it where it needs no making: its events come into this log.
 
-        There is nobody to create a topic at: it exists where nodes have joined it.
+        In most protocols a topic exists where nodes have joined it, and takes no options. In
+        Pulsarcast it is created here and now, `name` is what people call it, and the handle's
+        `name` is its CID, by which everybody subscribes to it. Options: see `TopicOptions`; a peer
+        is an id as text or bytes, or "author".
         """
         self._check_running()
-        handle = self.topic(name)
-        self._driver.feed(Subscribe(name))
-        return handle
+        check_topic(name, self._store_config)
+        options = topic_options(allowed_publishers, request_to_publish, linking, sub_topics, parent)
+        return TopicHandle(self, await make_topic(self._spec, self._driver, name, options))
+
+    async def describe_topic(self, topic: Topic) -> dict[str, Any]:
+        """Find out what is known of a topic that was created, ready for JSON.
+
+        Of a Pulsarcast topic: its `cid`, its descriptor (`readable`), and name and date of its
+        `sub_topics` and of its `versions`, the oldest first.
+        """
+        self._check_running()
+        return await describe_topic(self._spec, self._driver, topic)
 
     async def subscribe(
         self,
@@ -366,7 +388,7 @@ class Node:
         )
         if since_offset is not None:
             subscription.replay(since_offset)
-        await self.create_topic(topic)
+        self._driver.feed(Subscribe(topic))
         self._desk.add(subscription)
         return subscription
 
@@ -389,7 +411,8 @@ class Node:
         """Publish an event; return when it is safe in the log.
 
         When peers cannot take as fast as we publish, this waits for them, but not longer than
-        for a peer that has stopped reading.
+        for a peer that has stopped reading. Where this node may not publish itself and may ask to
+        (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
         self._check_publishable(topic)
         return await self._publisher.publish(topic, bytes(data))

@@ -3,7 +3,8 @@
 Whatever is published within one turn of the loop is one batch for the protocol and one append for
 the log: its messages share RPCs and a commit, and their offsets are in the order of publishing. A
 receipt comes when the log is safe. When peers cannot take as fast as we publish, publishers wait,
-first come, first served.
+first come, first served. An event that a protocol cannot make at once, because somebody must be
+asked first, has its receipt when the protocol's command has an outcome.
 """
 
 import asyncio
@@ -28,15 +29,24 @@ _PART_BYTES: Final = 1 << 20
 a queue that is not half full takes it. Of a long batch two parts are under way at most."""
 
 
+_ELSEWHERE: Final = Appended(-1, False, None)
+"""Where an event is that another peer has published for us."""
+_NOT_NOTED: Final = (
+    "this node may not publish in the topic itself, and what it requests cannot be kept with notes"
+)
+_WAITED_IN_VAIN: Final = "the topic was found, but is gone again"
+
+
 class _Order:
     """One event that somebody wants to publish."""
 
-    __slots__ = ("done", "published", "refused", "request")
+    __slots__ = ("done", "published", "refused", "request", "waited")
 
     def __init__(self, request: Publish, done: "asyncio.Future[Appended]") -> None:
         self.request = request
         self.done = done
         self.published: Published | None = None
+        self.waited = False
         self.refused: RumormillError | None = None
 
     def receipt(self, appended: Appended) -> Receipt:
@@ -77,6 +87,7 @@ class Publisher:
         self._waiting: list[_Order] = []
         self._waiting_bytes = 0
         self._kept: dict[MessageId, Event] | None = None
+        self._asking: dict[asyncio.Future[object], None] = {}
         self._closed = False
 
     async def publish(self, topic: Topic, data: bytes) -> Receipt:
@@ -215,12 +226,43 @@ class Publisher:
         for order, published in zip(orders, outcomes, strict=True):
             order.published = published
             event = kept.pop(published.event.id, None)
-            if event is None:
+            if published.command is not None:
+                self._wait_for(order, published.command)
+            elif event is None:
                 order.done.set_exception(LocalError(published.note))
             else:
                 self._desk.take_own(event, order.done)
         for event in kept.values():
             self._desk.take(event)
+
+    def _wait_for(self, order: _Order, command: object) -> None:
+        """Let the protocol do what has to be done first; then the order is settled, or renewed."""
+        if isinstance(order.done, NotedFuture):
+            order.done.set_exception(LocalError(_NOT_NOTED))
+            return
+        if order.waited:
+            order.done.set_exception(LocalError(_WAITED_IN_VAIN))
+            return
+        order.waited = True
+        waiting = asyncio.ensure_future(self._driver.command(command))
+        self._asking[waiting] = None
+        waiting.add_done_callback(lambda _: self._on_outcome(order, waiting))
+
+    def _on_outcome(self, order: _Order, waiting: "asyncio.Future[object]") -> None:
+        del self._asking[waiting]
+        if order.done.done():
+            if not waiting.cancelled():
+                waiting.exception()  # nobody waits for it any more
+            return
+        try:
+            outcome = waiting.result()
+            if isinstance(outcome, Published):
+                order.published = outcome
+                order.done.set_result(_ELSEWHERE)
+            else:
+                self._say([order])
+        except RumormillError as error:
+            order.done.set_exception(error)
 
     def _say_when_safe(self, done: "asyncio.Future[Appended]", unsaid: Effects) -> None:
         """Tell the peers of events that are in the log; of others they never hear."""

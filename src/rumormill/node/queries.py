@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from rumormill.core import trace
-from rumormill.core.effects import Answer, Ask
+from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Answered, Asked, AskFailed
@@ -216,6 +216,13 @@ class Queries:
         self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
         asker.send(frame(self._encode(message)))
 
+    def decline(self, effect: Decline) -> None:
+        """Refuse a question by resetting its stream, once all others on it are answered."""
+        asker = self._asked.pop(effect.number, None)
+        if asker is not None:
+            asker.open.remove(effect.number)
+            asker.decline()
+
     def forget(self, asker: "Answering") -> None:
         """A peer's stream is gone, and its questions with it."""
         for number in asker.open:
@@ -356,6 +363,7 @@ class Answering:
         self._frames = FrameReader(queries.max_frame)
         self._rest = b""
         self._peer_ended = False
+        self._declined = False
         self._gone = False
 
     def on_open(self, stream: Stream) -> None:
@@ -392,9 +400,18 @@ class Answering:
             self._rest = self._rest[stream.send(self._rest) :]
             self._finish()
 
+    def decline(self) -> None:
+        """A question on this stream has no answer: the peer is to know that, and not to wait."""
+        self._declined = True
+        self._finish()
+
     def _finish(self) -> None:
         """End our side when the peer has ended its own and has all its answers."""
-        if self._peer_ended and not self._gone and not self.open and not self._rest:
+        if self._gone or self.open or self._rest:
+            return
+        if self._declined:
+            self.stream.reset()
+        elif self._peer_ended:
             self.stream.end()
             self.stream.connection.forget_stream(self.stream)
             self._let_go()

@@ -11,6 +11,10 @@ class Receipt(msgspec.Struct, frozen=True):
     It is in this node's log at `offset`, and on disk there since `durable_at`, which is None when
     the node was started with a durability that does not wait for the disk. `peers` says to how
     many peers it was sent at once; when that is none, `note` says why.
+
+    Where this node may not publish itself, it has asked a peer that may, and the receipt says that
+    this peer has published the event, under `id`. `requested` is true then, and `offset` -1: the
+    event comes back like any other's, and gets its place in this node's log when it does.
     """
 
     topic: Topic
@@ -19,3 +23,8 @@ class Receipt(msgspec.Struct, frozen=True):
     durable_at: float | None
     peers: int
     note: str = ""
+
+    @property
+    def requested(self) -> bool:
+        """Whether another peer has published the event for this node."""
+        return self.offset < 0

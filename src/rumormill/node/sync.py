@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
@@ -27,6 +27,7 @@ from rumormill.node.node import Node
 from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
+from rumormill.node.topics import Who
 from rumormill.node.validation import TopicValidator
 from rumormill.store.model import Durability, StoreConfig
 from rumormill.trace.entries import Observer
@@ -52,6 +53,16 @@ class NodeOptions(TypedDict, total=False):
     config: NodeConfig | None
     store: StoreConfig | None
     observers: Sequence[Observer]
+
+
+class TopicWishes(TypedDict, total=False):
+    """What `Node.create_topic` can be told; see there."""
+
+    allowed_publishers: Iterable[Who] | Literal["anyone"] | None
+    request_to_publish: bool | Iterable[Who] | None
+    linking: Literal["last-seen", "custom"] | None
+    sub_topics: Mapping[str, str] | None
+    parent: str | None
 
 
 class SyncNode:
@@ -121,9 +132,13 @@ class SyncNode:
 
     # Topics.
 
-    def create_topic(self, name: str) -> None:
-        """Join a topic, so that its events come into this node's log."""
-        self._call(self._node.create_topic(name))
+    def create_topic(self, name: str, **options: Unpack[TopicWishes]) -> str:
+        """Make or join a topic (`Node.create_topic`); return its name on the network."""
+        return self._call(self._node.create_topic(name, **options)).name
+
+    def describe_topic(self, topic: str) -> dict[str, Any]:
+        """Find out what is known of a topic that was created (`Node.describe_topic`)."""
+        return self._call(self._node.describe_topic(topic))
 
     def publish(self, topic: str, data: bytes) -> Receipt:
         """Publish an event; return when it is safe in the log.

@@ -21,6 +21,7 @@ from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
+from rumormill.core.topics import TopicOptions
 from rumormill.core.trace import TracePayload
 
 
@@ -59,10 +60,15 @@ class QuerySpec(msgspec.Struct, frozen=True):
 class TopicMaking(msgspec.Struct, frozen=True):
     """How a topic comes to be, where it must be created before anybody can use it."""
 
-    command: Callable[[str], object]
-    """Make the command by which a peer creates a topic that people call so."""
+    command: Callable[[str, TopicOptions], object]
+    """Make the command by which a peer creates a topic that people call so. Of its options, the
+    author stands in no list as such, but by its id."""
     topic_of: Callable[[object], Topic]
     """Read the topic's name on the network out of the command's result."""
+    describe: Callable[[Topic], object]
+    """Make the command that finds out everything about a topic."""
+    readable: Callable[[object], dict[str, Any]]
+    """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
 
 
 class Servers(msgspec.Struct, frozen=True):

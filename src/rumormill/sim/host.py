@@ -16,6 +16,7 @@ from rumormill.core.effects import (
     Ask,
     CancelTimer,
     Connect,
+    Decline,
     Deliver,
     Disconnect,
     Effects,
@@ -172,6 +173,9 @@ class Host:
     def _do_answer(self, effect: Answer) -> None:
         self.network.post.answer(self, effect)
 
+    def _do_decline(self, effect: Decline) -> None:
+        self.network.post.decline(self, effect)
+
     def _do_outcome(self, effect: Outcome) -> None:
         then = self._commands.pop(effect.number, None)
         if then is not None:
@@ -188,8 +192,15 @@ class Host:
             self.on_event(effect.event)
 
     def _do_published(self, effect: Published) -> None:
-        if self.receipts is not None:
+        if effect.command is not None:
+            self.command(effect.command, lambda outcome: self._publish_again(effect, outcome))
+        elif self.receipts is not None:
             self.receipts.append(effect)
+
+    def _publish_again(self, effect: Published, outcome: Outcome) -> None:
+        """Publish what had to wait, unless somebody else has done it or nobody can."""
+        if outcome.result is None and not outcome.error:
+            self.submit(Publish(effect.event.topic, effect.event.data))
 
     def _do_validate(self, effect: Validate) -> None:
         verdict = Verdict.ACCEPT if self.verdict is None else self.verdict(effect.event)
@@ -358,6 +369,7 @@ _ACTIONS: dict[type, Callable[[Host, Any], None]] = {
     Mail: Host._do_mail,
     Ask: Host._do_ask,
     Answer: Host._do_answer,
+    Decline: Host._do_decline,
     Learn: Host._do_nothing,
     Outcome: Host._do_outcome,
     Deliver: Host._do_deliver,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Answer, Ask, Mail
+from rumormill.core.effects import Answer, Ask, Decline, Mail
 from rumormill.core.inputs import Answered, Asked, AskFailed, SendDropped
 from rumormill.core.messages import WireMessage
 from rumormill.sim.link import PEER_DOWN, QUEUE_FULL, Parcel, Way, pack
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 UNREACHABLE: Final = "peer out of reach"
 UNKNOWN_PEER: Final = "unknown peer"
 TIMED_OUT: Final = "no answer in time"
+DECLINED: Final = "the peer declined to answer"
 
 MOST_ROUTES: Final = 512
 """Routes that a peer keeps open, the least recently used going first: a node's connections."""
@@ -229,6 +230,17 @@ class Post:
             is_answer=True,
         )
         self._route(host, question.asker, now).post(parcel, now)
+
+    def decline(self, host: "Host", effect: Decline) -> None:
+        """Let the asker know, as soon as news can travel to it, that no answer will come."""
+        question = host.asked.pop(effect.number, None)
+        if question is not None:
+            way_back = self._network.latency.one_way(host.index, question.asker.index)
+            self._engine.schedule(self._engine.now + way_back, self._declined, question)
+
+    def _declined(self, question: Question) -> None:
+        if not self._network.separated(question.target, question.asker):
+            fail(question, DECLINED)
 
     def _checked(self, message: WireMessage) -> WireMessage:
         round_trip = self._network.query_round_trip

@@ -13,6 +13,7 @@ from typing import Final
 from rumormill.core.effects import Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import Topic
+from rumormill.core.topics import NO_OPTIONS
 from rumormill.protocols.registry import TopicMaking
 from rumormill.sim.host import Host
 from rumormill.sim.workload import Plan
@@ -59,7 +60,7 @@ class SetUp:
             self.names[name] = making.topic_of(outcome.result)
 
         if host.up:
-            host.command(making.command(name), created)
+            host.command(making.command(name, NO_OPTIONS), created)
 
 
 def _authors(plan: Plan) -> dict[str, int]:

@@ -23,8 +23,9 @@ LATEST: Final = -1
 
 TOKEN_VARIABLE: Final = "RUMORMILL_TOKEN"
 
-MAX_RECORDS_PER_PARTITION: Final = 125_000
-"""Our choice: a task of about a second, so that cores share a large topic evenly."""
+MAX_RECORDS_PER_PARTITION: Final = 131_072
+"""Our choice: eight of the store's segments, a task of about a second, so that cores share a large
+topic evenly."""
 
 _PLACE: Final = ("home", "node", "path", "token", "tokenFile", "tls", "tlsRoots")
 READ_OPTIONS: Final = (

@@ -199,7 +199,7 @@ def test_a_list_of_requesters_admits_those_on_it() -> None:
     other = world.command(3, PublishEvent(topic=topic, data=b"other"))
     assert listed.error == ""
     assert isinstance(listed.result, str)
-    assert other.error == "may-not-publish"
+    assert other.error.endswith("(may-not-publish)")
     assert [world.data(index, topic) for index in range(6)] == [[b"listed"]] * 6
 
 
@@ -216,7 +216,7 @@ def test_custom_links_are_what_the_application_says() -> None:
     assert (event.data, event.parents) == (b"third", (cids.parse(str(first)),))
     nowhere = cids.text(cids.of(b"nothing"))
     lost = world.command(2, PublishEvent(topic=topic, data=b"lost", parent=nowhere), wait=20.0)
-    assert lost.error == "no-such-parent"
+    assert lost.error.endswith("(no-such-parent)")
 
 
 def test_a_parent_cannot_be_named_where_the_topic_links_by_itself() -> None:
@@ -225,7 +225,7 @@ def test_a_parent_cannot_be_named_where_the_topic_links_by_itself() -> None:
     topic = world.create(0)
     first = world.command(0, PublishEvent(topic=topic, data=b"first")).result
     outcome = world.command(0, PublishEvent(topic=topic, data=b"second", parent=first))
-    assert outcome.error == "topic-links-by-itself"
+    assert outcome.error.endswith("(topic-links-by-itself)")
 
 
 @pytest.mark.parametrize("op", [*Operation])

@@ -1,12 +1,12 @@
 """What this peer answers when others ask.
 
-A question that breaks a rule is refused: it gets no answer, and the trace says why. Whoever asks
-us to keep a value that its key contradicts is punished for it. Providers may only speak for
-themselves. A client answers nobody.
+A question that breaks a rule is declined, so that its asker does not wait for its timeout, and the
+trace says why. Whoever asks us to keep a value that its key contradicts is punished for it.
+Providers may only speak for themselves. A client answers nobody.
 """
 
 from rumormill.core import trace
-from rumormill.core.effects import Answer, Effects, Learn
+from rumormill.core.effects import Answer, Decline, Effects, Learn
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Asked
@@ -53,13 +53,13 @@ class Server:
         """Answer a question, or refuse it."""
         message = asked.message
         if not isinstance(message, KadMessage):
-            effects.append(trace.Refuse(asked.peer, NOT_A_QUESTION))
+            self._decline(asked, NOT_A_QUESTION, effects)
             return
         if not self._config.server:
-            effects.append(trace.Refuse(asked.peer, CLIENT))
+            self._decline(asked, CLIENT, effects)
             return
         if self._contacts.is_banned(asked.peer, now):
-            effects.append(trace.Refuse(asked.peer, BANNED))
+            self._decline(asked, BANNED, effects)
             return
         answer: KadMessage | None = None
         kind = message.type
@@ -77,7 +77,13 @@ class Server:
             answer = KadMessage(KadType.PING)
         if answer is not None:
             effects.append(Answer(asked.number, answer))
+        elif kind is not KadType.ADD_PROVIDER:
+            effects.append(Decline(asked.number))
         self._contacts.consider(asked.peer, now, effects)
+
+    def _decline(self, asked: Asked, reason: str, effects: Effects) -> None:
+        effects.append(trace.Refuse(asked.peer, reason))
+        effects.append(Decline(asked.number))
 
     def _closer(self, key: bytes, asker: PeerId, now: float) -> tuple[KadPeer, ...]:
         peers = self._contacts.table.closest(position(key), self._config.k, asker)

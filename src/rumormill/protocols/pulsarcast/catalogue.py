@@ -7,7 +7,7 @@ so whoever subscribes to that learns of every version.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,7 @@ from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
-from rumormill.protocols.pulsarcast.commands import CreateTopic
+from rumormill.protocols.pulsarcast.commands import CreateTopic, TopicView
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import (
     MAX_TOPIC_BYTES,
@@ -27,8 +27,8 @@ from rumormill.protocols.pulsarcast.descriptors import (
     read_topic,
 )
 from rumormill.protocols.pulsarcast.feed import Feed
-from rumormill.protocols.pulsarcast.library import Library
-from rumormill.protocols.pulsarcast.membership import Membership, cid_of
+from rumormill.protocols.pulsarcast.library import Library, shelf_versions
+from rumormill.protocols.pulsarcast.membership import Membership, cid_of, is_cid
 from rumormill.protocols.pulsarcast.publishing import Publishing
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 
@@ -63,6 +63,8 @@ class Catalogue:
         limits = self._context.config.limits
         if not wish.name or len(wish.name.encode()) > limits.name_bytes:
             raise LocalError(f"a topic's name has 1 to {limits.name_bytes} bytes")
+        if is_cid(wish.name):
+            raise LocalError(f"{wish.name} is a topic already: subscribe to it, or make a version")
         if META in wish.sub_topics:
             raise LocalError("the sub-topic called meta is made, not chosen")
         links = {name: cid_of(topic) for name, topic in wish.sub_topics.items()}
@@ -145,11 +147,11 @@ class Catalogue:
         self._publishing.publish(cids.text(meta), topic.dag(), now, effects, finished=announced)
 
     def _register(self, topic: TopicDescriptor, now: float, effects: Effects) -> None:
-        self._library.add(topic)
+        self._library.keep(topic, effects)
         if self._context.config.store_topics:
             self._dht.put_value(content_key(topic.cid), topic.dag(), now, effects)
 
-    def on_delivered(self, feed: Feed, signed: SignedEvent) -> None:
+    def on_delivered(self, feed: Feed, signed: SignedEvent, effects: Effects) -> None:
         """An event was delivered; in a meta topic it may be a new version of the topic."""
         if not feed.descriptor.name.startswith("meta-"):
             return
@@ -158,7 +160,7 @@ class Catalogue:
         except DecodeError:
             return
         if version.meta == feed.topic:
-            self._library.add(version)
+            self._library.keep(version, effects)
 
     # Looking around.
 
@@ -170,6 +172,25 @@ class Catalogue:
             finished(topic, error, now, effects)
 
         self._library.find(cid, (), found, now, effects)
+
+    def describe(self, cid: bytes, finished: Finished, now: float, effects: Effects) -> None:
+        """Find a descriptor, the sub-topics and all versions."""
+
+        def shown(topic: object, error: str, now: float, effects: Effects) -> None:
+            if not isinstance(topic, TopicDescriptor):
+                finished(None, error, now, effects)
+                return
+
+            def browsed(found: Any, _: str, now: float, effects: Effects) -> None:
+                def listed(versions: Any, _: str, now: float, effects: Effects) -> None:
+                    view = TopicView(topic, found or {}, tuple(versions or (topic,)))
+                    finished(view, "", now, effects)
+
+                self.list_versions(cid, listed, now, effects)
+
+            self.browse(cid, browsed, now, effects)
+
+        self.show(cid, shown, now, effects)
 
     def browse(self, cid: bytes, finished: Finished, now: float, effects: Effects) -> None:
         """Find the descriptors of a topic's sub-topics."""
@@ -223,7 +244,10 @@ class Catalogue:
                 finished(None, reasons.NO_SUCH_TOPIC, now, effects)
                 return
             newest = next(iter(chain.values()))
-            chain.update((each.cid, each) for each in self._library.versions(newest))
+            known = self._library.versions(newest)
+            if newest.meta is not None:
+                known += shelf_versions(self._context.archive, newest.meta)
+            chain.update((each.cid, each) for each in known)
             ordered = sorted(chain.values(), key=lambda each: (each.created, each.cid))
             finished(ordered, "", now, effects)
 

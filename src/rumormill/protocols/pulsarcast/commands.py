@@ -53,6 +53,17 @@ class PublishEvent(msgspec.Struct, frozen=True, kw_only=True):
     parent: Topic | None = None
 
 
+class AskToPublish(msgspec.Struct, frozen=True, kw_only=True):
+    """Publish by another's hand, where this peer may not or does not know the topic yet.
+
+    Outcome: the `Published` of the event that an allowed publisher made of our request; None where
+    this peer may publish itself, as it turned out when the topic was found.
+    """
+
+    topic: Topic
+    data: bytes
+
+
 class ShowTopic(msgspec.Struct, frozen=True, kw_only=True):
     """Find a topic's descriptor. Outcome: the `TopicDescriptor`."""
 
@@ -69,6 +80,23 @@ class ListVersions(msgspec.Struct, frozen=True, kw_only=True):
     """Find all versions of a topic that are known. Outcome: descriptors, the oldest first."""
 
     topic: Topic
+
+
+class DescribeTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """Find everything about a topic. Outcome: a `TopicView`."""
+
+    topic: Topic
+
+
+class TopicView(msgspec.Struct, frozen=True):
+    """A topic with what hangs together with it.
+
+    `sub_topics` has None where a sub-topic's descriptor is lost; `versions` begins with the oldest.
+    """
+
+    topic: TopicDescriptor
+    sub_topics: dict[str, TopicDescriptor | None]
+    versions: tuple[TopicDescriptor, ...]
 
 
 class ReadHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,16 +134,20 @@ Body: TypeAlias = (
     | SubscribeTo
     | UnsubscribeFrom
     | PublishEvent
+    | AskToPublish
     | ShowTopic
     | BrowseTopic
     | ListVersions
+    | DescribeTopic
     | ReadHistory
 )
 
 __all__ = [
+    "AskToPublish",
     "Body",
     "BrowseTopic",
     "CreateTopic",
+    "DescribeTopic",
     "History",
     "ListVersions",
     "PublishEvent",
@@ -123,5 +155,6 @@ __all__ = [
     "ShowTopic",
     "SubscribeTo",
     "TopicDescriptor",
+    "TopicView",
     "UnsubscribeFrom",
 ]

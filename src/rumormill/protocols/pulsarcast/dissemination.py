@@ -42,7 +42,7 @@ class Dissemination:
         forest: Forest,
         *,
         on_gap: Callable[[Feed, bytes, PeerId, float, Effects], None],
-        on_delivered: Callable[[Feed, SignedEvent], None],
+        on_delivered: Callable[[Feed, SignedEvent, Effects], None],
     ) -> None:
         """`on_gap` hears of a parent link to an event that is not there, `on_delivered` of every
         event that the application is given."""
@@ -248,7 +248,7 @@ class Dissemination:
         effects.append(Deliver(core_event(signed), peer))
         if feed.hold is not None:
             feed.tip = signed.cid
-        self._on_delivered(feed, signed)
+        self._on_delivered(feed, signed, effects)
 
     def _deliver_or_hold(
         self, feed: Feed, peer: PeerId, signed: SignedEvent, now: float, effects: Effects

@@ -43,6 +43,15 @@ def cid_of(topic: Topic) -> bytes:
         raise LocalError(f"{topic!r} names no topic: {error.detail}") from None
 
 
+def is_cid(name: str) -> bool:
+    """Whether a name is that of a topic on the network, and not what people call one."""
+    try:
+        cids.parse(name)
+    except DecodeError:
+        return False
+    return True
+
+
 class Membership:
     """Enters trees and leaves them."""
 
@@ -109,6 +118,7 @@ class Membership:
                 self._roll_back(cid, reasons.BRANCHES_FULL, now, effects)
                 return
             self._attempts.pop(cid, None)
+            self._library.keep(found, effects)
             self._enter_for_good(found, now, effects)
             if meta and found.meta is not None:
                 self.subscribe(found.meta, now, effects, meta=False)
@@ -205,6 +215,15 @@ class Membership:
         feed.sees_own = descriptor.cid in self.publish_only
         self._on_wish(branch, now, effects)
         return feed
+
+    def stand_by(self, cid: bytes, now: float, effects: Effects) -> None:
+        """Be ready to publish in a topic, if there is such a one and it fits."""
+
+        def with_topic(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
+            if found is not None and cid in self.publish_only:
+                self.publish_for_a_while(found, now, effects)
+
+        self._library.find(cid, (), with_topic, now, effects)
 
     def when_ready(self, cid: bytes, ready: Ready, now: float, effects: Effects) -> None:
         """Call back when there is a way to the root of a tree in which we stand."""

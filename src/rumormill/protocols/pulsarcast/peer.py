@@ -20,7 +20,7 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import (
     Answered,
     Asked,
@@ -178,8 +178,8 @@ class PulsarcastPeer:
     def _on_gap(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
         self._gaps.note(feed, cid, peer, now, effects)
 
-    def _on_delivered(self, feed: Feed, signed: SignedEvent) -> None:
-        self._catalogue.on_delivered(feed, signed)
+    def _on_delivered(self, feed: Feed, signed: SignedEvent, effects: Effects) -> None:
+        self._catalogue.on_delivered(feed, signed, effects)
 
     def _on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
         if result.kind is LookupKind.FIND_CLOSEST:
@@ -188,6 +188,19 @@ class PulsarcastPeer:
             cid = cid_of_key(result.key)
             if cid is not None:
                 self._hunting.on_value(cid, result.value, now, effects)
+
+    # What the runtime shows of us.
+
+    @property
+    def subscriptions(self) -> dict[Topic, float]:
+        """The topics that the application subscribes to, and since when."""
+        return {cids.text(cid): since for cid, since in self.membership.subscriptions.items()}
+
+    @property
+    def topics(self) -> dict[Topic, tuple[PeerId, ...]]:
+        """The topics in whose trees we stand, and who is sent what is published there."""
+        branches = self.forest.branches
+        return {cids.text(cid): branch.neighbours for cid, branch in branches.items()}
 
     # Peers and the network.
 
@@ -338,6 +351,7 @@ class PulsarcastPeer:
                     " unsubscribe first"
                 )
             self.membership.publish_only[cid] = None
+            self.membership.stand_by(cid, now, effects)
             return
         meta = self._context.config.subscribe_to_meta
         self.membership.subscribe(cid, now, effects, meta=meta)
@@ -360,7 +374,7 @@ class PulsarcastPeer:
         number, body = event.number, event.body
 
         def finished(result: object, error: str, _: float, effects: Effects) -> None:
-            effects.append(Outcome(number, result, error))
+            effects.append(Outcome(number, result, reasons.sentence(error)))
 
         try:
             self._carry_out(body, finished, now, effects)
@@ -395,6 +409,10 @@ class PulsarcastPeer:
             self._publishing.publish(
                 body.topic, body.data, now, effects, parent=parent, finished=published
             )
+        elif isinstance(body, commands.AskToPublish):
+            self._publishing.ask(body.topic, body.data, finished, now, effects)
+        elif isinstance(body, commands.DescribeTopic):
+            self._catalogue.describe(cid_of(body.topic), finished, now, effects)
         elif isinstance(body, commands.ShowTopic):
             self._catalogue.show(cid_of(body.topic), finished, now, effects)
         elif isinstance(body, commands.BrowseTopic):

@@ -7,7 +7,7 @@ said twice is two events. After an event has gone into the tree, and never befor
 the DHT; whether that works changes nothing for the subscribers.
 
 A plain `Publish` is answered at once. Where the event cannot exist yet, because its topic must be
-found or somebody asked, that is the answer; whoever wants to wait uses the command `PublishEvent`.
+found or somebody asked, nothing is begun: the answer is the command that begins it, and waits.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.commands import AskToPublish
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import (
     EventDescriptor,
@@ -47,15 +48,8 @@ Finished: TypeAlias = Callable[[bytes | None, str, float, Effects], None]
 """Hears the CID of the event that was published, or why there is none."""
 
 NOBODY: str = "nobody stands in the topic's tree with us"
-ASKED: str = "a publisher was asked to publish it; the command PublishEvent waits for the answer"
-LOOKING: str = "the topic is being looked for; the command PublishEvent waits for the outcome"
-CANNOT_PUBLISH: str = "may-not-publish"
-NO_SUCH_PARENT: str = "no-such-parent"
-LINKS_BY_ITSELF: str = "topic-links-by-itself"
-
-
-def _told_already(_: bytes | None, __: str, ___: float, ____: Effects) -> None:
-    """A plain `Publish` has one outcome, at once; what follows is seen in the trace."""
+MUST_WAIT: str = "an allowed publisher has to be asked, or the topic to be found, before that"
+ON_REQUEST: str = "published by an allowed publisher at our request"
 
 
 class Publishing:
@@ -100,10 +94,12 @@ class Publishing:
             )
         if self._waiting >= config.max_requests:
             raise LimitError("too many publications wait for their topic (max_requests)")
+        if finished is None and self._must_wait(cid):
+            later = AskToPublish(topic=topic, data=data)
+            event = Event(topic, data, self._context.id, b"")
+            effects.append(Published(event, 0, MUST_WAIT, later))
+            return
         self._waiting += 1
-        if finished is None and self._library.get(cid) is None:
-            effects.append(Published(Event(topic, data, self._context.id, b""), 0, LOOKING))
-            finished = _told_already
 
         def with_topic(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
             self._waiting -= 1
@@ -113,6 +109,35 @@ class Publishing:
                 self._link(found, data, parent, finished, now, effects)
 
         self._library.find(cid, (), with_topic, now, effects)
+
+    def _must_wait(self, cid: bytes) -> bool:
+        """Whether an event cannot be made at once: for want of the topic, or of the right to."""
+        topic, own = self._library.get(cid), self._context.id
+        return topic is None or (not topic.may_publish(own) and topic.may_request(own))
+
+    def ask(
+        self,
+        topic: Topic,
+        data: bytes,
+        finished: Callable[[object, str, float, Effects], None],
+        now: float,
+        effects: Effects,
+    ) -> None:
+        """Find a topic, and ask for an event to be published where we may not do it ourselves."""
+
+        def published(cid: bytes | None, error: str, now: float, effects: Effects) -> None:
+            event = Event(topic, data, self._context.id, cid or b"")
+            finished(None if cid is None else Published(event, 1, ON_REQUEST), error, now, effects)
+
+        def with_topic(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
+            if found is not None and found.may_publish(self._context.id):
+                finished(None, "", now, effects)
+            elif found is None:
+                self._fail(topic, data, reasons.NO_SUCH_TOPIC, published, now, effects)
+            else:
+                self._link(found, data, None, published, now, effects)
+
+        self._library.find(cid_of(topic), (), with_topic, now, effects)
 
     def _fail(
         self,
@@ -127,7 +152,8 @@ class Publishing:
         if finished is not None:
             finished(None, reason, now, effects)
         else:
-            effects.append(Published(Event(topic, data, self._context.id, b""), 0, reason))
+            event = Event(topic, data, self._context.id, b"")
+            effects.append(Published(event, 0, reasons.sentence(reason)))
 
     def _link(
         self,
@@ -142,10 +168,10 @@ class Publishing:
         text = cids.text(topic.cid)
         own = self._context.id
         if parent is not None and topic.event_linking is not EventLinking.CUSTOM:
-            self._fail(text, data, LINKS_BY_ITSELF, finished, now, effects)
+            self._fail(text, data, reasons.LINKS_BY_ITSELF, finished, now, effects)
             return
         if not topic.may_publish(own) and not topic.may_request(own):
-            self._fail(text, data, CANNOT_PUBLISH, finished, now, effects)
+            self._fail(text, data, reasons.CANNOT_PUBLISH, finished, now, effects)
             return
         feed = self._membership.publish_for_a_while(topic, now, effects)
         if feed is None:
@@ -158,7 +184,7 @@ class Publishing:
         def with_parent(found: Found, source: PeerId, now: float, effects: Effects) -> None:
             current = self._events.feeds.get(topic.cid)
             if current is None or not isinstance(found, SignedEvent):
-                self._fail(text, data, NO_SUCH_PARENT, finished, now, effects)
+                self._fail(text, data, reasons.NO_SUCH_PARENT, finished, now, effects)
                 return
             trusted = source == own
             self._events.backfill(current, source, found, now, effects, trusted=trusted)
@@ -166,7 +192,7 @@ class Publishing:
 
         sources = self._membership.neighbours(topic.cid)
         if not self._hunting.seek(parent, topic.cid, sources, with_parent, now, effects):
-            self._fail(text, data, NO_SUCH_PARENT, finished, now, effects)
+            self._fail(text, data, reasons.NO_SUCH_PARENT, finished, now, effects)
 
     def _compose(
         self,
@@ -179,7 +205,7 @@ class Publishing:
     ) -> None:
         own = self._context.id
         created = dates.iso(self._next_date(now))
-        if not feed.descriptor.may_publish(own):
+        if finished is not None and not feed.descriptor.may_publish(own):
             draft = EventDescriptor(feed.topic, own, data, created, None, parent)
             self._request(feed, draft, finished, now, effects)
             return
@@ -215,21 +241,19 @@ class Publishing:
         self,
         feed: Feed,
         draft: EventDescriptor,
-        finished: Finished | None,
+        finished: Finished,
         now: float,
         effects: Effects,
     ) -> None:
         signed = sign_request(draft, self._context.identity)
         text = feed.text
-        hear = finished or _told_already
-        if finished is None:
-            effects.append(Published(Event(text, draft.payload, draft.author, b""), 0, ASKED))
 
         def answered(reply: RequestReply, now: float, effects: Effects) -> None:
             if reply.status is not RequestStatus.ACCEPTED or reply.event is None:
-                self._fail(text, draft.payload, reply.reason, hear, now, effects)
+                reason = reply.reason or reasons.REFUSED
+                self._fail(text, draft.payload, reason, finished, now, effects)
             else:
-                hear(reply.event, "", now, effects)
+                finished(reply.event, "", now, effects)
 
         self.requests.ask(signed, answered, now, effects)
 

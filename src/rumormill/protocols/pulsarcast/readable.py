@@ -12,6 +12,7 @@ from typing import Any, Final
 from rumormill.core.errors import DecodeError, LocalError
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
+from rumormill.protocols.pulsarcast.commands import TopicView
 from rumormill.protocols.pulsarcast.descriptors import (
     MAX_VERSION_BYTES,
     PROTOCOL,
@@ -105,6 +106,26 @@ def readable_topic(topic: TopicDescriptor) -> dict[str, Any]:
             "eventLinking": EventLinking(topic.event_linking).name,
         },
     }
+
+
+def readable_view(view: object) -> dict[str, Any]:
+    """The readable form of a topic with its name, its sub-topics and its versions."""
+    assert isinstance(view, TopicView)
+    topic = view.topic
+    return {
+        "cid": cids.text(topic.cid),
+        "readable": readable_topic(topic),
+        "sub_topics": {
+            name: _brief(cid, view.sub_topics.get(name)) for name, cid in topic.sub_topics.items()
+        },
+        "versions": [_brief(each.cid, each) for each in view.versions],
+    }
+
+
+def _brief(cid: bytes, topic: TopicDescriptor | None) -> dict[str, Any]:
+    """What a list says of a topic; name and date are null where its descriptor is lost."""
+    name, created = (None, None) if topic is None else (topic.name, topic.created)
+    return {"cid": cids.text(cid), "name": name, "created": created}
 
 
 def readable_event(event: EventDescriptor) -> dict[str, Any]:

@@ -47,3 +47,36 @@ REQUESTER_NOT_LISTED: Final = "requester-not-listed"
 NO_PUBLISHER_REACHED: Final = "no-publisher-reached"
 TIMED_OUT: Final = "timed-out"
 REQUESTS_FULL: Final = "too-many-requests"
+REFUSED: Final = "refused"
+
+# What the application is told of its own wishes.
+CANNOT_PUBLISH: Final = "may-not-publish"
+NO_SUCH_PARENT: Final = "no-such-parent"
+LINKS_BY_ITSELF: Final = "topic-links-by-itself"
+
+_SENTENCES: Final = {
+    CANNOT_PUBLISH: "this peer is not among the topic's allowed publishers, and the topic does not"
+    " let it request to publish",
+    NO_SUCH_PARENT: "the event that was named as parent is not to be found",
+    LINKS_BY_ITSELF: "events of this topic are linked to the last one seen; only a topic of custom"
+    " linking lets the publisher name a parent",
+    NO_SUCH_TOPIC: "the topic is known neither here nor in the DHT",
+    BRANCHES_FULL: "this peer stands in as many topics as it may (max_topics, max_branches)",
+    NOT_SERVED: "this peer has left the topic meanwhile",
+    UNSUBSCRIBED: "the topic was unsubscribed from meanwhile",
+    REQUESTS_OFF: "the topic takes no requests to publish",
+    REQUESTER_NOT_LISTED: "the topic does not let this peer request to publish",
+    NO_PUBLISHER_REACHED: "none of the topic's allowed publishers can be reached, so nobody could"
+    " publish the event",
+    TIMED_OUT: "no allowed publisher has answered the request in time (request_timeout); the event"
+    " may have been published or not",
+    REFUSED: "a publisher has refused the request and gave no reason",
+    REQUESTS_FULL: "too many requests to publish are under way (max_requests)",
+}
+
+
+def sentence(reason: str) -> str:
+    """A reason, with what follows its colon, as people read it; the label stands at its end."""
+    label, colon, rest = reason.partition(": ")
+    text = _SENTENCES.get(label)
+    return reason if text is None else f"{text}{colon}{rest} ({label})"

@@ -1,20 +1,23 @@
 """Pulsarcast, as the registry lists it."""
 
 from collections.abc import Callable
+from typing import Any, Final
 
 from rumormill.core.identity import Identity
 from rumormill.core.ids import Topic
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
+from rumormill.core.topics import ANYONE, TopicOptions
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
-from rumormill.protocols.pulsarcast.commands import CreateTopic
+from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic
 from rumormill.protocols.pulsarcast.config import PRESETS, PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import OURS
-from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, TopicDescriptor
+from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, EventLinking, TopicDescriptor
 from rumormill.protocols.pulsarcast.junk import junk_rpc
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
+from rumormill.protocols.pulsarcast.readable import readable_view
 from rumormill.protocols.pulsarcast.rpc import Rpc
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, TopicMaking
 from rumormill.wire.kad import KAD_PROTOCOL, encode_kad
@@ -24,6 +27,22 @@ def _build(
     identity: Identity, randomness: Randomness, config: PulsarcastConfig, hooks: Hooks
 ) -> Machine:
     return PulsarcastPeer(identity, randomness, config, hooks)
+
+
+_LINKING: Final = {"last-seen": EventLinking.LAST_SEEN, "custom": EventLinking.CUSTOM}
+
+
+def _creation(name: str, options: TopicOptions) -> CreateTopic:
+    allowed = options.allowed_publishers
+    wish: dict[str, Any] = {"sub_topics": dict(options.sub_topics), "parent": options.parent}
+    if allowed is not None:
+        wish["allowed_publishers"] = None if allowed == ANYONE else allowed
+    if options.request_to_publish is not None:
+        asks = options.request_to_publish
+        wish["request_to_publish"] = asks if isinstance(asks, tuple) else () if asks else None
+    if options.linking is not None:
+        wish["event_linking"] = _LINKING[options.linking]
+    return CreateTopic(name=name, **wish)
 
 
 def _topic_of(result: object) -> Topic:
@@ -54,6 +73,9 @@ SPEC = ProtocolSpec(
         decoder=lambda config: kad_decoder(config.kademlia),
         max_message=lambda config: max_kad_message(config.kademlia),
     ),
-    topics=TopicMaking(lambda name: CreateTopic(name=name), _topic_of),
+    topics=TopicMaking(
+        _creation, _topic_of, lambda topic: DescribeTopic(topic=topic), readable_view
+    ),
+    publishes_from_within=True,
     reads_archive=True,
 )

@@ -1,0 +1,104 @@
+"""Making topics: what an application says about a new topic, read, checked, and carried out."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from rumormill.core.errors import ConfigError, DecodeError, LocalError
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import Subscribe
+from rumormill.core.topics import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
+from rumormill.node.driver import Driver
+from rumormill.protocols.registry import ProtocolSpec
+from rumormill.wire.keys import PeerId as ReadablePeerId
+
+Who: TypeAlias = str | PeerId
+"""A peer: its id as people write it, or the bytes of it."""
+
+
+def topic_options(
+    allowed_publishers: Iterable[Who] | Literal["anyone"] | None = None,
+    request_to_publish: bool | Iterable[Who] | None = None,
+    linking: str | None = None,
+    sub_topics: Mapping[str, Topic] | None = None,
+    parent: Topic | None = None,
+) -> TopicOptions:
+    """Read options as people write them (see `core.topics.TopicOptions`)."""
+    chosen: Linking | None = None
+    if linking is not None:
+        if linking not in LINKINGS:
+            raise ConfigError(f"linking: {linking!r} is not one of {', '.join(LINKINGS)}")
+        chosen = linking
+    asks = request_to_publish
+    if asks is not None and not isinstance(asks, bool):
+        asks = tuple(dict.fromkeys(_peer(each, "request_to_publish") for each in _list(asks)))
+        if not asks:
+            asks = False  # a list of nobody, where the wire format would mean everybody
+    return TopicOptions(
+        allowed_publishers=_publishers(allowed_publishers),
+        request_to_publish=asks,
+        linking=chosen,
+        sub_topics=dict(sub_topics or {}),
+        parent=parent,
+    )
+
+
+def _publishers(wish: Iterable[Who] | None) -> Publishers | None:
+    if wish is None:
+        return None
+    listed = [wish] if isinstance(wish, str | bytes) else list(wish)
+    if ANYONE in listed:
+        if len(listed) > 1:
+            raise ConfigError(f"allowed_publishers: {ANYONE} stands alone, or not at all")
+        return "anyone"
+    found: list[PeerId | Literal["author"]] = [
+        "author" if each == AUTHOR else _peer(each, "allowed_publishers") for each in listed
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _list(peers: Iterable[Who]) -> list[Who]:
+    return [peers] if isinstance(peers, str | bytes) else list(peers)
+
+
+def _peer(who: Who, key: str) -> PeerId:
+    try:
+        return bytes(ReadablePeerId.parse(who) if isinstance(who, str) else ReadablePeerId(who))
+    except DecodeError as error:
+        raise ConfigError(f"{key}: {who!r} is not a peer id: {error.detail}") from None
+
+
+async def make_topic(spec: ProtocolSpec, driver: Driver, name: str, options: TopicOptions) -> Topic:
+    """Create a topic, or join it where a topic is whatever somebody joins; return its name.
+
+    In the second case nothing can be said about it: options are refused.
+    """
+    making = spec.topics
+    if making is None:
+        for given in options.given():
+            raise ConfigError(
+                f"{given}: topics of {spec.name} have no options, they exist where nodes join"
+                " them; leave it out, or use pulsarcast"
+            )
+        driver.feed(Subscribe(name))
+        return name
+    command = making.command(name, _with_author(options, driver.id))
+    return making.topic_of(await driver.command(command))
+
+
+def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
+    """Name the author by its id."""
+    allowed = options.allowed_publishers
+    if not isinstance(allowed, tuple):
+        return options
+    named = tuple(dict.fromkeys(author if each == AUTHOR else each for each in allowed))
+    return msgspec.structs.replace(options, allowed_publishers=named)
+
+
+async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> dict[str, Any]:
+    """Find out what is known of a topic that was created."""
+    making = spec.topics
+    if making is None:
+        raise LocalError(f"a topic of {spec.name} has a name and no description")
+    return making.readable(await driver.command(making.describe(topic)))
