@@ -34,6 +34,8 @@ def _one_sentence() -> Iterator[None]:
         raise CommandError(str(error), USAGE) from None
     except LocalError as error:
         raise CommandError(str(error), FAILURE) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}", FAILURE) from None
 
@@ -179,7 +181,7 @@ def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"lake": str(lake.path), "part": part, "runs": mine}))
         return
-    for row in mine:
+    for row in sorted(mine, key=lambda row: str(row["run"])):
         share = "–" if row["delivery_ratio"] is None else f"{row['delivery_ratio']:.2%}"
         late = "–" if row["latency_p99"] is None else f"{row['latency_p99']:.3f} s"
         print(f"{row['run']}: {row['protocol']}, {share} delivered, p99 {late}")
