@@ -58,8 +58,8 @@ class Source(msgspec.Struct, frozen=True):
     """What is milled: trace files, or a store."""
 
     name: str
-    place: str
-    """A path, or the address of a door."""
+    place: str | Path
+    """Where it is: a path, or the address of a door."""
     files: tuple[TraceFile, ...] = ()
     options: dict[str, str] = {}
     """Of a store: where the data source finds it."""
@@ -236,7 +236,7 @@ def run_rows(
         {
             "run": name,
             "protocol": protocol or protocols.get(name, "unknown"),
-            "source": paths.get(name, source.place),
+            "source": paths.get(name, str(source.place)),
             "parameters": json.dumps({}),
         }
         for name in names

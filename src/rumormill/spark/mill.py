@@ -175,7 +175,7 @@ class Stream:
             self._spark.readStream.format("binaryFile")
             .schema(_PATH_COLUMNS)
             .option("pathGlobFilter", "*{" + ",".join(SUFFIXES) + "}")
-            .load(self._source.place)
+            .load(str(self._source.place))
             .select("path")
         )
 
@@ -218,7 +218,7 @@ class Stream:
             for folder in sorted((self._folder / self._table).glob("batch-*"))
             for row in self._spark.read.parquet(str(folder)).select("run").distinct().collect()
         ]
-        files = [TraceFile(run, 0, self._source.place) for run in dict.fromkeys(traces)]
+        files = [TraceFile(run, 0, str(self._source.place)) for run in dict.fromkeys(traces)]
         return Source(self._source.name, self._source.place, tuple(files))
 
 
