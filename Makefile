@@ -5,14 +5,16 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo test test-slow test-interop lint bench requirements
+.PHONY: help setup demo compare test test-slow test-interop lint docs bench requirements
 
 help:
-	@echo "make demo          compare four protocols on a real workload"
+	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
+	@echo "make compare       compare four protocols in the simulator"
 	@echo "make test          run the fast tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
 	@echo "make lint          check style and types"
+	@echo "make docs          build the documentation into build/docs"
 	@echo "make bench         print the benchmarks"
 	@echo "make setup         create or update $(VENV); the others do it by themselves"
 	@echo "make requirements  pin all dependencies again (needs uv)"
@@ -24,6 +26,9 @@ $(READY): requirements/dev.txt pyproject.toml tools/setup.sh
 	@touch $@
 
 demo: $(READY)
+	@$(VENV)/bin/rumormill demo
+
+compare: $(READY)
 	@$(VENV)/bin/rumormill sim --compare floodsub,gossipsub,pulsarcast,skipring --peers 100 \
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
@@ -40,6 +45,10 @@ lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+docs: $(READY)
+	$(VENV)/bin/mkdocs build --quiet
+	@echo "build/docs/index.html"
 
 # What takes a quarter of an hour and more is run by hand: `bench/peers.py` without --quick compares
 # with js-libp2p and py-libp2p, `bench/published_numbers.py` makes every row of its page.

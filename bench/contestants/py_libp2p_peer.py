@@ -22,15 +22,19 @@ from stage import TOPIC, WINDOW, Count, payload, resident_bytes
 
 
 class Peer:
-    """One host with GossipSub."""
+    """One host with GossipSub.
 
-    def __init__(self) -> None:
+    It has no flood publishing, so a publisher who sends to all subscribers itself needs a degree
+    as large as their number.
+    """
+
+    def __init__(self, degree: int) -> None:
         self.host = new_host(key_pair=create_new_key_pair(), muxer_preference="YAMUX")
         self.router = GossipSub(
             protocols=[TProtocol("/meshsub/1.1.0")],
-            degree=6,
-            degree_low=4,
-            degree_high=12,
+            degree=degree,
+            degree_low=degree - 2,
+            degree_high=2 * degree,
             heartbeat_interval=1,
             adaptive_gossip_enabled=False,
             spam_protection_enabled=False,
@@ -117,8 +121,10 @@ class Stage:
 
 
 async def main() -> None:
+    nodes = int(sys.argv[1])
+    degree = 20 if nodes == 1 else 6
     async with contextlib.AsyncExitStack() as stack:
-        peers = [await stack.enter_async_context(Peer().running()) for _ in range(int(sys.argv[1]))]
+        peers = [await stack.enter_async_context(Peer(degree).running()) for _ in range(nodes)]
         async with trio.open_nursery() as nursery:
             stage = Stage(peers, nursery)
             async for line in trio.wrap_file(sys.stdin):

@@ -1,50 +1,47 @@
-"""The documentation's programs run, and do what they say."""
+"""The programs in `examples/` run, and do what they say."""
 
+import json
+import os
 import re
+import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from doc_pages import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ("docs/python-api.md",)
-"""Documents whose Python blocks are whole programs."""
-
-_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks() -> list[tuple[str, str]]:
-    """Every Python block, under a name that says where it stands."""
-    found = []
-    for document in DOCUMENTS:
-        text = (ROOT / document).read_text()
-        for match in _BLOCK.finditer(text):
-            line = text.count("\n", 0, match.start()) + 2
-            # Empty lines in front make the line numbers of a traceback those of the document.
-            found.append((f"{document}:{line}", "\n" * (line - 1) + match.group(1)))
-    return found
+EXAMPLES = ROOT / "examples"
+SOURCES = {"PYTHONPATH": str(ROOT / "src")}
+MOST_LINES = 60
 
 
-@pytest.mark.parametrize(("place", "program"), blocks(), ids=[place for place, _ in blocks()])
-def test_a_documented_program_runs(place: str, program: str, tmp_path: Path) -> None:
-    """It ends without an error and without a complaint, in an empty directory."""
+def run(name: str, *options: str, place: Path) -> str:
+    """Run an example to its end; it complains about nothing."""
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=tmp_path,
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *options],
+        cwd=place,
         capture_output=True,
         text=True,
-        timeout=60,
-        env={"PYTHONPATH": str(ROOT / "src")},
+        timeout=120,
+        env=SOURCES,
         check=False,
     )
-    assert (ended.returncode, ended.stderr) == (0, ""), place
+    assert (ended.returncode, ended.stderr) == (0, ""), name
+    return ended.stdout
 
 
-def test_every_document_has_programs() -> None:
-    """A document that lost its blocks would otherwise pass."""
-    for document in DOCUMENTS:
-        assert any(place.startswith(document) for place, _ in blocks())
+def test_examples_are_short_and_listed() -> None:
+    """Each can be read in a minute, and the API's page says what it shows."""
+    page = (ROOT / "docs" / "python-api.md").read_text()
+    programs = sorted(EXAMPLES.glob("*.py"))
+    assert programs
+    for program in programs:
+        assert len(program.read_text().splitlines()) <= MOST_LINES, program.name
+        assert f"`examples/{program.name}`" in page, program.name
+    named = set(re.findall(r"`examples/(\w+\.py)`", page))
+    assert named == {program.name for program in programs}
 
 
 class Chat:
@@ -52,11 +49,11 @@ class Chat:
 
     def __init__(self, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "examples" / "chat.py"), *options],
+            [sys.executable, str(EXAMPLES / "chat.py"), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={"PYTHONPATH": str(ROOT / "src")},
+            env=SOURCES,
         )
         self.ticket = self.hears().removeprefix("ticket: ")
 
@@ -93,3 +90,81 @@ def test_two_terminals_chat(tmp_path: Path) -> None:
         assert again.hears() == "bob: hello"
     finally:
         assert again.leaves() == 0
+
+
+def test_a_fleet_of_sensors_ends_in_one_file(tmp_path: Path) -> None:
+    """Every reading of every sensor is a row, once, by the sensor's own key."""
+    from pyarrow import parquet
+
+    said = run("sensor_fleet.py", "--sensors", "3", "--readings", "7", place=tmp_path)
+    assert said == "21 readings of 3 sensors in readings.parquet\n"
+    rows = parquet.read_table(tmp_path / "readings.parquet").to_pylist()
+    assert sorted((row["sensor"], row["number"]) for row in rows) == [
+        (f"sensor-{sensor}", number) for sensor in range(3) for number in range(7)
+    ]
+    assert len({(row["sensor"], row["author"]) for row in rows}) == 3
+    assert [row["offset"] for row in rows] == list(range(21))
+
+
+def test_protocols_are_compared_on_a_topology_of_ones_own(tmp_path: Path) -> None:
+    """A line of eight peers: everybody delivers, and flooding costs most where links are many."""
+    (tmp_path / "line.txt").write_text("".join(f"{n} {n + 1}\n" for n in range(7)))
+    lines = run("compare_protocols.py", "line.txt", "--messages", "4", place=tmp_path).splitlines()
+    figures = {words[0]: list(map(float, words[1:])) for words in map(str.split, lines[1:])}
+    assert list(figures) == ["floodsub", "gossipsub", "pulsarcast", "skipring", "radius"]
+    assert all(figure[0] == 1.0 for figure in figures.values())
+    assert figures["floodsub"][3] == 1.0, "a line has one way only"
+
+
+def test_an_audit_log_is_one_chain_and_refuses_strangers(tmp_path: Path) -> None:
+    """Four entries in one order, none of the stranger's, and the reader's home proves it."""
+    said = run("audit_log.py", place=tmp_path).splitlines()
+    assert said[0].startswith("refused: ")
+    assert said[1:5] == [
+        "0: the books are open",
+        "1: invoice 1 is paid",
+        "2: invoice 2 is paid",
+        "3: the books are closed",
+    ]
+    words = said[5].removeprefix("verify: rumormill ").split(" --home ")
+    verified = command(tmp_path / words[1], *words[0].split())
+    assert verified[0] == "4 events, 1 heads, one chain"
+
+
+@pytest.mark.xdist_group("spark")
+def test_a_spark_stream_publishes_alerts_once(
+    spark_session: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readings above the limit become alerts in the node's log; a second run adds none."""
+    home = tmp_path / "plant"
+    node = subprocess.Popen(
+        [sys.executable, "-m", "rumormill", "node", "--home", home, "--flight", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **SOURCES},
+    )
+    try:
+        assert node.stdout is not None
+        assert "/p2p/" in node.stdout.readline()
+        for celsius in ("20.5", "71.5", "broken", "64"):
+            command(home, "pub", "celsius", celsius)
+        monkeypatch.setattr(sys, "argv", ["spark_alerts.py", str(home), "--limit", "60", "--once"])
+        for _ in range(2):
+            runpy.run_path(str(EXAMPLES / "spark_alerts.py"), run_name="__main__")
+        alerts = [json.loads(line)["data"] for line in command(home, "history", "alerts", "--json")]
+        assert alerts == ["71.5 degrees at offset 1", "64.0 degrees at offset 3"]
+    finally:
+        node.send_signal(signal.SIGTERM)
+        node.communicate(timeout=60)
+
+
+def command(home: Path, *words: str) -> list[str]:
+    """Run a command of a home; return what it printed."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "rumormill", *words, "--home", home],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **SOURCES},
+    )
+    return ended.stdout.splitlines()

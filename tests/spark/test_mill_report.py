@@ -12,6 +12,7 @@ from test_mill_lake import put
 from rumormill.spark.lake import Lake
 from rumormill.spark.line_plot import Series, bar_plot, line_plot
 from rumormill.spark.page import page
+from rumormill.spark.page_plots import _percents
 from rumormill.spark.report import collect
 
 NASTY = "<script>alert('x')</script>"
@@ -121,8 +122,26 @@ def test_configurations_of_another_condition_do_not_compete(tmp_path: Path) -> N
     assert [each["pareto"] for each in report["configurations"]] == [True]
 
 
-def test_curves_begin_with_the_first_publication(tmp_path: Path) -> None:
-    report = collect(lake_of(tmp_path))
+def test_a_page_of_percents_shows_what_is_near_a_hundred() -> None:
+    """The axis begins at the ten below the least, or at zero where much is lost."""
+    near, far = Series("a", [(0.0, 97.0), (1.0, 100.0)]), Series("b", [(0.0, 30.0), (1.0, 99.0)])
+    assert _percents([near]) == (90.0, 100.0)
+    assert _percents([near._replace(points=[(0.0, 73.5)])]) == (70.0, 100.0)
+    assert _percents([near, far]) == (0.0, 100.0)
+
+
+def test_curves_begin_with_the_run_or_its_first_publication(tmp_path: Path) -> None:
+    """A simulation's clock begins with the run; others begin with their first publication."""
+    lake = lake_of(tmp_path)
+    with lake.writing("sim") as draft:
+        put(draft, "runs", [{"run": "sim", "scenario": "{}"}])
+        window = {"run": "sim", "scope": "window", "window_start": 20.0, "expected": 1}
+        whole = {"run": "sim", "scope": "run", "delivered": 1, "delivery_ratio": 1.0}
+        put(draft, "delivery_quality", [{**window, "delivery_ratio": 1.0}, whole])
+    [simulated] = [each for each in collect(lake)["configurations"] if each["runs"] == 1
+                   and each["delivery_over_time"] == [(20.0, 1.0)]]  # fmt: skip
+    assert simulated["peers"] == 0
+    report = collect(lake)
     one = found(report, "gossipsub", 50)
     assert [at for at, _ in one["delivery_over_time"]] == [0.0, 1.0]
     assert [value for _, value in one["latency_cdf"]] == list(range(1, 101))
@@ -180,15 +199,40 @@ def test_a_page_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_a_page_shows_table_and_plots(tmp_path: Path) -> None:
-    """The comparison, four plots per condition and size, and cost against the number of peers."""
+    """The comparison, five plots per condition and size, and cost against the number of peers."""
     text = page(collect(lake_of(tmp_path)), "A report")
-    for title in ("Latency", "Delivery over time", "Load of the peers", "Duplicates per delivery"):
+    for title in (
+        "Latency", "Delivery over time", "Load of the peers", "Duplicates per delivery",
+        "Latency against cost",
+    ):  # fmt: skip
         assert text.count(f">{title}</text>") == 2, title
-    assert text.count(">Cost against size: calm</text>") == 1
+    assert text.count(">Cost against size: calm</text>") == 2, "in messages and in bytes"
+    assert text.index("<h2>Comparison") < text.index("<h2>Best configurations") < text.index("<svg")
     words = " ".join(read(text).text)
     for expected in ("95.00%", "99.00%", "200.0 ms", "1,000", "Self-stabilisation", "Histories"):
         assert expected in words
     assert len(text) < 500_000
+
+
+def test_a_page_says_what_to_choose(tmp_path: Path) -> None:
+    """The best by each goal and the front, under every condition and size."""
+    text = page(collect(lake_of(tmp_path)), "A report")
+    section = text.partition("<h2>Best configurations")[2].partition("<h2>")[0]
+    rows = [re.findall(r"<td>(.*?)</td>", line) for line in section.splitlines()]
+    assert ["calm, 50 peers", "gossipsub", "floodsub", "gossipsub", "floodsub, gossipsub"] in rows
+    assert ["calm, 100 peers", *["gossipsub"] * 4] in rows
+    assert 'class="front"><td>gossipsub' in text
+    assert "Best configurations" not in page(collect(lake_of(tmp_path, RUNS[:1])), "No choice")
+
+
+def test_a_page_follows_the_readers_choice_of_light_or_dark(tmp_path: Path) -> None:
+    """Whatever a plot draws in black or white has a class that the page colours."""
+    text = page(collect(lake_of(tmp_path)), "A report")
+    assert "prefers-color-scheme: dark" in text
+    for svg in re.findall(r"<figure>(.*?)</figure>", text, re.DOTALL):
+        assert svg.count('fill="white"') == svg.count('class="ground"') == 1
+        ruled = re.findall(r'<line class="(\w+)" [^>]*stroke="(#\w+)"', svg)
+        assert {*ruled} <= {("rule", "#dddddd"), ("axis", "#333333")}
 
 
 def test_names_from_a_lake_cannot_become_markup(tmp_path: Path) -> None:
@@ -224,6 +268,15 @@ def test_plots_need_something_to_draw() -> None:
         line_plot("empty", "x", "y", [Series("a", [])])
     with pytest.raises(ValueError, match="nothing to draw"):
         bar_plot("empty", [])
+
+
+@pytest.mark.parametrize("values", [(6.5, 7.2), (30.0, 60.0), (0.002, 0.2), (3.0, 3.0), (1, 9e6)])
+def test_a_logarithmic_axis_has_numbers_at_least_at_two_places(values: Any) -> None:
+    """However close its values are to each other."""
+    text = line_plot("t", "x", "y", [Series("a", [(one, one) for one in values])], legend=False)
+    numbers = re.findall(r'text-anchor="end"[^>]*>([\d.,]+)</text>', text)
+    assert len(numbers) >= 2
+    assert len(numbers) == len({*numbers})
 
 
 def test_a_plot_of_one_value_is_drawn() -> None:

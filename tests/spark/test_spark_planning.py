@@ -11,8 +11,9 @@ from pyspark.sql import datasource as spark_filters
 from rumormill.core.errors import LocalError
 from rumormill.spark.access import Extent, HomeAccess
 from rumormill.spark.filters import Condition, apply, condition_of, narrowed, wants_topic
-from rumormill.spark.options import ReadOptions, read_options
+from rumormill.spark.options import MAX_RECORDS_PER_PARTITION, ReadOptions, read_options
 from rumormill.spark.planning import (
+    SEGMENT_ROWS,
     DataLossError,
     Piece,
     latest,
@@ -133,6 +134,33 @@ def test_pieces_are_the_ranges(spans: list[tuple[int, int]], least: int, longest
     assert all(0 < each.stop - each.start <= longest for each in cut)
     assert len(cut) >= min(least, len(whole))
     assert pieces(ranges, least, longest) == cut
+
+
+@given(
+    st.integers(0, 5_000_000), st.integers(1, 5_000_000), st.integers(1, 40),
+    st.integers(1000, 400_000),
+)  # fmt: skip
+def test_large_pieces_end_where_segments_do(
+    start: int, size: int, least: int, longest: int
+) -> None:
+    """A segment that two tasks share would be read by both and made by none."""
+    cut = pieces([Piece("t", start, start + size)], least, longest)
+    assert [cut[0].start, *(each.stop for each in cut)] == [
+        *(each.start for each in cut), start + size
+    ]  # fmt: skip
+    assert cut[0].start == start
+    assert all(0 < each.stop - each.start <= longest for each in cut)
+    assert len(cut) >= min(least, size)
+    if least == 1 and longest >= 4 * SEGMENT_ROWS:
+        assert all(each.stop % SEGMENT_ROWS == 0 for each in cut[:-1])
+        assert len(cut) <= -(-size // (longest // SEGMENT_ROWS * SEGMENT_ROWS)) + 1
+    assert pieces([Piece("t", start, start + size)], least, longest) == cut
+
+
+def test_a_million_events_are_eight_tasks() -> None:
+    """Of eight segments each, by the default limit."""
+    cut = pieces([Piece("t", 0, 1_000_000)], 1, MAX_RECORDS_PER_PARTITION)
+    assert [each.stop - each.start for each in cut] == [131_072] * 7 + [82_496]
 
 
 TIME = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)

@@ -11,9 +11,12 @@ import contextlib
 import ipaddress
 import json
 import logging
+import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import LogObserver, set_up_logs
@@ -28,6 +31,8 @@ from rumormill.node.metrics import render_metrics
 from rumormill.node.metrics_http import MetricsServer
 from rumormill.node.node import Node
 from rumormill.store.flight_protocol import TOKEN_FILE
+from rumormill.trace.entries import Observer
+from rumormill.trace.live import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
 
 _log = logging.getLogger("rumormill.node")
@@ -42,7 +47,7 @@ def run_node(options: argparse.Namespace) -> int:
     set_up_logs(resolved, "info")
     for topic in resolved.texts("topics"):
         resolved.check_topic(topic)
-    return run_async(_run(resolved, as_json=options.json))
+    return run_async(_run(resolved, options))
 
 
 def run_supervisor(options: argparse.Namespace) -> int:
@@ -66,7 +71,7 @@ def run_supervisor(options: argparse.Namespace) -> int:
             " a port",
             anywhere[0],
         )
-    return run_async(_run(resolved, as_json=options.json, supervises=True))
+    return run_async(_run(resolved, options, supervises=True))
 
 
 def _future_tickets(resolved: Resolved) -> list[str]:
@@ -76,11 +81,13 @@ def _future_tickets(resolved: Resolved) -> list[str]:
     return reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
 
 
-async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -> int:
+async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if options.until_eof:
+        _stop_with_stdin(stop)
     in_memory = resolved.text("durability") == "memory"
     node = Node(
         None if in_memory else resolved.home,
@@ -93,7 +100,7 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
         durability=resolved.text("durability"),
         config=resolved.node_config,
         store=resolved.store_config,
-        observers=(LogObserver(),),
+        observers=_observers(resolved),
     )
     async with node:
         tickets = reachable(node.tickets)
@@ -105,7 +112,7 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
             _metrics(node, resolved) as port,
             _flight(node, resolved) as flight,
         ):
-            _announce(tickets, resolved, port, flight, as_json=as_json)
+            _announce(tickets, resolved, port, flight, as_json=options.json)
             wanted = [*resolved.texts("join"), *find_tickets(resolved.home)]
             joining = [asyncio.ensure_future(_keep_joining(node, each)) for each in wanted]
             await stop.wait()
@@ -115,6 +122,27 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
             await asyncio.gather(*joining, return_exceptions=True)
     _log.info("stopped")
     return 0
+
+
+def _stop_with_stdin(stop: asyncio.Event) -> None:
+    """Stop when the other end of stdin is closed; what is written there is read and ignored."""
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def look() -> None:
+        if not os.read(stdin, 4096):
+            loop.remove_reader(stdin)
+            stop.set()
+
+    try:
+        loop.add_reader(stdin, look)
+    except OSError:
+        raise CommandError("--until-eof: stdin is no pipe", USAGE) from None
+
+
+def _observers(resolved: Resolved) -> list[Observer]:
+    """Who sees the trace: the log, and a file where one was asked for."""
+    path = resolved.text("trace")
+    return [LogObserver(), LiveWriter(Path(path).expanduser())] if path else [LogObserver()]
 
 
 @contextlib.asynccontextmanager

@@ -133,11 +133,8 @@ def _add_node(verbs: Verbs) -> None:
         metavar="TOPIC",
         help="follow this topic from the start, so that the log has all of it; may be repeated",
     )
-    verb.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve Prometheus metrics at http://HOST:PORT/metrics",
-    )
+    _add_watching(verb)
+    _add_end(verb)
     _add_flight(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
 
@@ -165,17 +162,37 @@ def _add_supervisor(verbs: Verbs) -> None:
         run=late("rumormill.cli.daemon", "run_supervisor"),
     )
     _add_peer(verb)
-    verb.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve Prometheus metrics at http://HOST:PORT/metrics",
-    )
+    _add_watching(verb)
+    _add_end(verb)
     verb.add_argument(
         "--ticket",
         action="store_true",
         help="print what its tickets will be, and stop: to tell others before it runs",
     )
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _add_watching(verb: Parser) -> None:
+    """How others see what a node does."""
+    verb.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve Prometheus metrics at http://HOST:PORT/metrics",
+    )
+    verb.add_argument(
+        "--trace",
+        metavar="FILE.ndjson",
+        help="append the trace to this file, for rumormill mill; it survives a kill",
+    )
+
+
+def _add_end(verb: Parser) -> None:
+    """When a node stops, besides SIGINT and SIGTERM."""
+    verb.add_argument(
+        "--until-eof",
+        action="store_true",
+        help="stop also when stdin, a pipe, is closed: for programs that start nodes, and may die",
+    )
 
 
 def _add_flight(verb: Parser) -> None:
@@ -414,12 +431,16 @@ def _add_doctor(verbs: Verbs) -> None:
         verbs,
         "doctor",
         brief="check this machine and home, and say what to do",
-        text="Check Python, the home, key, log, disk, ports and clock, and say what to do.",
+        text=(
+            "Check Python, packages, Java, clock, limits, the home, its key and log, disk and\n"
+            "ports, and say what to do about each fault. Nothing is changed."
+        ),
         epilog="examples:\n  rumormill doctor\n  rumormill doctor --home b --json\n",
         run=late("rumormill.cli.doctor", "run_doctor"),
     )
     _add_peer(verb)
-    verb.add_argument("--metrics", metavar="HOST:PORT", help="check that this address is free too")
+    for flag in ("--metrics", "--flight"):
+        verb.add_argument(flag, metavar="HOST:PORT", help="check that this address is free too")
     verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -20,6 +20,7 @@ from rumormill.core.errors import ConfigError, PeerError
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
 from rumormill.store.model import Durability, StoreConfig
+from rumormill.trace.files import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
 
 CONFIG_NAME: Final = "config.toml"
@@ -50,6 +51,7 @@ SETTINGS: Final = (
     Setting("protocol", "--protocol", "gossipsub"),
     Setting("preset", "--preset", "default"),
     Setting("durability", "--durability", "fsync"),
+    Setting("trace", "--trace", ""),
     Setting("metrics", "--metrics", ""),
     Setting("flight", "--flight", ""),
     Setting("flight_cert", "--flight-cert", ""),
@@ -156,6 +158,8 @@ class Resolved(msgspec.Struct, frozen=True):
             )
         for address in self.texts("listen"):
             _check_listen(address)
+        if self.text("trace") and not self.text("trace").endswith(LINE_SUFFIXES):
+            raise ConfigError(f"trace: the name must end in {', '.join(LINE_SUFFIXES)}")
         metrics_endpoint(self.text("metrics"))
         flight_endpoint(self.text("flight"))
         if bool(self.text("flight_cert")) != bool(self.text("flight_key")):

@@ -109,6 +109,10 @@ class NodeConfig(Config, frozen=True, kw_only=True):
     stream_retry_longest: float = 60.0
     """The delay doubles up to this."""
 
+    trace_interval: float = 1.0
+    """Seconds after which observers are shown what was recorded: what a kill can take from a trace
+    that is written to a file. Short intervals cost a wake-up each."""
+
     shutdown_timeout: float = 5.0
     """Seconds that a graceful shutdown spends on emptying queues."""
 

@@ -64,7 +64,6 @@ SLOW_PEER = "slow-peer"
 STUCK_PEER = "stuck-peer"
 CLOSED = "the node is closed"
 NO_QUESTIONS = "the protocol has no questions"
-_FLUSH_INTERVAL = 1.0
 _SAYING = (Send, SendAll, Mail, Ask)
 """Effects by which others learn of a publication."""
 
@@ -168,7 +167,7 @@ class Driver:
             if channel.is_stuck(now):
                 self._swarm.count(STUCK_PEER)
                 channel.connection.close(STUCK_PEER)
-        self._flush_timer = self._loop.call_later(_FLUSH_INTERVAL, self._flush_trace)
+        self._flush_timer = self._loop.call_later(self.config.trace_interval, self._flush_trace)
 
     # Inputs.
 

@@ -1,8 +1,8 @@
 """Signatures for simulated peers: a keyed hash that costs a microsecond.
 
-Simulated peers share a secret that only this module knows, so a signature can be forged by nobody
-who does not call it. That is all a simulation needs: forged and altered messages fail, true ones
-pass, and no time goes into elliptic curves.
+A peer signs with a hash that is keyed by its own id. So altered messages fail, and messages in
+another's name fail unless their sender makes that hash himself, which no simulated attacker does.
+It is no cryptography, stays inside the simulator, and spends no time on elliptic curves.
 """
 
 import hashlib

@@ -27,13 +27,14 @@ def run_scenario(
     harness_logs: Path | None = None,
     dump_state: Path | None = None,
     progress: Callable[[float], None] | None = None,
+    observer: Observer | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and return its figures, ready for JSON.
 
     `trace` names a file to write the trace to; its suffix chooses the format. `harness_logs` names
     a new folder for the logs that libp2p's gossipsub-interop analysis reads. `dump_state` names a
     file for the state of all peers at the end, as JSON. `progress` is called with the part that is
-    done.
+    done. `observer` sees the trace besides.
     """
     lines = LineEncoder()
     metrics, trace_hash = Metrics(), TraceHash(lines)
@@ -43,6 +44,8 @@ def run_scenario(
             observers.append(files.enter_context(open_writer(trace, lines)))
         if harness_logs is not None:
             observers.append(HarnessLogs(harness_logs))
+        if observer is not None:
+            observers.append(observer)
         simulation = Simulation(scenario, observers)
         simulation.run(progress)
     inspection = simulation.inspection

@@ -3,6 +3,9 @@
 One plot has one pair of axes, linear or logarithmic, and a few series of points. Colours and marks
 differ between series, so that a plot can be read in black and white. A series may bring a number of
 its own, by which it keeps its colour and mark from one plot of a page to the next.
+
+A plot is whole in itself, black on white. What a page may want in other colours has a class:
+`ground`, `rule` and `axis`; the colours of series are readable on white and on black.
 """
 
 import math
@@ -11,9 +14,10 @@ from typing import Final, NamedTuple
 
 WIDTH: Final = 640
 HEIGHT: Final = 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 90
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 30, 40, 90
+_LEGEND: Final = 40
 _COLOURS: Final = (
-    "#1b6ca8", "#c8553d", "#3a7d44", "#7a4988", "#8a6d1d", "#444444", "#0f8b8d", "#b83b80",
+    "#2f7fc1", "#d1603d", "#3f9150", "#9461a8", "#a8842a", "#7f7f7f", "#1a9c9e", "#c9508f",
 )  # fmt: skip
 _MARKS: Final = ("circle", "square", "triangle", "diamond", "cross")
 _MARKED_POINTS: Final = 10
@@ -21,16 +25,18 @@ _MARKED_POINTS: Final = 10
 
 _BAR: Final = 22
 _BAR_LEFT: Final = 230
+_LONGEST_BAR_NAME: Final = 34
 
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 
 
 class Series(NamedTuple):
-    """A named line."""
+    """A named line, or points that are not joined."""
 
     name: str
     points: list[tuple[float, float]]
     number: int | None = None
+    joined: bool = True
 
 
 def colour_of(number: int) -> str:
@@ -41,14 +47,24 @@ def colour_of(number: int) -> str:
 class _Axis:
     """Maps values to pixels."""
 
-    def __init__(self, values: list[float], begin: float, end: float, *, log: bool) -> None:
+    def __init__(
+        self,
+        values: list[float],
+        begin: float,
+        end: float,
+        *,
+        log: bool,
+        ends: tuple[float, float] | None = None,
+    ) -> None:
         self.log = log and min(values) > 0
         self._begin, self._end = begin, end
         low, high = min(values), max(values)
         if self.log:
-            self.low, self.high = math.log10(low), math.log10(high)
+            # It begins and ends with a number, however short it is.
+            self.low, self.high = math.log10(_step_below(low)), math.log10(_step_above(high))
         else:
-            self.low, self.high = min(low, 0.0), high
+            least, most = (0.0, high) if ends is None else ends
+            self.low, self.high = min(low, least), max(high, most)
         if self.high <= self.low:
             self.high = self.low + 1
 
@@ -61,11 +77,11 @@ class _Axis:
     def ticks(self) -> list[float]:
         """The values at which lines are drawn."""
         if self.log:
+            steps = _STEPS if self.high - self.low < 3 else (1,)
             decades = range(math.floor(self.low), math.ceil(self.high) + 1)
-            steps = (1, 2, 5) if self.high - self.low < 3 else (1,)
             found = [step * 10.0**decade for decade in decades for step in steps]
             return [
-                tick for tick in found if self.low <= math.log10(tick) + 1e-9 <= self.high + 2e-9
+                tick for tick in found if self.low - 1e-9 <= math.log10(tick) <= self.high + 1e-9
             ]
         step = 10 ** math.floor(math.log10(self.high - self.low))
         if (self.high - self.low) / step < 3:
@@ -73,6 +89,21 @@ class _Axis:
         first = math.ceil(self.low / step)
         count = int((self.high - first * step) / step + 1e-9) + 1
         return [(first + number) * step for number in range(count)]
+
+
+_STEPS: Final = (1, 2, 5)
+
+
+def _step_below(value: float) -> float:
+    """The greatest of …, 0.5, 1, 2, 5, 10, … that is not above a value."""
+    decade = 10.0 ** math.floor(math.log10(value))
+    return max(step * decade for step in _STEPS if step * decade <= value * (1 + 1e-9))
+
+
+def _step_above(value: float) -> float:
+    """The least of them that is not below it."""
+    decade = 10.0 ** math.floor(math.log10(value))
+    return min(step * decade for step in (*_STEPS, 10) if step * decade >= value * (1 - 1e-9))
 
 
 def line_plot(
@@ -84,22 +115,25 @@ def line_plot(
     log_x: bool = True,
     log_y: bool = True,
     legend: bool = True,
+    ends: tuple[float, float] | None = None,
 ) -> str:
-    """Return a plot as the text of an SVG file."""
+    """Return a plot as the text of an SVG file; a linear y axis comprises `ends`, else zero."""
     drawn = [line for line in series if line.points]
     if not drawn:
         raise ValueError(f"nothing to draw in {title!r}")
     xs = [x for line in drawn for x, _ in line.points]
     ys = [y for line in drawn for _, y in line.points]
     x_axis = _Axis(xs, _LEFT, WIDTH - _RIGHT, log=log_x)
-    y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y)
+    # A legend below the plot needs room; without one the picture ends earlier.
+    height = HEIGHT if legend else HEIGHT - _LEGEND
+    y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y, ends=ends)
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     parts = [
-        _opening(HEIGHT),
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        _opening(height),
+        _ground(height),
         _text(WIDTH / 2, 22, title, size=14),
         *_grid(x_axis, y_axis),
-        _text(WIDTH / 2, HEIGHT - _BOTTOM + 36, x_name),
+        _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - _BOTTOM + 36, x_name),
         f'<g transform="translate(16 {middle}) rotate(-90)">{_text(0, 0, y_name)}</g>',
     ]
     for place, line in enumerate(drawn):
@@ -107,10 +141,11 @@ def line_plot(
         colour = colour_of(number)
         placed = [(x_axis.place(x), y_axis.place(y)) for x, y in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
-        )
-        few = max(1, len(placed) // _MARKED_POINTS)
+        if line.joined:
+            parts.append(
+                f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
+            )
+        few = max(1, len(placed) // _MARKED_POINTS) if line.joined else 1
         parts += [_mark(number, x, y, colour) for x, y in placed[::few]]
         if legend:
             along = _LEFT + (WIDTH - _LEFT) * place / len(drawn)
@@ -128,14 +163,14 @@ def bar_plot(title: str, bars: list[tuple[str, float, int]]) -> str:
     room = WIDTH - _BAR_LEFT - 80
     parts = [
         _opening(height),
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        _ground(height),
         _text(WIDTH / 2, 22, title, size=14),
     ]
     for place, (name, value, number) in enumerate(bars):
         y = 34 + _BAR * place
         width = max(1.0, room * value / longest)
         parts += [
-            _text(_BAR_LEFT - 8, y + 13, name, anchor="end"),
+            _text(_BAR_LEFT - 8, y + 13, _short(name), anchor="end"),
             _bar(y, width, colour_of(number)),
             _text(_BAR_LEFT + width + 6, y + 13, _number(round(value, 3)), anchor="start"),
         ]
@@ -147,6 +182,17 @@ def _bar(y: float, width: float, colour: str) -> str:
     return f'<rect {place} fill="{colour}"/>'
 
 
+def _short(name: str) -> str:
+    """A name that fits left of the bars; its end tells parameters apart."""
+    if len(name) <= _LONGEST_BAR_NAME:
+        return name
+    return f"{name[:12]}…{name[13 - _LONGEST_BAR_NAME :]}"
+
+
+def _ground(height: int) -> str:
+    return f'<rect class="ground" width="{WIDTH}" height="{height}" fill="white"/>'
+
+
 def _opening(height: int) -> str:
     box = f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {height}"'
     return f'{box} font-family="sans-serif" font-size="12">'
@@ -156,7 +202,7 @@ def key_mark(number: int) -> str:
     """A series' mark alone, for a legend outside of the plots."""
     return (
         f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 24 12" width="24" height="12">'
-        f"{_line(0, 6, 24, 6, colour=colour_of(number))}"
+        f"{_line(0, 6, 24, 6, colour=colour_of(number), kind='key')}"
         f"{_mark(number, 12, 6, colour_of(number))}</svg>"
     )
 
@@ -172,17 +218,20 @@ def _grid(x_axis: _Axis, y_axis: _Axis) -> list[str]:
         y = y_axis.place(tick)
         parts.append(_line(_LEFT, y, right, y))
         parts.append(_text(_LEFT - 6, y + 4, _number(tick), anchor="end"))
-    parts.append(_line(_LEFT, bottom, right, bottom, colour="#333333"))
-    parts.append(_line(_LEFT, _TOP, _LEFT, bottom, colour="#333333"))
+    parts.append(_line(_LEFT, bottom, right, bottom, colour="#333333", kind="axis"))
+    parts.append(_line(_LEFT, _TOP, _LEFT, bottom, colour="#333333", kind="axis"))
     return parts
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, *, colour: str = "#dddddd") -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>'
+def _line(
+    x1: float, y1: float, x2: float, y2: float, *, colour: str = "#dddddd", kind: str = "rule"
+) -> str:
+    place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line class="{kind}" {place} stroke="{colour}"/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 12) -> str:
@@ -196,11 +245,12 @@ def _mark(number: int, x: float, y: float, colour: str) -> str:
     kind = _MARKS[number % len(_MARKS)]
     if kind == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
-    shapes = {
+    shapes: dict[str, tuple[tuple[float, float], ...]] = {
         "square": ((-4, -4), (4, -4), (4, 4), (-4, 4)),
         "triangle": ((0, -5), (5, 4), (-5, 4)),
         "diamond": ((0, -5), (5, 0), (0, 5), (-5, 0)),
-        "cross": ((-5, -1), (5, -1), (5, 1), (-5, 1)),
-    }
+        "cross": ((-1.5, -5), (1.5, -5), (1.5, -1.5), (5, -1.5), (5, 1.5), (1.5, 1.5), (1.5, 5),
+                  (-1.5, 5), (-1.5, 1.5), (-5, 1.5), (-5, -1.5), (-1.5, -1.5)),
+    }  # fmt: skip
     points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in shapes[kind])
     return f'<polygon points="{points}" fill="{colour}"/>'

@@ -1,41 +1,52 @@
 """A report as one page: tables and plots for a person who has a minute.
 
-The rule: the page is whole in itself. It loads nothing, runs no script, and whatever comes from a
-lake (names of topics, of runs, of files) is escaped before it is written.
+The comparison comes first, then the best configurations, then the plots, and what concerns single
+protocols last. The rule: the page is whole in itself. It loads nothing, runs no script, follows the
+reader's choice of light or dark, and whatever comes from a lake (names of topics, of runs, of
+files) is escaped before it is written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from rumormill.spark.line_plot import Series, bar_plot, key_mark, line_plot
+from rumormill.spark.page_plots import against_size, section_name, section_plots, sections
 from rumormill.version import __version__
-
-MOST_LINES: Final = 8
-"""Configurations in one plot: as many as there are colours."""
 
 MOST_ROWS: Final = 200
 MOST_TOPICS: Final = 20
+MOST_ON_FRONT: Final = 6
 
 _STYLE: Final = """
-body { font: 15px/1.45 system-ui, sans-serif; color: #222; background: #fff; margin: 2rem auto;
-  max-width: 1100px; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-p.note { color: #555; margin-top: .2rem; }
+:root { color-scheme: light dark; --ink: #222; --soft: #5a5a5a; --rule: #dddddd; --ground: #fff;
+  --star: #a87900; --row: #f6f6f3; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e4e4; --soft: #a5a5a5; --rule: #3d3d3d;
+  --ground: #1b1b1b; --star: #e0b040; --row: #262626; } }
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--ground);
+  margin: 2rem auto; max-width: 1100px; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; } p.note { color: var(--soft); margin: .3rem 0; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #e3e3e3; }
-th { font-weight: 600; color: #444; vertical-align: bottom; }
-th:first-child, td:first-child { text-align: left; }
-td.best { font-weight: 700; } tr.front td:first-child::after { content: " ★"; color: #b8860b; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); }
+td { white-space: nowrap; } .words td { white-space: normal; }
+th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
+th:first-child, td:first-child, .words td, .words th { text-align: left; }
+tr:hover td { background: var(--row); } td.best { font-weight: 700; }
+tr.front td:first-child::after { content: " ★"; color: var(--star); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(430px, 1fr)); gap: 1rem; }
-.plots svg { width: 100%; height: auto; border: 1px solid #eee; }
+figure { margin: 0; border: 1px solid var(--rule); }
+figure svg { display: block; width: 100%; height: auto; }
+figure svg text { fill: var(--ink); } figure svg .ground { fill: var(--ground); }
+figure svg .rule { stroke: var(--rule); } figure svg .axis { stroke: var(--soft); }
 .key span { display: inline-block; margin-right: 1.2rem; white-space: nowrap; }
+@media (max-width: 520px) { .plots { grid-template-columns: 1fr; } }
 """
 
 _COLUMNS: Final = (
     ("delivery_ratio", "delivered", "percent", max),
     ("latency_p50", "latency p50", "seconds", min),
-    ("latency_p99", "p99", "seconds", min),
+    ("latency_p99", "latency p99", "seconds", min),
     ("messages_per_delivery", "messages per delivery", "number", min),
     ("duplicates_per_delivery", "duplicates per delivery", "number", min),
     ("bytes_per_delivery", "bytes per delivery", "number", min),
@@ -54,9 +65,15 @@ def page(report: Mapping[str, Any], title: str) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="note">{_summary(report)}</p>',
     ]
-    for (condition, peers), rivals in _sections(configurations):
-        parts += _section(condition, peers, rivals)
-    parts += _against_size(configurations)
+    groups = sections(configurations)
+    if groups:
+        parts.append("<h2>Comparison</h2>")
+    for (condition, peers), rivals in groups:
+        parts += [f"<h3>{escape(section_name(condition, peers))}</h3>", *_comparison(rivals)]
+    parts += _choices(report["best"], groups)
+    for (condition, peers), rivals in groups:
+        parts += section_plots(condition, peers, rivals)
+    parts += against_size(configurations)
     parts += _recovery(report["self_stabilisation"])
     parts += _histories(report["dag_health"])
     parts += _topics(report["topics"])
@@ -66,7 +83,7 @@ def page(report: Mapping[str, Any], title: str) -> str:
 
 def _summary(report: Mapping[str, Any]) -> str:
     runs, parts = report["runs"], ", ".join(map(escape, report["parts"]))
-    said = [f"Lake {escape(report['lake'])}: {parts}."]
+    said = [f"Parts of the lake: {parts}."]
     if runs:
         delivered = sum(run["delivered"] for run in runs)
         said.append(
@@ -77,88 +94,44 @@ def _summary(report: Mapping[str, Any]) -> str:
     return " ".join(said)
 
 
-def _sections(
-    configurations: Iterable[dict[str, Any]],
-) -> list[tuple[tuple[str, int], list[dict[str, Any]]]]:
-    """Configurations under the same condition, larger networks first within a condition."""
-    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for each in configurations:
-        groups.setdefault((each["condition"], each["peers"]), []).append(each)
-    return sorted(groups.items(), key=lambda item: (item[0][0], -item[0][1]))
-
-
-def _section(condition: str, peers: int, rivals: list[dict[str, Any]]) -> list[str]:
-    named = f"{condition}, {peers:,} peers" if condition else f"{peers:,} peers"
-    drawn = _chosen(rivals)
-    numbered = {each["key"]: number for number, each in enumerate(drawn)}
-    parts = [f"<h2>{escape(named)}</h2>", *_comparison(rivals)]
-    if len(drawn) < len(rivals):
-        parts.append(
-            f'<p class="note">The plots show {len(drawn)} of {len(rivals)} configurations: the'
-            " Pareto front first, then the others in the order of the table.</p>"
-        )
-    keys = "".join(
-        f"<span>{key_mark(numbered[each['key']])} {escape(each['configuration'])}</span>"
-        for each in drawn
-    )
-    parts += [f'<p class="key">{keys}</p>', '<div class="plots">']
-    for title, x_name, y_name, curve, is_log in (
-        ("Latency", "seconds", "percent of deliveries within", "latency_cdf", True),
-        ("Delivery over time", "seconds since the first publication", "delivered",
-         "delivery_over_time", False),
-        ("Load of the peers", "percent of peers, idlest first", "messages sent ÷ mean",
-         "load_distribution", False),
-    ):  # fmt: skip
-        lines = [
-            Series(each["configuration"], _drawable(each[curve]), numbered[each["key"]])
-            for each in drawn
-            if each[curve]
+def _choices(best: Sequence[Mapping[str, Any]], groups: Sequence[Any]) -> list[str]:
+    """What to choose, where there is a choice."""
+    rivals = {key for key, members in groups if len(members) > 1}
+    rows = [
+        [
+            section_name(each["condition"], each["peers"]),
+            *[each[name] or "–" for name in ("delivery_ratio", "latency_p99", "cost")],
+            ", ".join(each["pareto"][:MOST_ON_FRONT])
+            + (", …" if len(each["pareto"]) > MOST_ON_FRONT else ""),
         ]
-        if lines:
-            parts.append(
-                line_plot(title, x_name, y_name, lines, log_x=is_log, log_y=False, legend=False)
-            )
-    bars = [
-        (each["configuration"], each["duplicates_per_delivery"], numbered[each["key"]])
-        for each in drawn
-        if each["duplicates_per_delivery"] is not None
+        for each in best[:MOST_ROWS]
+        if (each["condition"], each["peers"]) in rivals
     ]
-    if bars:
-        parts.append(bar_plot("Duplicates per delivery", bars))
-    return [*parts, "</div>"]
-
-
-def _drawable(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in points]
-
-
-def _chosen(rivals: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is drawn, if not all can be: the front, then others, of every protocol one first."""
-    ordered = sorted(rivals, key=lambda each: not each["pareto"])
-    first: dict[str, dict[str, Any]] = {}
-    for each in ordered:
-        first.setdefault(each["protocol"], each)
-    keys = dict.fromkeys([each["key"] for each in (*first.values(), *ordered)])
-    chosen = list(keys)[:MOST_LINES]
-    return [each for each in rivals if each["key"] in chosen]
+    if not rows:
+        return []
+    heads = ["under", "delivers most", "fastest (p99)", "cheapest", "Pareto front"]
+    note = '<p class="note">Among equals the one that is better by the other two goals.</p>'
+    return ["<h2>Best configurations</h2>", *_table(heads, rows, kind="words"), note]
 
 
 def _comparison(rivals: Sequence[Mapping[str, Any]]) -> list[str]:
     best = {}
     for name, _, _, better in _COLUMNS:
         known = [each[name] for each in rivals if each[name] is not None]
-        best[name] = better(known) if known else None
+        # What all have in common distinguishes nobody.
+        best[name] = better(known) if len(dict.fromkeys(known)) > 1 else None
     rows = []
     for each in rivals[:MOST_ROWS]:
         cells = [f"<td>{escape(each['configuration'])}</td><td>{each['runs']}</td>"]
         for name, _, kind, _ in _COLUMNS:
-            is_best = each[name] is not None and each[name] == best[name] and len(rivals) > 1
+            is_best = best[name] is not None and each[name] == best[name]
             mark = ' class="best"' if is_best else ""
             cells.append(f"<td{mark}>{_shown(each[name], kind)}</td>")
         front = ' class="front"' if each["pareto"] and len(rivals) > 1 else ""
         rows.append(f"<tr{front}>{''.join(cells)}</tr>")
     heads = "".join(f"<th>{escape(text)}</th>" for _, text, _, _ in _COLUMNS)
-    table = [f"<table><tr><th>configuration</th><th>runs</th>{heads}</tr>", *rows, "</table>"]
+    top = f"<tr><th>configuration</th><th>runs</th>{heads}</tr>"
+    table = ['<div class="wide"><table>', top, *rows, "</table></div>"]
     if len(rivals) > MOST_ROWS:
         table.append(f'<p class="note">{len(rivals) - MOST_ROWS} more are in the JSON form.</p>')
     return table
@@ -174,49 +147,40 @@ def _shown(value: float | None, kind: str) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def _against_size(configurations: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Cost against the number of peers, where a lake has more than one size."""
-    lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for each in configurations:
-        if each["messages_per_delivery"] is not None:
-            named = lines.setdefault(each["condition"], {})
-            points = named.setdefault(each["configuration"], [])
-            points.append((float(each["peers"]), each["messages_per_delivery"]))
-    parts = []
-    for condition, named in lines.items():
-        series = [
-            Series(name, sorted(points)) for name, points in named.items() if len(points) > 1
-        ][:MOST_LINES]
-        if series:
-            title = f"Cost against size{f': {condition}' if condition else ''}"
-            numbered = [line._replace(number=number) for number, line in enumerate(series)]
-            keys = "".join(
-                f"<span>{key_mark(number)} {escape(line.name)}</span>"
-                for number, line in enumerate(series)
-            )
-            plot = line_plot(title, "peers", "messages per delivery", numbered, legend=False)
-            parts += [f'<p class="key">{keys}</p>', plot]
-    if not parts:
-        return []
-    return ["<h2>Cost against the number of peers</h2>", '<div class="plots">', *parts, "</div>"]
-
-
 def _recovery(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How long the overlays of each run were not legitimate, all topics together."""
     if not episodes:
         return []
-    rows = [
-        [
-            each["run"],
-            each["topic"],
-            "start" if each["episode"] == 0 else f"{each['lost_at']:.1f} s",
-            "not mended" if each["seconds"] is None else f"{each['seconds']:.1f} s",
-            f"{each['rpcs']:,}",
-            f"{each['bytes']:,}",
-        ]
-        for each in episodes[:MOST_ROWS]
+    runs: dict[str, list[Mapping[str, Any]]] = {}
+    for each in episodes:
+        runs.setdefault(each["run"], []).append(each)
+    rows = []
+    for run, members in list(runs.items())[:MOST_ROWS]:
+        starts = [each["seconds"] for each in members if each["episode"] == 0]
+        later = [each["seconds"] for each in members if each["episode"] > 0]
+        rows.append(
+            [
+                run,
+                f"{len(dict.fromkeys(each['topic'] for each in members)):,}",
+                _longest(starts),
+                f"{len(later):,}",
+                _longest(later),
+                f"{sum(each['seconds'] is None for each in members):,}",
+            ]
+        )
+    heads = ["run", "topics", "legitimate first after", "broken later", "longest until mended",
+             "not mended"]  # fmt: skip
+    note = "Of several topics the slowest. Costs by topic and time are in the JSON form."
+    return [
+        "<h2>Self-stabilisation</h2>",
+        *_table(heads, rows),
+        f'<p class="note">{note}</p>',
     ]
-    heads = ["run", "topic", "broken at", "legitimate after", "RPCs until then", "bytes"]
-    return ["<h2>Self-stabilisation</h2>", *_table(heads, rows)]
+
+
+def _longest(seconds: Iterable[float | None]) -> str:
+    known = [each for each in seconds if each is not None]
+    return f"{max(known):.1f} s" if known else "–"
 
 
 def _histories(histories: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -246,7 +210,8 @@ def _topics(topics: Sequence[Mapping[str, Any]]) -> list[str]:
     return [title, *_table(["topic", "part", "published", "bytes known"], rows)]
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> list[str]:
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
     lines = [f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows]
-    return [f"<table><tr>{top}</tr>", *lines, "</table>"]
+    opening = f'<table class="{kind}">' if kind else "<table>"
+    return [f'<div class="wide">{opening}<tr>{top}</tr>', *lines, "</table></div>"]

@@ -5,6 +5,7 @@ replayed after a crash is cut exactly as it was before.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -13,9 +14,15 @@ from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.spark.access import Extent
 from rumormill.spark.options import EARLIEST, LATEST, Bound, ReadOptions
+from rumormill.store.log import DEFAULT_CONFIG
 
 Offsets = dict[str, int]
 """By topic, in the order of names, the next offset to read."""
+
+SEGMENT_ROWS: Final = DEFAULT_CONFIG.segment_rows
+_ALIGNED_SEGMENTS: Final = 2
+"""Parts of at least so many segments end where segments do: a segment that two tasks share is read
+by both, and made by none."""
 
 _MILLISECONDS: Final = 1000
 _SHOWN: Final = 5
@@ -151,17 +158,24 @@ def pieces(ranges: list[Piece], min_partitions: int, max_records: int) -> list[P
     for each in ranges:
         size = each.stop - each.start
         parts = max(-(-size // max_records), round(min_partitions * size / total), 1)
-        cut += _split(each, min(parts, size))
+        cut += _split(each, min(parts, size), max_records)
     while len(cut) < min(min_partitions, total):
         longest = max(range(len(cut)), key=lambda number: cut[number].stop - cut[number].start)
-        cut[longest : longest + 1] = _split(cut[longest], 2)
+        cut[longest : longest + 1] = _split(cut[longest], 2, max_records)
     return cut
 
 
-def _split(piece: Piece, parts: int) -> list[Piece]:
+def _split(piece: Piece, parts: int, longest: int) -> list[Piece]:
+    """Equal parts, or about so many at bounds of the store's segments if they hold some each."""
     size = piece.stop - piece.start
-    bounds = [piece.start + size * number // parts for number in range(parts + 1)]
-    return [Piece(piece.topic, bounds[i], bounds[i + 1]) for i in range(parts)]
+    share = -(-size // parts)
+    step = min(-(-share // SEGMENT_ROWS), longest // SEGMENT_ROWS) * SEGMENT_ROWS
+    if parts == 1 or share < _ALIGNED_SEGMENTS * SEGMENT_ROWS or step == 0:
+        bounds = [piece.start + size * number // parts for number in range(parts + 1)]
+    else:
+        first = (piece.start // SEGMENT_ROWS) * SEGMENT_ROWS + step
+        bounds = [piece.start, *range(first, piece.stop, step), piece.stop]
+    return [Piece(piece.topic, start, stop) for start, stop in pairwise(bounds)]
 
 
 def _known(name: str, extents: Mapping[str, Extent]) -> str:

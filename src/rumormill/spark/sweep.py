@@ -15,14 +15,15 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rumormill.core.errors import LocalError
-from rumormill.spark.bronze import TraceFile, trace_batches
+from rumormill.spark.bronze import Placing
 from rumormill.spark.grid import Grid, GridRun
-from rumormill.spark.lake import Lake
+from rumormill.spark.lake import Lake, draft_name, is_being_written
 from rumormill.spark.mill import DEFAULT_WINDOW, Tell, build_tables, plain
 from rumormill.spark.tables import COLUMNS, ddl
+from rumormill.trace.entries import Batch, Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,8 @@ _TASKS_PER_CORE: Final = 3
 """Our choice: enough that cores end together although estimates are rough."""
 
 _WATCH_SECONDS: Final = 2.0
+_ROW_GROUP: Final = 65_536
+"""Entries that are written at a time: our choice, some tens of megabytes."""
 
 
 def sweep(
@@ -46,6 +49,9 @@ def sweep(
     runs = grid.runs()
     folder = lake.path / _SWEEPS / grid.name
     folder.mkdir(parents=True, exist_ok=True)
+    for unfinished in folder.glob(".*~*"):  # what tasks left that were killed
+        if not is_being_written(unfinished):
+            unfinished.unlink(missing_ok=True)
     waiting = [run for run in runs if not _figures_path(folder, run).is_file()]
     tell(f"{len(runs)} simulations, {len(waiting)} of them new")
     try:
@@ -132,31 +138,59 @@ def _simulate_packs(packs: Iterable[Any]) -> None:
 
 def simulate(run: GridRun, folder: Path, part: str) -> None:
     """Run one simulation; leave its trace, and then its figures, under their names."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     from rumormill.sim.run import run_scenario  # noqa: PLC0415
 
-    draft = folder / f".{run.digest}.{os.getpid()}"
-    recorded = draft.with_name(f"{draft.name}.trace.parquet")
+    draft = folder / draft_name(f".{run.digest}")
     try:
         try:
-            figures = run_scenario(run.scenario, trace=recorded)
+            with _Recorder(f"{part}/{run.name}", draft) as recorder:
+                figures = run_scenario(run.scenario, observer=recorder)
         except Exception as error:
             raise LocalError(f"{run.name}: {type(error).__name__}: {error}") from error
-        writer = None
-        for batch in trace_batches(TraceFile(f"{part}/{run.name}", 0, str(recorded))):
-            if writer is None:
-                writer = pq.ParquetWriter(draft, batch.schema, compression="zstd")
-            writer.write_batch(batch)
-        if writer is None:
-            raise LocalError(f"{run.name}: the simulation left no trace")
-        writer.close()
         draft.replace(_trace_path(folder, run))
         draft.write_text(json.dumps(figures))
         draft.replace(_figures_path(folder, run))
     finally:
-        recorded.unlink(missing_ok=True)
         draft.unlink(missing_ok=True)
+
+
+class _Recorder:
+    """Writes a run's trace as a file of the table `traces` while it is simulated."""
+
+    def __init__(self, run: str, path: Path) -> None:
+        self._placing = Placing(run)
+        self._path = path
+        self._waiting: list[Entry] = []
+        self._file: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write()
+        if self._file is not None:
+            self._file.close()
+
+    def observe(self, batch: Batch) -> None:
+        """Take the next entries."""
+        self._waiting += batch
+        if len(self._waiting) >= _ROW_GROUP:
+            self._write()
+
+    def close(self) -> None:
+        """The trace is complete; the file is when this object's block ends."""
+
+    def _write(self) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        from rumormill.trace.columns import table_of  # noqa: PLC0415
+
+        waiting, self._waiting = self._waiting, []
+        for batch in table_of(waiting).combine_chunks().to_batches():
+            placed = self._placing.place(batch)
+            if self._file is None:
+                self._file = pq.ParquetWriter(self._path, placed.schema, compression="zstd")
+            self._file.write_batch(placed)
 
 
 def _trace_path(folder: Path, run: GridRun) -> Path:

@@ -24,9 +24,10 @@ from rumormill.protocols.pubsub.authorship import author_and_seqno, content_hash
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history import HistoryVerifier
 from rumormill.protocols.skipring import envelope
+from rumormill.wire.protobuf import item_fields
 from rumormill.wire.pubsub import Message
 from rumormill.wire.pubsub_codec import signing_payload
-from rumormill.wire.pubsub_control import FIELD_3, FIELD_5, FIELD_6, item_fields
+from rumormill.wire.pubsub_control import FIELD_3, FIELD_5, FIELD_6
 from rumormill.wire.radius import Publication
 from rumormill.wire.radius_codec import PUBLICATION_PREFIX
 

@@ -81,6 +81,7 @@ from rumormill.store.schema import (
     make_home,
     migrate,
 )
+from rumormill.store.segments import open_segments
 from rumormill.store.writer import Call, Counters, Ticket, Writer
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class EventLog:
             )
         self.config = config
         self.home = None if home is None else Path(home)
+        self.segments = open_segments(self.home, config.segment_rows)
         self._barred: dict[str, list[Finding]] = {}
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None
@@ -166,7 +168,7 @@ class EventLog:
         """
         for policy in policies.values():
             policy.validate()
-        retainer = Retainer(self.writer())
+        retainer = Retainer(self.writer(), self.segments)
         deleted = {name: retainer.run(name, policy, now) for name, policy in policies.items()}
         for name in deleted:
             info = self.writer().topics.get(name)

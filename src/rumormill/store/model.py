@@ -204,11 +204,17 @@ class StoreConfig(msgspec.Struct, frozen=True):
     heads_sync_seconds: float = 1.0
     """And at the latest so long after a commit, when the log is quiet."""
 
+    segment_rows: int = 16_384
+    """How many events share a sealed segment; 0 keeps none. Some MiB of usual events: opening a
+    segment is nothing beside reading it, and who wants one event of it does not wait."""
+
     def validate(self) -> None:
         """Refuse values that cannot work."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name in ("durability", "linger_seconds") or value is None:
+                continue
+            if name == "segment_rows" and value == 0:
                 continue
             if not value > 0:
                 raise ConfigError(f"store.{name} must be above 0")

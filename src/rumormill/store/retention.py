@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rumormill.store.group import Group
     from rumormill.store.model import Retention
     from rumormill.store.rows import TopicRow
+    from rumormill.store.segments import Segments
     from rumormill.store.writer import Writer
 
 _STEP_EVENTS = 512
@@ -28,8 +29,9 @@ _ROWS = f"SELECT received, {ROW_BYTES_SQL}, prev FROM events WHERE key = ?"
 class Retainer:
     """Applies policies, as jobs of the log's writer."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, segments: Segments | None) -> None:
         self._writer = writer
+        self._segments = segments
 
     def run(self, topic: str, policy: Retention, now: float) -> int:
         """Delete until the policy holds; return how many events went."""
@@ -40,6 +42,9 @@ class Retainer:
             tidy = self._writer.exclusively(self._give_back_pages)
             while self._writer.run(tidy).result():
                 pass
+        row = self._writer.topics.get(topic)
+        if self._segments is not None and row is not None:
+            self._segments.prune(topic, row.first_offset)
         return deleted
 
     def _step(self, topic: str, policy: Retention, now: float) -> int:

@@ -1,12 +1,4 @@
-"""Traces as Parquet: one flat row per event, made for Spark and other table engines.
-
-The rule: columns have libp2p's names and mean the same for every kind; what a kind does not have
-is null. Four names need a word: `event` is the kind's name beside its number `type`; `timestamp`
-is in nanoseconds as a plain 64-bit integer, because Spark reads no nanosecond time stamps;
-`remotePeer` is the other peer of the event (`receivedFrom`, `sendTo` or the payload's `peerID`);
-`ihave` to `idontwant` are null if an RPC had no control part, and empty lists if it had an empty
-one.
-"""
+"""Traces as Parquet: the columns of `trace.columns` in a file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +7,16 @@ from typing import Any
 import msgspec
 
 from rumormill.core import trace
-from rumormill.trace.entries import Batch, Entry, TraceError, to_nanoseconds, to_seconds
-from rumormill.trace.envelope import PAYLOAD_TYPES, TYPE_NAMES
+from rumormill.trace.entries import Batch, Entry, TraceError, to_seconds
+from rumormill.trace.envelope import PAYLOAD_TYPES
 from rumormill.trace.files import TraceWriter
-from rumormill.trace.shapes import SHAPES, FieldShape
+from rumormill.trace.shapes import SHAPES
 
 try:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from rumormill.trace.columns import SCHEMA, column_of, table_of
 except ModuleNotFoundError as error:
     raise TraceError(
         "Parquet needs pyarrow, which is not installed: pip install 'rumormill[arrow]'"
@@ -32,84 +26,6 @@ ROW_GROUP = 65_536
 """Rows that are collected before they are written: our choice, some tens of megabytes."""
 
 _READ_ROWS = 4096
-_REMOTE_PEER = ("received_from", "send_to", "peer")
-_EVENT_NAMES = {number: name for name, number in reversed(TYPE_NAMES.items())}
-_ARROW_TYPES: dict[Any, Any] = {
-    bytes: pa.binary(),
-    str: pa.string(),
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-}
-
-
-def _arrow_type(field: FieldShape) -> Any:
-    if field.nested:
-        inner = [(inside.name, _arrow_type(inside)) for inside in SHAPES[field.holds]]
-        kind = pa.struct(inner)
-    else:
-        kind = _ARROW_TYPES[field.holds]
-    return pa.list_(kind) if field.repeated else kind
-
-
-def _column(field: FieldShape) -> str:
-    return "remotePeer" if field.attribute in _REMOTE_PEER else field.name
-
-
-def _columns() -> dict[str, Any]:
-    """Collect the columns: the envelope's, then the payloads', with RPCs laid out flat."""
-    columns = {
-        "type": pa.int32(),
-        "event": pa.string(),
-        "peerID": pa.binary(),
-        "timestamp": pa.int64(),
-    }
-    for payload in trace.TRACE_PAYLOADS:
-        for field in SHAPES[payload]:
-            if field.holds is not trace.RpcMeta:
-                columns[_column(field)] = _arrow_type(field)
-    for field in SHAPES[trace.RpcMeta]:
-        inner = SHAPES[trace.ControlMeta] if field.holds is trace.ControlMeta else (field,)
-        columns.update((one.name, _arrow_type(one)) for one in inner)
-    return columns
-
-
-SCHEMA = pa.schema(list(_columns().items()))
-
-
-def _plain(value: Any) -> Any:
-    """Turn structs inside a list into tuples, which Arrow takes as rows of a struct."""
-    if type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
-        return [msgspec.structs.astuple(item) for item in value]
-    return value
-
-
-def row_of(entry: Entry) -> dict[str, Any]:
-    """An entry by the columns of `SCHEMA`; what it does not have is left out."""
-    now, peer, payload = entry
-    row: dict[str, Any] = {
-        "type": payload.kind,
-        "event": _EVENT_NAMES[payload.kind],
-        "peerID": peer,
-        "timestamp": to_nanoseconds(now),
-    }
-    for field in SHAPES[type(payload)]:
-        value = getattr(payload, field.attribute)
-        if field.holds is trace.RpcMeta:
-            _add_rpc(row, value)
-        else:
-            row[_column(field)] = value
-    return row
-
-
-def _add_rpc(row: dict[str, Any], meta: trace.RpcMeta) -> None:
-    for field in SHAPES[trace.RpcMeta]:
-        value = getattr(meta, field.attribute)
-        if field.holds is not trace.ControlMeta:
-            row[field.name] = _plain(value)
-        elif value is not None:
-            for inner in SHAPES[trace.ControlMeta]:
-                row[inner.name] = _plain(getattr(value, inner.attribute))
 
 
 class ParquetWriter(TraceWriter):
@@ -117,19 +33,23 @@ class ParquetWriter(TraceWriter):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Entry] = []
         self._table = pq.ParquetWriter(self._file.stream, SCHEMA, compression="zstd")
 
     def observe(self, batch: Batch) -> None:
         """Write the next entries."""
-        self._rows += map(row_of, batch)
+        self._rows += batch
         if len(self._rows) >= ROW_GROUP:
             self._write_rows()
 
     def close(self) -> None:
         """Write what is left and complete the file."""
         if not self._file.stream.closed:
-            self._write_rows()
+            try:
+                self._write_rows()
+            except BaseException:
+                self.abort()
+                raise
             self._checked(self._table.close)
         super().close()
 
@@ -142,7 +62,7 @@ class ParquetWriter(TraceWriter):
     def _write_rows(self) -> None:
         if self._rows:
             rows, self._rows = self._rows, []
-            table = pa.Table.from_pylist(rows, schema=SCHEMA)
+            table = table_of(rows)
             self._checked(lambda: self._table.write_table(table, row_group_size=ROW_GROUP))
 
     def _checked(self, action: Any) -> None:
@@ -176,7 +96,7 @@ def _entry(row: dict[str, Any]) -> Entry:
             if row["ihave"] is not None:
                 values[field.name]["control"] = _present(row, trace.ControlMeta)
         else:
-            values[field.name] = row[_column(field)]
+            values[field.name] = row[column_of(field)]
     payload = msgspec.convert(values, kind)
     return to_seconds(row["timestamp"]), row["peerID"], payload
 

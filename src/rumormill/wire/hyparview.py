@@ -14,7 +14,7 @@ import msgspec
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.trace import OperationMeta
-from rumormill.wire.protobuf import bytes_field, next_field, read_varint, varint_field
+from rumormill.wire.protobuf import MAX_FIELDS, bytes_field, next_field, read_varint, varint_field
 
 JOIN: Final = 1
 FORWARD_JOIN: Final = 2
@@ -47,10 +47,6 @@ MAX_PEER_BYTES: Final = 64
 """Bytes of a peer id. libp2p's longest in use is a SHA-256 multihash with its prefix."""
 MAX_MINIMA: Final = 128
 """Draws of the size estimate in one message."""
-
-_MAX_FIELDS: Final = 16
-"""Fields besides peers in one message, and besides addresses in one peer; the rest is for
-extensions."""
 
 # Tags as they appear on the wire.
 _KIND, _HOPS, _YES, _NUMBER, _PEERS, _EPOCH, _MINIMA = 0x08, 0x10, 0x18, 0x20, 0x2A, 0x30, 0x3A
@@ -118,8 +114,8 @@ def decode_membership(data: bytes, position: int, end: int) -> Membership:
             peers.append(_read_peer(data, start, position))
             continue
         others += 1
-        if others > _MAX_FIELDS:
-            raise DecodeError("too-many-fields", f"more than {_MAX_FIELDS} in one message")
+        if others > MAX_FIELDS:
+            raise DecodeError("too-many-fields", f"more than {MAX_FIELDS} in one message")
         if tag == _KIND:
             kind = read_varint(data, start, position)[0] & _UINT32
         elif tag == _HOPS:
@@ -153,8 +149,8 @@ def _read_peer(data: bytes, position: int, end: int) -> PeerInfo:
             add_address(addresses, data, start, position)
             continue
         others += 1
-        if others > _MAX_FIELDS:
-            raise DecodeError("too-many-fields", f"more than {_MAX_FIELDS} in one peer")
+        if others > MAX_FIELDS:
+            raise DecodeError("too-many-fields", f"more than {MAX_FIELDS} in one peer")
         if tag == _PEER:
             peer = read_peer_id(data, start, position)
     return PeerInfo(peer, tuple(addresses))

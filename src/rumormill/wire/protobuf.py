@@ -21,6 +21,12 @@ _MAX_FIELD_NUMBER = 2**29 - 1
 PLAIN_TAGS = frozenset(number << 3 | LENGTH_DELIMITED for number in range(1, 16))
 """The length-delimited fields whose tag takes one byte."""
 
+MAX_FIELDS = 16
+"""Fields in one small item, such as a message, a subscription or an offered peer, and fields
+besides the entries in a list of such. The largest has nine; the rest is for extensions. Our choice:
+it keeps the cost of a frame in proportion to its items, where 1 MiB could hold half a million
+fields."""
+
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
@@ -90,6 +96,20 @@ def next_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
     if tag & 7 == LENGTH_DELIMITED:
         return tag, *read_length(data, position, end)
     return tag, position, skip_value(data, position, end, tag & 7)
+
+
+def item_fields(
+    data: bytes, position: int, end: int, max_fields: int = MAX_FIELDS
+) -> list[tuple[int, int, int]]:
+    """The fields of something small, each as tag, start and end of the value."""
+    found: list[tuple[int, int, int]] = []
+    while position < end:
+        if len(found) == max_fields:
+            raise DecodeError("too-many-fields", f"more than {max_fields} in one item")
+        field = next_field(data, position, end)
+        found.append(field)
+        position = field[2]
+    return found
 
 
 def fields(data: bytes, *, max_fields: int) -> list[tuple[int, int | bytes]]:

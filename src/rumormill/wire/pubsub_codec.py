@@ -16,9 +16,11 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId
 from rumormill.wire.protobuf import (
     LENGTH_DELIMITED,
+    MAX_FIELDS,
     PLAIN_TAGS,
     bytes_field,
     field_size,
+    item_fields,
     next_field,
     read_varint,
     string_field,
@@ -33,9 +35,7 @@ from rumormill.wire.pubsub_control import (
     FIELD_4,
     FIELD_5,
     FIELD_6,
-    MAX_FIELDS,
     ControlReader,
-    item_fields,
     read_topic,
     too_many,
     topic_too_long,

@@ -7,7 +7,7 @@ import struct
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId, Topic
-from rumormill.wire.protobuf import next_field, read_varint
+from rumormill.wire.protobuf import MAX_FIELDS, item_fields, next_field, read_varint
 from rumormill.wire.pubsub import Control, IHave, PeerInfo, Prune
 from rumormill.wire.pubsub_limits import RpcLimits
 
@@ -18,11 +18,6 @@ and eight bytes take 50, a hash in text 128."""
 # Tags as they appear on the wire: the field number, then the wire type in the lowest three bits.
 FIELD_1, FIELD_2, FIELD_3, FIELD_4, FIELD_5, FIELD_6 = 0x0A, 0x12, 0x1A, 0x22, 0x2A, 0x32
 _BACKOFF = 0x18
-
-MAX_FIELDS = 16
-"""Fields in one message, subscription, GRAFT or offered peer, and fields besides ids and peers in a
-list or a PRUNE. The largest of them has six; the rest is for extensions. Our choice: it keeps
-the cost of an RPC in proportion to its items, where 1 MiB could hold half a million fields."""
 
 
 def too_many(what: str, limit: int) -> DecodeError:
@@ -41,20 +36,6 @@ def read_topic(raw: bytes, limits: RpcLimits) -> Topic:
     if len(raw) > limits.topic_bytes:
         raise topic_too_long(raw, limits)
     return raw.decode()
-
-
-def item_fields(
-    data: bytes, position: int, end: int, max_fields: int = MAX_FIELDS
-) -> list[tuple[int, int, int]]:
-    """The fields of something small, each as tag, start and end of the value."""
-    found: list[tuple[int, int, int]] = []
-    while position < end:
-        if len(found) == max_fields:
-            raise DecodeError("too-many-fields", f"more than {max_fields} in one item")
-        field = next_field(data, position, end)
-        found.append(field)
-        position = field[2]
-    return found
 
 
 class ControlReader:

@@ -23,7 +23,13 @@ from rumormill.wire.hyparview import (
     encode_membership,
     read_peer_id,
 )
-from rumormill.wire.protobuf import bytes_field, next_field, read_varint, varint_field
+from rumormill.wire.protobuf import (
+    bytes_field,
+    item_fields,
+    next_field,
+    read_varint,
+    varint_field,
+)
 from rumormill.wire.radius import MARK_BYTES, Frame, Interest, Publication, Relay, Spread
 
 INTEREST_PREFIX: Final = b"rumormill-radius-interest:"
@@ -33,8 +39,6 @@ PUBLICATION_PREFIX: Final = b"rumormill-radius-publication:"
 """The same for publications."""
 
 _UINT32 = 0xFFFF_FFFF
-_MAX_FIELDS: Final = 16
-"""Fields in one item. The largest has eight and its addresses; the rest is for extensions."""
 
 # Tags as they appear on the wire: the field number, then the wire type in the lowest three bits.
 _FIELD_1, _FIELD_2, _FIELD_3, _FIELD_4 = 0x0A, 0x12, 0x1A, 0x22
@@ -162,24 +166,10 @@ def _too_many(what: str, limit: int) -> DecodeError:
     return DecodeError(f"too-many-{what}", f"more than {limit} in one frame")
 
 
-def _item_fields(
-    data: bytes, position: int, end: int, max_fields: int = _MAX_FIELDS
-) -> list[tuple[int, int, int]]:
-    """The fields of one item, each as tag, start and end of the value."""
-    found: list[tuple[int, int, int]] = []
-    while position < end:
-        if len(found) == max_fields:
-            raise DecodeError("too-many-fields", f"more than {max_fields} in one item")
-        field = next_field(data, position, end)
-        found.append(field)
-        position = field[2]
-    return found
-
-
 def _read_spread(data: bytes, position: int, end: int, limits: FrameLimits) -> Spread:
     interest: Interest | None = None
     hops = 0
-    for tag, start, stop in _item_fields(data, position, end):
+    for tag, start, stop in item_fields(data, position, end):
         if tag == _FIELD_1:
             if interest is not None:
                 raise DecodeError("repeated-field", "two interests in the place of one")
@@ -192,7 +182,7 @@ def _read_spread(data: bytes, position: int, end: int, limits: FrameLimits) -> S
 def _read_relay(data: bytes, position: int, end: int, limits: FrameLimits) -> Relay:
     publication: Publication | None = None
     hops, served = 0, b""
-    for tag, start, stop in _item_fields(data, position, end):
+    for tag, start, stop in item_fields(data, position, end):
         if tag == _FIELD_1:
             if publication is not None:
                 raise DecodeError("repeated-field", "two publications in the place of one")
@@ -212,7 +202,7 @@ def _read_interest(data: bytes, position: int, end: int, limits: FrameLimits) ->
     sequence = expires = 0
     withdrawn = False
     addresses: list[bytes] = []
-    for tag, start, stop in _item_fields(data, position, end):
+    for tag, start, stop in item_fields(data, position, end):
         if tag == _FIELD_1:
             owner = read_peer_id(data, start, stop)
         elif tag == _FIELD_2:
@@ -236,7 +226,7 @@ def _read_publication(data: bytes, position: int, end: int, limits: FrameLimits)
     author = payload = signature = key = b""
     topic = ""
     time = 0
-    for tag, start, stop in _item_fields(data, position, end):
+    for tag, start, stop in item_fields(data, position, end):
         if tag == _FIELD_1:
             author = read_peer_id(data, start, stop)
         elif tag == _FIELD_2:

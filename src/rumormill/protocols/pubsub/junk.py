@@ -6,6 +6,7 @@ nobody has, links asked for and refused at random, back-offs of centuries.
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
+from rumormill.protocols.scraps import some_peer, some_topic
 from rumormill.wire.pubsub import Control, IHave, Message, PeerInfo, Prune, Rpc, SubOpts
 
 _BACKOFFS = (0, 1, 60, 3600, 2**63 - 1, 2**64 - 1)
@@ -16,13 +17,10 @@ def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -
     some = randomness.randrange
 
     def topic() -> Topic:
-        if topics and randomness.random() < 0.8:
-            return randomness.choice(topics)
-        return f"junk-{some(1 << 30)}"
+        return some_topic(randomness, topics)
 
     def peer() -> PeerId:
-        known = peers and randomness.random() < 0.8
-        return randomness.choice(peers) if known else randomness.randbytes(4)
+        return some_peer(randomness, peers)
 
     def ids() -> tuple[bytes, ...]:
         return tuple(randomness.randbytes(12) for _ in range(1 + some(20)))

@@ -27,6 +27,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.scraps import some_peer
 
 _DATES = ("1970-01-01T00:00:01.000Z", "1999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z")
 
@@ -44,8 +45,7 @@ def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -
         return cids.of(randomness.randbytes(8))
 
     def peer() -> PeerId:
-        known = peers and randomness.random() < 0.8
-        return randomness.choice(peers) if known else randomness.randbytes(4)
+        return some_peer(randomness, peers)
 
     def event() -> SignedEvent:
         publisher = peer() if some(4) else None

@@ -7,6 +7,7 @@ make no sense, and minima that claim a network of any size.
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
+from rumormill.protocols.scraps import some_peer, some_topic
 from rumormill.wire.hyparview import Membership, PeerInfo
 from rumormill.wire.radius import MARK_BYTES, Frame, Interest, Publication, Relay, Spread
 
@@ -19,13 +20,10 @@ def junk_frame(randomness: Randomness, peers: list[PeerId], topics: list[Topic])
     some = randomness.randrange
 
     def topic() -> Topic:
-        if topics and randomness.random() < 0.8:
-            return randomness.choice(topics)
-        return f"junk-{some(1 << 30)}"
+        return some_topic(randomness, topics)
 
     def peer() -> PeerId:
-        known = peers and randomness.random() < 0.8
-        return randomness.choice(peers) if known else randomness.randbytes(4)
+        return some_peer(randomness, peers)
 
     def hops() -> int:
         return randomness.choice(_HOPS)

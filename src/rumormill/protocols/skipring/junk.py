@@ -7,6 +7,7 @@ nothing, hashes of no trie, prefixes of any length, forged publications, promise
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.patricia import HASH_BYTES, Prefix, Summary, prefix_of
+from rumormill.protocols.scraps import some_peer, some_topic
 from rumormill.protocols.skipring import messages
 from rumormill.protocols.skipring.envelope import Publication, named
 from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of
@@ -31,14 +32,10 @@ class _Junk:
         self.topics = topics
 
     def topic(self) -> Topic:
-        if self.topics and self.randomness.random() < 0.9:
-            return self.randomness.choice(self.topics)
-        return f"junk-{self.randomness.randrange(1 << 30)}"
+        return some_topic(self.randomness, self.topics)
 
     def peer(self) -> PeerId:
-        if self.peers and self.randomness.random() < 0.9:
-            return self.randomness.choice(self.peers)
-        return self.randomness.randbytes(4)
+        return some_peer(self.randomness, self.peers)
 
     def label(self) -> Label:
         """Mostly one of the first labels, which living subscribers have."""

@@ -1,0 +1,190 @@
+"""The nodes of one run: daemons, an observer in this process, a supervisor where there is one.
+
+The observer is a `rumormill.Node` that follows every topic and publishes nothing. It is never
+killed: it creates the topics where a protocol wants that, and its Flight door is where Spark reads.
+FloodSub and GossipSub need links, which the script has drawn; the others find their neighbours by
+themselves, from one contact or from the supervisor.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+from rumormill.core.trace import NodeDown
+from rumormill.demo.daemon import TRACE_INTERVAL, Daemon
+from rumormill.demo.script import Contender, Script
+from rumormill.node.config import NodeConfig
+from rumormill.node.node import Node
+from rumormill.protocols.registry import protocol
+from rumormill.store.flight import Shelf, open_door
+from rumormill.store.flight_protocol import load_or_create_token
+from rumormill.trace.live import LiveWriter
+
+OBSERVER: Final = "observer"
+KILLED: Final = "killed"
+"""The reason in the trace, which we write: who is killed says nothing."""
+
+READY_SECONDS: Final = 60.0
+"""Our choice: the slowest protocol needs some seconds to find its neighbours."""
+
+_LOOPBACK: Final = ("127.0.0.1", 0)
+
+
+class Network:
+    """Everybody who takes part in one run."""
+
+    observer: Node
+
+    def __init__(self, contender: Contender, script: Script, folder: Path) -> None:
+        self.script = script
+        self.folder = folder
+        self._contender = contender
+        self._spec = protocol(contender.protocol)
+        spoken = ["--protocol", contender.protocol, "--preset", contender.preset]
+        self.daemons = [Daemon(f"n{each}", folder, spoken) for each in range(script.nodes)]
+        self.supervisor = Daemon("supervisor", folder, (), verb="supervisor")
+        self.names: dict[str, str] = {}
+        """The topics' names on the network, by the script's names."""
+
+    @property
+    def homes(self) -> list[Path]:
+        """Where the logs are, by the script's numbers."""
+        return [*(each.home for each in self.daemons), self.folder / OBSERVER]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start everybody; in the end the observer leaves and all others are killed."""
+        self.folder.mkdir(parents=True)
+        deaths = self._deaths = LiveWriter(self.folder / "deaths.ndjson")
+        try:
+            if self._spec.servers is not None:
+                await self.supervisor.start()
+            async with self._new_observer() as self.observer:
+                await self._create_topics()
+                await asyncio.gather(*[self._start(number) for number in range(self.script.nodes)])
+                await self._connect()
+                yield
+        finally:
+            deaths.close()
+            await asyncio.gather(*[each.kill() for each in (*self.daemons, self.supervisor)])
+
+    def _new_observer(self) -> Node:
+        return Node(
+            self.folder / OBSERVER,
+            protocol=self._contender.protocol,
+            preset=self._contender.preset,
+            supervisors=self._supervisors,
+            config=NodeConfig(trace_interval=TRACE_INTERVAL, shutdown_timeout=1.0),
+            observers=[LiveWriter(self.folder / f"{OBSERVER}.ndjson")],
+        )
+
+    @property
+    def _supervisors(self) -> list[str]:
+        return [] if self._spec.servers is None else [self.supervisor.ticket]
+
+    async def _create_topics(self) -> None:
+        for name in self.script.topics:
+            self.names[name] = (await self.observer.create_topic(name)).name
+
+    async def _start(self, number: int, tickets: list[str] | None = None) -> None:
+        told = {
+            "--topic": [self.names[each] for each in self.script.subscriptions[number]],
+            "--supervisor": self._supervisors,
+            "--join": tickets or [],
+        }
+        words = [word for flag, values in told.items() for each in values for word in (flag, each)]
+        await self.daemons[number].start(words)
+
+    def _tickets(self, number: int) -> list[str]:
+        """Whom a node is told to join."""
+        if self._spec.servers is not None:
+            return []
+        contacts = self.script.neighbours(number) if self._contender.linked else []
+        contacts = contacts or [self.script.observer]
+        return [self._ticket(each) for each in contacts]
+
+    def _ticket(self, number: int) -> str:
+        if number == self.script.observer:
+            return self.observer.tickets[0]
+        return self.daemons[number].ticket
+
+    async def _connect(self) -> None:
+        """Let everybody join, each link being dialled from one side."""
+        if self._spec.servers is not None:
+            return
+        if not self._contender.linked:
+            for daemon in self.daemons:
+                await daemon.client.join(self._ticket(self.script.observer))
+            return
+        for dialler, listener in self.script.links:
+            if dialler == self.script.observer:
+                await self.observer.connect(self._ticket(listener))
+            else:
+                await self.daemons[dialler].client.join(self._ticket(listener))
+
+    async def ready(self) -> None:
+        """Wait until everybody could publish to somebody in each topic; with links, to everybody
+        beside it who subscribes."""
+        numbers = range(self.script.nodes)
+        await asyncio.gather(*[self._ready(number) for number in numbers])
+        for topic in self.script.topics:
+            await self.observer.wait_until_ready(self.names[topic], timeout=READY_SECONDS)
+
+    async def _ready(self, number: int, *, most: int | None = None) -> None:
+        """Wait for a node; `most` bounds how many others it needs, since some may be dead."""
+        for topic in self.script.subscriptions[number]:
+            beside = [topic in self.script.subscriptions[n] for n in self.script.neighbours(number)]
+            wanted = sum(beside) if self._contender.linked else 1
+            wanted = wanted if most is None else min(most, wanted)
+            await self.daemons[number].client.wait(self.names[topic], wanted, READY_SECONDS)
+
+    async def kill(self, number: int) -> None:
+        """Kill a node with SIGKILL, and note it in the trace for it."""
+        daemon = self.daemons[number]
+        killed = await daemon.kill()
+        self._deaths.observe([(killed, daemon.peer, NodeDown(KILLED))])
+
+    async def restart(self, number: int) -> None:
+        """Start a killed node again in its home, at its address; return when it is no longer
+        alone."""
+        await self._start(number, self._tickets(number))
+        await self._ready(number, most=1)
+
+    async def kept(self, number: int) -> int:
+        """How many events of the script's topics a node has in its log."""
+        names = dict.fromkeys(self.names.values())
+        if number == self.script.observer:
+            found = await asyncio.to_thread(self.observer.log.topics)
+            return sum(each.next_offset for each in found if each.name in names)
+        lines = (await self.daemons[number].client.topics()).topics
+        return sum(line.next_offset for line in lines if line.name in names)
+
+    @contextlib.contextmanager
+    def door(self) -> Iterator[tuple[str, str]]:
+        """Open the observer's Flight door; its address and its token."""
+        token = load_or_create_token(self.folder / OBSERVER)
+        server = open_door(Shelf(self.observer.log), _LOOPBACK, token)
+        try:
+            yield f"{_LOOPBACK[0]}:{server.port}", token
+        finally:
+            server.shutdown()
+
+    def finished_traces(self) -> list[Path]:
+        """Everybody's trace when all are gone; what a kill has torn off is cut away."""
+        found = sorted(self.folder.glob("*.ndjson"))
+        for path in found:
+            LiveWriter(path).close()
+        return found
+
+
+async def trace_is_written() -> None:
+    """Wait until everybody has written what has happened so far."""
+    await asyncio.sleep(5 * TRACE_INTERVAL)
+
+
+def now() -> float:
+    """The clock of all traces."""
+    return time.time()

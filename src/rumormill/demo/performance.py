@@ -1,0 +1,213 @@
+"""One run: a network is started, publishes the script's events, loses nodes and gets them back.
+
+Every node has a queue of what it is to publish and works it off in order, one event at a time, each
+when its receipt for the one before has come. The queue of a killed node waits for its return. An
+event that was under way in the moment of the kill has no receipt: it is counted and not sent again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
+from rumormill.demo.network import Network, now, trace_is_written
+from rumormill.demo.script import Contender, Script
+from rumormill.node.control_messages import ControlError
+from rumormill.sim.workload import PlannedPublish
+
+SETTLE_SECONDS: Final = 30.0
+"""How long nodes may take at most to get what is missing. Our choice."""
+
+QUIET_SECONDS: Final = 5.0
+"""When no log has grown for so long, nothing will come any more: five rounds of GossipSub's gossip
+and of the skip ring's repair, both of one second."""
+
+_LOOK: Final = 0.5
+
+
+class Watcher(Protocol):
+    """Who is told how things go."""
+
+    def say(self, text: str) -> None:
+        """Something has happened."""
+        ...
+
+    def advance(self, label: str, part: float) -> None:
+        """So much of a run is done, from 0 to 1."""
+        ...
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What became of a run."""
+
+    label: str
+    seconds: float
+    killed: int
+    returned: int
+    unacknowledged: int
+    """Publications that were under way when their node was killed."""
+    audit: Audit
+    traces: list[str]
+
+
+Follow = Callable[[Network], contextlib.AbstractAsyncContextManager[None]]
+"""What goes on beside a run while its network lives."""
+
+
+@contextlib.asynccontextmanager
+async def alone(_: Network) -> AsyncIterator[None]:
+    """Nobody follows."""
+    yield
+
+
+class Performance:
+    """The state of one run."""
+
+    def __init__(
+        self, contender: Contender, script: Script, folder: Path, watcher: Watcher
+    ) -> None:
+        self._label = contender.label
+        self._script = script
+        self._watcher = watcher
+        self.network = Network(contender, script, folder)
+        self._queues: list[asyncio.Queue[PlannedPublish]] = [
+            asyncio.Queue() for _ in range(script.nodes)
+        ]
+        self._up = [asyncio.Event() for _ in range(script.nodes)]
+        self._acknowledged: list[Acknowledged] = []
+        self._unacknowledged = 0
+        self._absences: list[Absence] = []
+
+    async def play(self, follow: Follow = alone) -> Played:
+        """Do it all; what goes wrong is raised when every process is gone."""
+        begin = time.monotonic()
+        say = self._watcher.say
+        count = self._script.nodes
+        say(f"{self._label}: starting {count} nodes, each in a process of its own")
+        async with self.network.running():
+            await self.network.ready()
+            say(f"{self._label}: everybody has found somebody; publishing")
+            async with follow(self.network):
+                await self._publish()
+                await self._settle()
+            await trace_is_written()
+        traces = await asyncio.to_thread(self.network.finished_traces)
+        found = await asyncio.to_thread(
+            audit,
+            self._script,
+            self.network.names,
+            self.network.homes,
+            self._acknowledged,
+            self._absences,
+        )
+        return Played(
+            self._label,
+            time.monotonic() - begin,
+            len(self._absences),
+            sum(each.back_at is not None for each in self._absences),
+            self._unacknowledged,
+            found,
+            [str(each) for each in traces],
+        )
+
+    async def _publish(self) -> None:
+        for event in self._up:
+            event.set()
+        players = [asyncio.ensure_future(self._work_off(n)) for n in range(self._script.nodes)]
+        conductor = asyncio.ensure_future(self._conduct())
+        try:
+            await asyncio.wait([conductor, *players], return_when=asyncio.FIRST_COMPLETED)
+            for task in (conductor, *players):
+                if task.done():
+                    task.result()
+            for queue in self._queues:
+                await self._emptied(queue, players)
+        finally:
+            for task in (conductor, *players):
+                task.cancel()
+            await asyncio.gather(conductor, *players, return_exceptions=True)
+
+    async def _emptied(
+        self, queue: asyncio.Queue[PlannedPublish], players: Sequence[asyncio.Future[None]]
+    ) -> None:
+        """Wait until a queue is worked off; a player that has failed is raised."""
+        done = asyncio.ensure_future(queue.join())
+        await asyncio.wait([done, *players], return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            done.cancel()
+            for player in players:
+                if player.done():
+                    player.result()
+
+    async def _conduct(self) -> None:
+        """Hand out publications when their time has come; kill and bring back in between."""
+        returns: list[asyncio.Future[None]] = []
+        begin = time.monotonic()
+        for number, event in enumerate(self._script.publications):
+            await asyncio.sleep(max(0.0, begin + event.at - time.monotonic()))
+            for kill in self._script.kills:
+                if kill.after == number:
+                    await self._kill(kill.node)
+                if kill.back_after == number:
+                    returns.append(asyncio.ensure_future(self._bring_back(kill.node)))
+            self._queues[event.publisher].put_nowait(event)
+            self._watcher.advance(self._label, (number + 1) / len(self._script.publications))
+        await asyncio.gather(*returns)
+
+    async def _kill(self, node: int) -> None:
+        self._up[node].clear()
+        self._absences.append(Absence(node, now()))
+        await self.network.kill(node)
+        self._watcher.say(f"{self._label}: kill -9 n{node}")
+
+    async def _bring_back(self, node: int) -> None:
+        await self.network.restart(node)
+        for each in self._absences:
+            if each.node == node:
+                each.back_at = now()
+        self._up[node].set()
+        self._watcher.say(f"{self._label}: n{node} is back")
+
+    async def _work_off(self, number: int) -> None:
+        queue = self._queues[number]
+        while True:
+            event = await queue.get()
+            await self._up[number].wait()
+            asked_at = now()
+            try:
+                client = self.network.daemons[number].client
+                topic = self.network.names[event.topic]
+                (receipt,) = await client.publish(topic, [event.data or b""])
+            except ControlError:
+                if self._up[number].is_set():
+                    raise
+                self._unacknowledged += 1
+            else:
+                self._acknowledged.append(
+                    Acknowledged(number, event.topic, receipt.offset, receipt.id, asked_at)
+                )
+            queue.task_done()
+
+    async def _settle(self) -> None:
+        """Wait until every log has everything, or nothing comes any more."""
+        owed = [
+            sum(each.topic in topics for each in self._acknowledged)
+            for topics in self._script.subscriptions
+        ]
+        begin = grown_at = time.monotonic()
+        before: list[int] = []
+        while True:
+            kept = [await self.network.kept(number) for number in range(len(owed))]
+            moment = time.monotonic()
+            if kept != before:
+                before, grown_at = kept, moment
+            if all(has >= due for has, due in zip(kept, owed, strict=True)):
+                return
+            if moment - grown_at > QUIET_SECONDS or moment - begin > SETTLE_SECONDS:
+                return
+            await asyncio.sleep(_LOOK)

@@ -1,0 +1,225 @@
+"""Plays a page: its blocks in order, in a directory of their own, as a reader would.
+
+Shell blocks share their variables and the directory; each Python block is a program of its own,
+unless the page says otherwise. What runs on is ended with Ctrl-C when the page has ended.
+"""
+
+import ast
+import contextlib
+import functools
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from doc_pages import (
+    FAILS,
+    FILE,
+    PRINTS,
+    ROOT,
+    RUNS_ON,
+    TERMINAL_PRINTS,
+    Block,
+    blocks_of,
+    is_one_program,
+)
+
+PATIENCE = 120.0
+"""Seconds after which a silent program is called stuck."""
+BESIDE = ("scenarios", "examples", "bench", "tools", "src")
+"""What a reader has in the directory after cloning."""
+
+
+_PATHS = frozenset({"home", "path", "checkpointLocation", "tokenFile"})
+_READY = re.compile("/p2p/|listening to|token")
+"""What a node, a subscriber and a door say when they can be used."""
+
+
+class Terminal:
+    """A program that runs on, and everything that it has said."""
+
+    def __init__(self, text: str, place: Path, variables: Mapping[str, str]) -> None:
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._ended = False
+        self._process = subprocess.Popen(
+            ["sh", "-euc", text],
+            cwd=place,
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self.wait_for(lambda lines: any(map(_READY.search, lines)), "a ticket")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            for line in output:
+                self._note(line.rstrip("\n"))
+        self._note(None)
+
+    def _note(self, line: str | None) -> None:
+        with self._changed:
+            if line is None:
+                self._ended = True
+            else:
+                self.lines.append(line)
+            self._changed.notify_all()
+
+    def wait_for(self, condition: Callable[[list[str]], bool], what: str) -> None:
+        """Wait until what it has said fulfils a condition."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or condition(self.lines), PATIENCE)
+            assert condition(self.lines), f"{what} did not come; it said {self.lines}"
+
+    def end(self) -> None:
+        """Ctrl-C."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGINT)
+        try:
+            self._process.wait(PATIENCE)
+        finally:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._reader.join()
+
+
+class Player:
+    """One page being played."""
+
+    def __init__(self, page: str, place: Path) -> None:
+        self.page = page
+        self._place = place
+        self._terminals: list[Terminal] = []
+        self._printed = ""
+        self._shared: dict[str, object] | None = {} if is_one_program(page) else None
+        self._variables = _prepare(place)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for terminal in reversed(self._terminals):
+            terminal.end()
+
+    def play(self) -> Iterator[str]:
+        """Run every block, and name it when it has run."""
+        for block in blocks_of(self.page):
+            if (name := block.mark(FILE)) is not None:
+                (self._place / name).write_text(block.text)
+            elif block.mark(TERMINAL_PRINTS) is not None:
+                wanted = functools.partial(contains, expected=block.text.splitlines())
+                self._terminals[-1].wait_for(wanted, block.place)
+            elif block.mark(PRINTS) is not None:
+                printed, expected = self._printed.splitlines(), block.text.splitlines()
+                assert is_like(printed, expected), f"{block.place}: it printed\n{self._printed}"
+            elif block.is_program:
+                self._run(block)
+                yield block.place
+
+    def _run(self, block: Block) -> None:
+        if block.mark(RUNS_ON) is not None:
+            self._terminals.append(Terminal(block.text, self._place, self._variables))
+        elif block.language == "sh":
+            self._run_shell(block)
+        elif self._shared is not None or block.uses_spark:
+            tree = _Anchored(self._place).visit(ast.parse("\n" * (block.line - 1) + block.text))
+            program = compile(ast.fix_missing_locations(tree), block.page, "exec")
+            shared = {"__name__": "__main__"} if self._shared is None else self._shared
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(program, shared)
+            self._printed = printed.getvalue()
+        else:
+            # Empty lines in front make the line numbers of a traceback those of the page.
+            text = "\n" * (block.line - 1) + block.text
+            self._call(block, [sys.executable, "-W", "error", "-c", text])
+
+    def _run_shell(self, block: Block) -> None:
+        kept = self._place / ".variables"
+        self._call(block, ["sh", "-eac", f"{block.text}\nenv -0 > '{kept}'"])
+        if block.mark(FAILS) is None:
+            pairs = (each.partition("=") for each in kept.read_text().split("\0") if each)
+            self._variables = {name: value for name, _, value in pairs}
+
+    def _call(self, block: Block, command: list[str]) -> None:
+        ended = subprocess.run(
+            command,
+            cwd=self._place,
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        self._printed = ended.stdout
+        failed = ended.returncode != 0
+        said = f"{block.place} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
+        assert failed == (block.mark(FAILS) is not None), said
+
+
+class _Anchored(ast.NodeTransformer):
+    """Makes the paths that are given to Spark absolute.
+
+    They are looked up where Spark's one process was started, which is not the page's directory.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """`.load("home")`, `.parquet("table")`, `.option("home", "chat-home")` and their like."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.args:
+            name, first = node.func.attr, node.args[0]
+            is_path = name == "option" and isinstance(first, ast.Constant) and first.value in _PATHS
+            if is_path or name in {"load", "save", "parquet", "csv", "json"}:
+                last = node.args[-1]
+                if isinstance(last, ast.Constant) and isinstance(last.value, str):
+                    node.args[-1] = ast.Constant(str(self._place / last.value))
+        return node
+
+
+def _prepare(place: Path) -> dict[str, str]:
+    """Make the directory that a reader has after cloning and `make setup`."""
+    for name in BESIDE:
+        (place / name).symlink_to(ROOT / name)
+    programs = place / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, start in (("rumormill", "-m rumormill"), ("python", "")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {start} "$@"\n')
+        program.chmod(0o755)
+    home = place / "user"
+    home.mkdir()
+    return {
+        "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "PYTHONPATH": str(ROOT / "src"),
+        "LANG": "C.UTF-8",
+    }
+
+
+def is_like(said: list[str], expected: list[str]) -> bool:
+    """Whether lines are those expected; `…` in a line, or as a line, stands for anything."""
+    any_lines = "(?:.*\\n)*"
+    lines = (re.escape(line.rstrip()).replace("…", ".*") + "\\n" for line in expected)
+    pattern = "".join(any_lines if line == ".*\\n" else line for line in lines)
+    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in said)) is not None
+
+
+def contains(said: list[str], expected: list[str]) -> bool:
+    """Whether the expected lines are among those said, in their order."""
+    rest = iter(said)
+    return all(any(is_like([line], [wanted]) for line in rest) for wanted in expected)

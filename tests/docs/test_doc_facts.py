@@ -1,0 +1,106 @@
+"""What pages say of names and defaults is what the code has."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from doc_pages import ROOT, pages
+
+from rumormill.cli.grammar import PROTOCOLS
+from rumormill.cli.parser import build_parser
+from rumormill.node.config import NodeConfig
+from rumormill.node.metrics import METRICS
+from rumormill.protocols.registry import protocol
+from rumormill.store.model import StoreConfig
+
+UNITS = {"KiB": 1024, "MiB": 1 << 20}
+_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: ([A-Za-z]+)|/s)?")
+
+
+def page(name: str) -> str:
+    """The text of a page."""
+    return (ROOT / "docs" / name).read_text()
+
+
+def parameter_rows(text: str) -> Iterator[tuple[list[str], str]]:
+    """The names and the defaults of each row of a page's tables of parameters."""
+    for table in re.findall(
+        r"^\| parameter \| default \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE
+    ):
+        for row in table.splitlines():
+            names, default = (cell.strip() for cell in row.split("|")[1:3])
+            found: list[str] = []
+            for name in re.findall(r"`([^`]+)`", names):
+                # `.passive_size` behind `hyparview.active_size` is of the same part.
+                part = found[-1].rpartition(".")[0] if name.startswith(".") else ""
+                found.append(part + name)
+            yield found, default
+
+
+def value_of(config: object, name: str) -> object:
+    """A parameter by its dotted name."""
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_parameters_on_a_protocols_page_exist_and_have_these_defaults(name: str) -> None:
+    """Every name, and every default that is a number, of `docs/<protocol>.md`."""
+    defaults = protocol(name).presets["default"]
+    compared = 0
+    for names, default in parameter_rows(page(f"{name}.md")):
+        values = [value_of(defaults, each) for each in names if not each.endswith("*")]
+        written = [_NUMBER.fullmatch(each) for each in default.split(", ")]
+        if len(written) != len(values) or None in written:
+            continue
+        for value, match in zip(values, written, strict=True):
+            assert match is not None
+            number = float(match[1].replace(",", "")) * UNITS.get(match[2] or "", 1)
+            assert number == value, f"{names}: {default}"
+            compared += 1
+    assert compared > 5
+
+
+def test_operations_names_every_metric_and_no_other() -> None:
+    """An operator finds each on the page, and finds nothing that does not exist."""
+    text = page("operations.md")
+    section = text[text.index("## Metrics") : text.index("## Limits")]
+    named = set(re.findall(r"`([a-z_]+_[a-z_]+)(?:\{\w+\})?`", section)) - {"rumormill_"}
+    assert named == set(METRICS)
+
+
+@pytest.mark.parametrize("name", ["operations.md", "security.md", "command-line.md"])
+def test_settings_of_node_and_log_on_a_page_exist(name: str) -> None:
+    """`node.…` and `store.…` are fields of the two configurations."""
+    fields = {
+        "node": set(msgspec.structs.asdict(NodeConfig())),
+        "store": set(msgspec.structs.asdict(StoreConfig())),
+    }
+    found = re.findall(r"`(?:[^`]* )?(node|store)\.(\w+)(?:=[^`]*)?`", page(name))
+    assert found
+    for part, key in found:
+        assert key in fields[part], f"{name}: {part}.{key}"
+
+
+def test_the_command_line_page_has_every_verb() -> None:
+    """What can be typed is described."""
+    text = page("command-line.md")
+    (verbs,) = (action for action in build_parser()._actions if action.metavar == "VERB")
+    assert verbs.choices
+    for verb in verbs.choices:
+        assert re.search(rf"`{verb}[ `]", text), verb
+
+
+def test_files_that_pages_name_exist() -> None:
+    """`tests/chaos/test_node_kill.py`, `bench/sim.py`, `scenarios/churn.toml` and their like."""
+    folders = "bench|docs|examples|grids|scenarios|src|tests|tools"
+    named = re.compile(rf"`((?:{folders})/[\w./-]*\w)[/`]?`")
+    missing = [
+        f"{name}: {path}"
+        for name in pages()
+        for path in named.findall((ROOT / name).read_text())
+        if not (ROOT / path).exists()
+    ]
+    assert not missing
