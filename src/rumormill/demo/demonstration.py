@@ -45,6 +45,8 @@ async def demonstrate(
     mill: "Mill | None" = None,
 ) -> list[Run]:
     """Run every contender; with a mill, Spark follows each of them and makes the figures."""
+    if mill is not None:
+        await mill.warm_up()
     runs = [await _run(each, script, folder, watcher, mill) for each in contenders]
     played = [run for run in runs if run.played is not None]
     if mill is None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from rumormill.demo.network import Network
-from rumormill.spark.bronze import EVERY_TOPIC, Source, TraceFile, as_events
+from rumormill.spark.bronze import Source, TraceFile, as_events
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill, plain
+from rumormill.spark.tables import ddl
 from rumormill.spark.verifying import VALID, verify
 
 if TYPE_CHECKING:
@@ -54,28 +55,33 @@ class Mill:
         self.lake = Lake.create(folder / "lake")
         self.streamed: dict[str, Streamed] = {}
 
+    async def warm_up(self) -> None:
+        """Let Spark do once what it will do all the time, so that no run pays for the first."""
+        empty = self._spark.createDataFrame([], ddl("events"))
+        await self._do(verify(empty).count)
+
     @contextlib.asynccontextmanager
     async def follow(self, label: str, network: Network) -> AsyncIterator[None]:
         """Stream the observer's events while the block runs, and count them."""
         with network.door() as (address, token):
-            query = await self._do(lambda: self._start(label, address, token))
+            topics = list(network.names.values())
+            query = await self._do(lambda: self._start(label, address, token, topics))
             try:
                 yield
                 await self._do(query.processAllAvailable)
                 batches = await self._do(lambda: query.lastProgress.batchId + 1)
-                topics = await asyncio.to_thread(network.observer.log.topics)
+                events = sum((await network.kept(network.script.observer)).values())
             finally:
                 await asyncio.to_thread(_stop, query)
-            events = sum(each.next_offset for each in topics)
             rows, valid = await self._do(lambda: self._count(label))
             self.streamed[label] = Streamed(events, rows, valid, batches)
 
-    def _start(self, label: str, address: str, token: str) -> Any:
+    def _start(self, label: str, address: str, token: str, topics: list[str]) -> Any:
         events = (
             self._spark.readStream.format("rumormill")
             .option("node", address)
             .option("token", token)
-            .option("subscribePattern", EVERY_TOPIC)
+            .option("subscribe", ",".join(topics))
             .option("startingOffsets", "earliest")
             .option("includeMetadata", "true")
             .option("includeProof", "true")

@@ -8,6 +8,7 @@ event that was under way in the moment of the kill has no receipt: it is counted
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,10 +23,6 @@ from rumormill.sim.workload import PlannedPublish
 
 SETTLE_SECONDS: Final = 30.0
 """How long nodes may take at most to get what is missing. Our choice."""
-
-QUIET_SECONDS: Final = 5.0
-"""When no log has grown for so long, nothing will come any more: five rounds of GossipSub's gossip
-and of the skip ring's repair, both of one second."""
 
 _LOOK: Final = 0.5
 
@@ -72,6 +69,7 @@ class Performance:
         self, contender: Contender, script: Script, folder: Path, watcher: Watcher
     ) -> None:
         self._label = contender.label
+        self._quiet = contender.quiet
         self._script = script
         self._watcher = watcher
         self.network = Network(contender, script, folder)
@@ -90,9 +88,9 @@ class Performance:
         count = self._script.nodes
         say(f"{self._label}: starting {count} nodes, each in a process of its own")
         async with self.network.running():
-            await self.network.ready()
-            say(f"{self._label}: everybody has found somebody; publishing")
             async with follow(self.network):
+                await self.network.ready()
+                say(f"{self._label}: everybody has found somebody; publishing")
                 await self._publish()
                 await self._settle()
             await trace_is_written()
@@ -195,19 +193,24 @@ class Performance:
 
     async def _settle(self) -> None:
         """Wait until every log has everything, or nothing comes any more."""
-        owed = [
-            sum(each.topic in topics for each in self._acknowledged)
-            for topics in self._script.subscriptions
-        ]
+        owed = Counter(each.topic for each in self._acknowledged)
         begin = grown_at = time.monotonic()
-        before: list[int] = []
+        before: list[dict[str, int]] = []
         while True:
-            kept = [await self.network.kept(number) for number in range(len(owed))]
+            kept = [await self.network.kept(node) for node in range(self._script.nodes + 1)]
             moment = time.monotonic()
             if kept != before:
                 before, grown_at = kept, moment
-            if all(has >= due for has, due in zip(kept, owed, strict=True)):
+            # Somebody may have an event more than there are receipts: its publisher was killed.
+            most = {
+                topic: max(each.get(topic, 0) for each in kept) for topic in self._script.topics
+            }
+            if all(
+                count == most[topic] >= owed[topic]
+                for each in kept
+                for topic, count in each.items()
+            ):
                 return
-            if moment - grown_at > QUIET_SECONDS or moment - begin > SETTLE_SECONDS:
+            if moment - grown_at > self._quiet or moment - begin > SETTLE_SECONDS:
                 return
             await asyncio.sleep(_LOOK)
