@@ -67,7 +67,7 @@ def test_a_small_demonstration_shows_it_all(tmp_path: Path, scratch: Path) -> No
         assert figures["data_bytes"] > 0, name
     text = page.read_text()
     assert told["report"] == str(page)
-    assert all(name in text for name in PROTOCOLS)
+    assert all(name in text for name in [*PROTOCOLS, "pulsarcast:open", "radius:few"])
     assert told["kept"] is None
     assert list(scratch.iterdir()) == []
     assert processes_with(scratch) == []

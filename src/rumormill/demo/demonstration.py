@@ -54,7 +54,7 @@ async def demonstrate(
             assert run.played is not None
             run.figures = of_traces(run.played.traces)
     elif played:
-        await _mill(played, watcher, mill)
+        await _mill(played, script, watcher, mill)
     return runs
 
 
@@ -77,12 +77,12 @@ async def _run(
     return run
 
 
-async def _mill(runs: Sequence[Run], watcher: Watcher, mill: "Mill") -> None:
+async def _mill(runs: Sequence[Run], script: Script, watcher: Watcher, mill: "Mill") -> None:
     from rumormill.demo.lake import run_of  # noqa: PLC0415 (an extra)
 
-    traces = {run.contender.label: run.played.traces for run in runs if run.played is not None}
+    traces = {run.contender: run.played.traces for run in runs if run.played is not None}
     watcher.say("Spark mills the traces of all runs")
-    await mill.mill(traces, lambda text: watcher.say(f"Spark: {text}"))
+    await mill.mill(traces, script, lambda text: watcher.say(f"Spark: {text}"))
     found = of_lake(mill.lake)
     for run in runs:
         run.figures = found.get(run_of(run.contender.label))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from rumormill.demo.network import Network
+from rumormill.demo.script import Contender, Script
 from rumormill.spark.bronze import Source, TraceFile, as_events
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill, plain
@@ -106,14 +107,28 @@ class Mill:
         valid = [row for row in found if row["signature"] == VALID and row["fault"] is None]
         return len(found), len(valid)
 
-    async def mill(self, traces: Mapping[str, Sequence[str]], tell: Callable[[str], None]) -> None:
+    async def mill(
+        self,
+        traces: Mapping[Contender, Sequence[str]],
+        script: Script,
+        tell: Callable[[str], None],
+    ) -> None:
         """Make the lake's tables of the traces of all runs."""
         files = [
-            TraceFile(run_of(label), number, path)
-            for label, paths in traces.items()
+            TraceFile(run_of(each.label), number, path)
+            for each, paths in traces.items()
             for number, path in enumerate(paths)
         ]
-        source = Source(PART, self._folder, tuple(files))
+        about = {
+            run_of(each.label): {
+                "protocol": each.protocol,
+                "preset": each.preset,
+                "peers": script.nodes,
+                "seed": str(script.seed),
+            }
+            for each in traces
+        }
+        source = Source(PART, self._folder, tuple(files), about=about)
         await self._do(lambda: mill(self._spark, source, self.lake, tell=tell))
 
     async def _do(self, work: Callable[[], _Result]) -> _Result:

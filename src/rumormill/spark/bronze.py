@@ -54,6 +54,8 @@ class Source(msgspec.Struct, frozen=True):
     path: Path
     files: tuple[TraceFile, ...] = ()
     is_store: bool = False
+    about: dict[str, dict[str, Any]] = {}
+    """What is known of its runs: columns of the table `runs`, by run."""
 
 
 def find_source(text: str, *, name: str | None = None, merge: bool = False) -> Source:
@@ -197,7 +199,7 @@ def _family(protocol_id: str) -> str:
 def run_rows(
     spark: "SparkSession", source: Source, protocols: dict[str, str], protocol: str | None
 ) -> "DataFrame":
-    """The table `runs` of a source that says nothing about itself but its protocol."""
+    """The table `runs`: what the source says of its runs, or else their protocol alone."""
     names = dict.fromkeys([each.run for each in source.files] or [source.name])
     paths = {each.run: each.path for each in source.files} if len(names) > 1 else {}
     rows = [
@@ -206,6 +208,7 @@ def run_rows(
             "protocol": protocol or protocols.get(name, "unknown"),
             "source": paths.get(name, str(source.path)),
             "parameters": json.dumps({}),
+            **source.about.get(name, {}),
         }
         for name in names
     ]
