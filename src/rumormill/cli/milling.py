@@ -21,6 +21,7 @@ from rumormill.sim.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rumormill.spark.bronze import Source
     from rumormill.spark.lake import Lake
 
 
@@ -33,6 +34,8 @@ def one_sentence() -> Iterator[None]:
         raise CommandError(str(error), USAGE) from None
     except LocalError as error:
         raise CommandError(str(error), FAILURE) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}", FAILURE) from None
 
@@ -40,10 +43,9 @@ def one_sentence() -> Iterator[None]:
 def run_mill(options: argparse.Namespace) -> int:
     """Mill a source into a lake."""
     with one_sentence():
-        from rumormill.spark.bronze import find_source
         from rumormill.spark.lake import Lake, check_name
 
-        source = find_source(options.source, name=options.name, merge=options.merge)
+        source = _source(options)
         check_name(source.name)
         window = _duration(options.window, "--window")
         interval = _duration(options.interval, "--interval")
@@ -51,7 +53,7 @@ def run_mill(options: argparse.Namespace) -> int:
             raise ConfigError("--once: goes with --stream")
         if options.merge and options.stream:
             raise ConfigError("--merge: a stream makes each file a run; leave one of them out")
-        if options.stream and source.path.is_file():
+        if options.stream and Path(source.place).is_file():
             raise ConfigError("--stream: name a directory to which trace files are added")
         lake = Lake.create(options.to)
         tell = teller()
@@ -66,6 +68,26 @@ def run_mill(options: argparse.Namespace) -> int:
                 mill(spark, source, lake, tell=tell, **settings)
         _conclude(lake, source.name, options)
     return 0
+
+
+def _source(options: argparse.Namespace) -> "Source":
+    """What is to be milled: a node's door, or what a path names."""
+    from rumormill.spark.bronze import find_node, find_source, is_address
+
+    if not is_address(options.source):
+        for flag in ("token_file", "tls_roots"):
+            if getattr(options, flag) is not None:
+                name = flag.replace("_", "-")
+                raise ConfigError(f"--{name}: goes with the HOST:PORT of a node")
+        return find_source(options.source, name=options.name, merge=options.merge)
+    if options.merge:
+        raise ConfigError("--merge: is for a directory of trace files")
+    return find_node(
+        options.source,
+        name=options.name,
+        token_file=options.token_file,
+        tls_roots=options.tls_roots,
+    )
 
 
 def _follow(query: Any) -> None:
@@ -86,7 +108,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     with one_sentence():
         from rumormill.spark.grid import Grid
 
-        grid = Grid.load(options.grid)
+        grid = Grid.load(options.grid, _changes(options.changes))
         runs = grid.runs()
         if options.list:
             _list_runs(grid.name, runs, as_json=options.json)
@@ -103,6 +125,15 @@ def run_sweep(options: argparse.Namespace) -> int:
             write_report(lake, Path(options.report), f"Sweep {grid.name}")
         _conclude(lake, grid.name, options)
     return 0
+
+
+def _changes(texts: list[str]) -> dict[str, str]:
+    """Keys of a scenario with their values, as they were typed."""
+    pairs = [text.partition("=") for text in texts]
+    for key, separator, value in pairs:
+        if not separator:
+            raise ConfigError(f"--with: {key + value!r} is not KEY=VALUE")
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _list_runs(name: str, runs: list[Any], *, as_json: bool) -> None:
@@ -144,12 +175,14 @@ def write_report(lake: "Lake", path: Path, title: str) -> None:
 
 def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:
     """Say what is in the lake now."""
+    if part not in lake.parts():  # a stream that has found nothing yet
+        raise LocalError(f"there is nothing in the source yet, and so no part {part} in the lake")
     rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]
     mine = [row for row in rows if row["run"] == part or row["run"].startswith(f"{part}/")]
     if options.json:
         print(json.dumps({"lake": str(lake.path), "part": part, "runs": mine}))
         return
-    for row in mine:
+    for row in sorted(mine, key=lambda row: str(row["run"])):
         share = "–" if row["delivery_ratio"] is None else f"{row['delivery_ratio']:.2%}"
         late = "–" if row["latency_p99"] is None else f"{row['latency_p99']:.3f} s"
         print(f"{row['run']}: {row['protocol']}, {share} delivered, p99 {late}")

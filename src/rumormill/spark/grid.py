@@ -68,8 +68,8 @@ class Grid(msgspec.Struct, frozen=True):
     conditions: dict[str, dict[str, Any]]
 
     @classmethod
-    def load(cls, path: str | Path) -> "Grid":
-        """Read and check a file."""
+    def load(cls, path: str | Path, changes: Mapping[str, Any] | None = None) -> "Grid":
+        """Read and check a file; `changes` are dotted keys of the scenario that all share."""
         file = Path(path)
         try:
             with file.open("rb") as stream:
@@ -82,7 +82,8 @@ class Grid(msgspec.Struct, frozen=True):
         if len(content) > LONGEST_FILE:
             raise ConfigError(f"{path}: larger than {LONGEST_FILE} bytes, the limit of grids")
         table.setdefault("name", file.stem)
-        return cls.from_dict(table, file.parent)
+        grid = cls.from_dict(table, file.parent)
+        return msgspec.structs.replace(grid, base=grid.base.changed(changes)) if changes else grid
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], folder: Path = Path()) -> "Grid":
