@@ -95,6 +95,8 @@ def _summary(played: Played) -> str:
 
 
 def _sentence(error: BaseException) -> str:
-    """Why a run failed, in one line."""
+    """Why a run failed, in one line; of several reasons, the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
     text = " ".join(str(error).split())
     return text if isinstance(error, RumormillError) else f"{type(error).__name__}: {text}"

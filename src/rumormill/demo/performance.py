@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -114,37 +114,20 @@ class Performance:
         )
 
     async def _publish(self) -> None:
+        """Let everybody publish; the first failure ends all of it."""
         for event in self._up:
             event.set()
-        players = [asyncio.ensure_future(self._work_off(n)) for n in range(self._script.nodes)]
-        conductor = asyncio.ensure_future(self._conduct())
-        try:
-            await asyncio.wait([conductor, *players], return_when=asyncio.FIRST_COMPLETED)
-            for task in (conductor, *players):
-                if task.done():
-                    task.result()
+        async with asyncio.TaskGroup() as tasks:
+            players = [tasks.create_task(self._work_off(n)) for n in range(self._script.nodes)]
+            await self._conduct(tasks)
             for queue in self._queues:
-                await self._emptied(queue, players)
-        finally:
-            for task in (conductor, *players):
-                task.cancel()
-            await asyncio.gather(conductor, *players, return_exceptions=True)
-
-    async def _emptied(
-        self, queue: asyncio.Queue[PlannedPublish], players: Sequence[asyncio.Future[None]]
-    ) -> None:
-        """Wait until a queue is worked off; a player that has failed is raised."""
-        done = asyncio.ensure_future(queue.join())
-        await asyncio.wait([done, *players], return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            done.cancel()
+                await queue.join()
             for player in players:
-                if player.done():
-                    player.result()
+                player.cancel()
 
-    async def _conduct(self) -> None:
+    async def _conduct(self, tasks: asyncio.TaskGroup) -> None:
         """Hand out publications when their time has come; kill and bring back in between."""
-        returns: list[asyncio.Future[None]] = []
+        returns = []
         begin = time.monotonic()
         for number, event in enumerate(self._script.publications):
             await asyncio.sleep(max(0.0, begin + event.at - time.monotonic()))
@@ -152,7 +135,7 @@ class Performance:
                 if kill.after == number:
                     await self._kill(kill.node)
                 if kill.back_after == number:
-                    returns.append(asyncio.ensure_future(self._bring_back(kill.node)))
+                    returns.append(tasks.create_task(self._bring_back(kill.node)))
             self._queues[event.publisher].put_nowait(event)
             self._watcher.advance(self._label, (number + 1) / len(self._script.publications))
         await asyncio.gather(*returns)
