@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from rumormill.core.errors import LocalError
 from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
 from rumormill.demo.network import Network, now, trace_is_written
 from rumormill.demo.script import Contender, Script
@@ -164,9 +165,9 @@ class Performance:
                 client = self.network.daemons[number].client
                 topic = self.network.names[event.topic]
                 (receipt,) = await client.publish(topic, [event.data or b""])
-            except ControlError:
-                if self._up[number].is_set():
-                    raise
+            except ControlError as error:
+                if self._up[number].is_set():  # nobody has killed it
+                    raise LocalError(f"n{number}: {error}") from error
                 self._unacknowledged += 1
             else:
                 self._acknowledged.append(
