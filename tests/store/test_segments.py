@@ -154,15 +154,18 @@ def test_large_ranges_are_not_sealed(home, monkeypatch) -> None:
         assert not files_of(home)
 
 
-@pytest.mark.parametrize("why", ["full", "forbidden"])
+@pytest.mark.parametrize("why", ["full", "forbidden", "another user"])
 def test_where_nothing_can_be_written_the_rows_still_come(
     home, right, monkeypatch, why: str
 ) -> None:
-    """No space to spare, or no directory to write to: counted."""
+    """No space to spare, no directory to write to, or a store whose owner could not delete what
+    we write: counted."""
     with EventLog(home, SMALL) as log:
         fill(log, EVENTS)
         if why == "full":
             monkeypatch.setattr(segments, "FREE_BYTES", 1 << 60)
+        elif why == "another user":
+            monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 1)
         else:
             (home / "segments").write_bytes(b"")
         assert rows_of(log) == right
@@ -356,6 +359,17 @@ def test_a_segment_that_outlived_its_events_is_not_served(store, right, monkeypa
         assert rows_of(log, 100) == right[100:]
         log.retain({"news": Retention(max_events=200)}, 2000.0)
         assert sorted(files_of(store)) == [128, 192]
+
+
+def test_retention_goes_on_where_segments_cannot_be_deleted(store, caplog) -> None:
+    """And says that they are still there."""
+    folder = next((store / "segments").iterdir())
+    shutil.rmtree(folder)
+    folder.write_bytes(b"")
+    with EventLog(store, SMALL) as log:
+        assert log.retain({"news": Retention(max_events=200)}, 2000.0) == {"news": 100}
+        assert log.topic("news").first_offset == 100
+    assert f"deleted events are still in segments of {folder}" in caplog.text
 
 
 def test_a_reader_that_seals_beside_retention_leaves_nothing(home, monkeypatch) -> None:

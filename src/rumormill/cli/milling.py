@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def _one_sentence() -> Iterator[None]:
+def one_sentence() -> Iterator[None]:
     """Turn what the library raises into what people read."""
     try:
         yield
@@ -42,7 +42,7 @@ def _one_sentence() -> Iterator[None]:
 
 def run_mill(options: argparse.Namespace) -> int:
     """Mill a source into a lake."""
-    with _one_sentence():
+    with one_sentence():
         from rumormill.spark.lake import Lake, check_name
 
         source = _source(options)
@@ -56,7 +56,7 @@ def run_mill(options: argparse.Namespace) -> int:
         if options.stream and Path(source.place).is_file():
             raise ConfigError("--stream: name a directory to which trace files are added")
         lake = Lake.create(options.to)
-        tell = _teller()
+        tell = teller()
         with _spark(options, tell) as spark:
             from rumormill.spark.mill import Stream, mill
 
@@ -105,7 +105,7 @@ def _follow(query: Any) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Simulate a grid on Spark."""
-    with _one_sentence():
+    with one_sentence():
         from rumormill.spark.grid import Grid
 
         grid = Grid.load(options.grid, _changes(options.changes))
@@ -118,11 +118,11 @@ def run_sweep(options: argparse.Namespace) -> int:
 
         window = _duration(options.window, "--window")
         lake = Lake.create(options.to)
-        tell = _teller()
+        tell = teller()
         with _spark(options, tell) as spark:
             sweep(spark, grid, lake, window=window, tell=tell)
         if options.report is not None:
-            _write_report(lake, Path(options.report), f"Sweep {grid.name}")
+            write_report(lake, Path(options.report), f"Sweep {grid.name}")
         _conclude(lake, grid.name, options)
     return 0
 
@@ -146,7 +146,7 @@ def _list_runs(name: str, runs: list[Any], *, as_json: bool) -> None:
 
 def run_report(options: argparse.Namespace) -> int:
     """Write a report of a lake."""
-    with _one_sentence():
+    with one_sentence():
         from rumormill.spark.lake import Lake
         from rumormill.spark.report import collect
 
@@ -156,13 +156,14 @@ def run_report(options: argparse.Namespace) -> int:
             if options.output is None:
                 return 0
         output = Path(options.output or "report.html")
-        _write_report(lake, output, options.title or f"Report of {lake.path.name}")
+        write_report(lake, output, options.title or f"Report of {lake.path.name}")
         if not options.json:
             print(output)
     return 0
 
 
-def _write_report(lake: "Lake", path: Path, title: str) -> None:
+def write_report(lake: "Lake", path: Path, title: str) -> None:
+    """Write the page of a lake, whole or not at all."""
     from rumormill.spark.page import page
     from rumormill.spark.report import collect
 
@@ -198,7 +199,7 @@ def _duration(text: str, flag: str) -> float:
     return found
 
 
-def _teller() -> Callable[[str], None]:
+def teller() -> Callable[[str], None]:
     """Tell what goes on, with the time, on stderr."""
     begin = time.monotonic()
 
@@ -219,7 +220,7 @@ def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator
             raise ConfigError(f"--conf: {text!r} is not spark.KEY=VALUE")
         settings[key] = value
     tell(f"starting Spark ({options.master})")
-    with _quiet_launcher():
+    with quiet_launcher():
         started = session(options.master, app="rumormill", settings=settings)
     try:
         yield started
@@ -228,7 +229,7 @@ def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator
 
 
 @contextlib.contextmanager
-def _quiet_launcher() -> Iterator[None]:
+def quiet_launcher() -> Iterator[None]:
     """Keep what Java says when it starts off the screen, unless it does not start."""
     sys.stderr.flush()
     kept = os.dup(2)

@@ -86,13 +86,8 @@ class Network:
         return [] if self._spec.servers is None else [self.supervisor.ticket]
 
     async def _create_topics(self) -> None:
-        making = self._spec.topics
         for name in self.script.topics:
-            self.names[name] = name
-            if making is not None:
-                created = await self.observer.command(making.command(name))
-                self.names[name] = making.topic_of(created)
-            await self.observer.create_topic(self.names[name])
+            self.names[name] = (await self.observer.create_topic(name)).name
 
     async def _start(self, number: int, tickets: list[str] | None = None) -> None:
         told = {

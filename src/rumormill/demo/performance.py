@@ -8,13 +8,12 @@ event that was under way in the moment of the kill has no receipt: it is counted
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
-from rumormill.core.errors import RumormillError
 from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
 from rumormill.demo.network import Network, now, trace_is_written
 from rumormill.demo.script import Contender, Script
@@ -61,7 +60,7 @@ Follow = Callable[[Network], contextlib.AbstractAsyncContextManager[None]]
 
 
 @contextlib.asynccontextmanager
-async def alone(network: Network) -> AsyncIterator[None]:
+async def alone(_: Network) -> AsyncIterator[None]:
     """Nobody follows."""
     yield
 
@@ -69,7 +68,9 @@ async def alone(network: Network) -> AsyncIterator[None]:
 class Performance:
     """The state of one run."""
 
-    def __init__(self, contender: Contender, script: Script, folder: Path, watcher: Watcher) -> None:
+    def __init__(
+        self, contender: Contender, script: Script, folder: Path, watcher: Watcher
+    ) -> None:
         self._label = contender.label
         self._script = script
         self._watcher = watcher
@@ -132,7 +133,7 @@ class Performance:
             await asyncio.gather(conductor, *players, return_exceptions=True)
 
     async def _emptied(
-        self, queue: asyncio.Queue[PlannedPublish], players: list[asyncio.Future[None]]
+        self, queue: asyncio.Queue[PlannedPublish], players: Sequence[asyncio.Future[None]]
     ) -> None:
         """Wait until a queue is worked off; a player that has failed is raised."""
         done = asyncio.ensure_future(queue.join())
@@ -180,7 +181,8 @@ class Performance:
             asked_at = now()
             try:
                 client = self.network.daemons[number].client
-                (receipt,) = await client.publish(self.network.names[event.topic], [event.data or b""])
+                topic = self.network.names[event.topic]
+                (receipt,) = await client.publish(topic, [event.data or b""])
             except ControlError:
                 if self._up[number].is_set():
                     raise
@@ -209,10 +211,3 @@ class Performance:
             if moment - grown_at > QUIET_SECONDS or moment - begin > SETTLE_SECONDS:
                 return
             await asyncio.sleep(_LOOK)
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a run failed, in one line."""
-    if isinstance(error, RumormillError):
-        return " ".join(str(error).split())
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

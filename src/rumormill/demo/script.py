@@ -122,9 +122,7 @@ def write_script(nodes: int, events: int, seed: int) -> Script:
     degree = min(DEGREE, nodes)
     links = build_topology(Topology(degree=degree), nodes + 1, random.Random(f"{seed} links"))
     start = plan.start
-    publications = [
-        msgspec.structs.replace(each, at=each.at - start) for each in plan.publications
-    ]
+    publications = [msgspec.structs.replace(each, at=each.at - start) for each in plan.publications]
     kills = _kills(nodes, len(publications), random.Random(f"{seed} kills"))
     return Script(nodes, seed, topics, [*subscriptions, topics], publications, links, kills)
 

@@ -52,9 +52,7 @@ def _publishers(wish: Iterable[Who] | None) -> Publishers | None:
         if len(listed) > 1:
             raise ConfigError(f"allowed_publishers: {ANYONE} stands alone, or not at all")
         return "anyone"
-    found: list[PeerId | Literal["author"]] = [
-        "author" if each == AUTHOR else _peer(each, "allowed_publishers") for each in listed
-    ]
+    found = [AUTHOR if each == "author" else _peer(each, "allowed_publishers") for each in listed]
     return tuple(dict.fromkeys(found))
 
 
@@ -63,6 +61,8 @@ def _list(peers: Iterable[Who]) -> list[Who]:
 
 
 def _peer(who: Who, key: str) -> PeerId:
+    if who == AUTHOR:
+        return AUTHOR
     try:
         return bytes(ReadablePeerId.parse(who) if isinstance(who, str) else ReadablePeerId(who))
     except DecodeError as error:

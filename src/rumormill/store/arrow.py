@@ -231,6 +231,8 @@ def _publishers(authors: Any, count: int) -> Any:
     if isinstance(authors, bytes):
         return repeated(_readable(authors), count)
     coded = authors.dictionary_encode()
+    if len(coded.dictionary) > count:
+        coded = coded.dictionary_decode().dictionary_encode()
     names = [_readable(each) for each in coded.dictionary.to_pylist()]
     return arrow.array(names, arrow.string()).take(coded.indices)
 

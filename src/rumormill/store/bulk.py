@@ -52,8 +52,9 @@ class Columns(msgspec.Struct):
     """The verified content of a range, each field as an Arrow array or, if all are equal, alone.
 
     Times are numpy arrays of seconds; in `created` NaN stands for an author without a clock, and
-    None for nothing but such. `parents` are packed as in the database, or an Arrow list. `prev` is
-    the hash that the first row links to; `hashes` are those of all rows, one behind the other.
+    None for nothing but such. A segment has authors in a dictionary. `parents` are packed as in the
+    database, or an Arrow list. `prev` is the hash that the first row links to; `hashes` are those
+    of all rows, one behind the other.
     """
 
     start: int
@@ -281,6 +282,8 @@ def repeated(values: Any, count: int) -> Any:
         return arrow.repeat(arrow.scalar(values, arrow.binary()), count)
     if isinstance(values, str):
         return arrow.repeat(arrow.scalar(values, arrow.string()), count)
+    if isinstance(values, arrow.DictionaryArray):
+        return values.dictionary_decode()
     return values
 
 
