@@ -366,7 +366,15 @@ def test_a_running_node_is_followed_until_ctrl_c(tmp_path: Path) -> None:
         ) as process:  # fmt: skip
             assert process.stderr is not None
             for number in range(2):
-                publish = ("pub", "--home", str(node.home), "--wait", "0", "news", f"item {number}")
+                publish = (
+                    "pub",
+                    "--home",
+                    str(node.home),
+                    "--wait",
+                    "0.1",
+                    "news",
+                    f"item {number}",
+                )
                 assert rumormill(*publish, cwd=tmp_path).returncode == 0
                 told = iter(process.stderr.readline, "")
                 assert any("is in the lake" in line for line in told), "a batch was taken"
