@@ -5,10 +5,11 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo test test-slow test-interop lint docs bench requirements
+.PHONY: help setup demo compare test test-slow test-interop lint docs bench requirements
 
 help:
-	@echo "make demo          compare four protocols on a real workload"
+	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
+	@echo "make compare       compare four protocols in the simulator"
 	@echo "make test          run the fast tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
@@ -25,6 +26,9 @@ $(READY): requirements/dev.txt pyproject.toml tools/setup.sh
 	@touch $@
 
 demo: $(READY)
+	@$(VENV)/bin/rumormill demo
+
+compare: $(READY)
 	@$(VENV)/bin/rumormill sim --compare floodsub,gossipsub,pulsarcast,skipring --peers 100 \
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 

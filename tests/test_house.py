@@ -48,7 +48,8 @@ LAYERS = {
     "sim": 4,
     "node": 4,
     "spark": 5,
-    "cli": 6,
+    "demo": 6,
+    "cli": 7,
 }
 """The storeys: a module imports from its own package and from lower storeys, never from beside or
 above. `protocols` stands beside `trace` and neither knows the other: payloads are `core.trace`."""

@@ -10,8 +10,10 @@ own, talk over TCP, and share nothing but the file system.
 """
 
 import argparse
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,6 +103,7 @@ class Cluster:
                 [home / "bin" / "spark-class", kind, "--host", LOOPBACK, *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the driver, which still needs them
                 env={
                     **os.environ,
                     "SPARK_HOME": str(home),
@@ -136,6 +139,7 @@ def main() -> int:
     parser.add_argument("--cores", type=int, default=1, help="cores of each worker (1)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="rumormill mill …, sweep …")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
     with Cluster(options.workers, options.cores) as cluster:
         if not options.command:
             sys.stdout.write(f"{cluster.master}\n")
@@ -151,7 +155,20 @@ def main() -> int:
         if command[0] == "rumormill":
             command = [sys.executable, "-m", *command]
         environment = {**os.environ, "PYTHONPATH": str(Path(rumormill.__file__).parent.parent)}
-        return subprocess.run([*command, *flags], check=False, env=environment).returncode
+        with subprocess.Popen([*command, *flags], env=environment) as driver:
+            try:
+                while True:
+                    # Ctrl-C reaches the driver too, which ends in its own way.
+                    with contextlib.suppress(KeyboardInterrupt):
+                        return driver.wait()
+            except SystemExit:
+                driver.terminate()
+                raise
+
+
+def _end(*_: object) -> None:
+    """Leave no process behind when this one is told to end."""
+    raise SystemExit(143)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,15 @@ root hashes compared while the nodes run, logs compared when they have ended. Th
 back without its database; the ring rebuilds it.
 """
 
-import json
-import os
-import select
-import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import PATIENCE, Process, ask_all
 from ring_nodes import TOPIC
 
-import rumormill
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity, load_or_create_key
 from rumormill.protocols.skipring.envelope import check_event
@@ -27,64 +21,6 @@ from rumormill.protocols.skipring.labels import label_of, text_of
 from rumormill.store import EventLog
 
 SCRIPT = Path(__file__).with_name("ring_nodes.py")
-PATIENCE = 120.0
-"""Seconds after which a silent process, or a ring that does not settle, is called stuck."""
-
-
-class Process:
-    """Some nodes in a process of their own."""
-
-    def __init__(self, names: list[str], arguments: list[str]) -> None:
-        self.names = names
-        source = str(Path(rumormill.__file__).parents[1])
-        self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), *arguments, *names],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": source},
-        )
-
-    def answer(self) -> Any:
-        """Read one line."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE)
-        assert ready, f"{self.names} said nothing for {PATIENCE:g} seconds"
-        line = self._process.stdout.readline()
-        assert line, f"{self.names} ended"
-        return json.loads(line)
-
-    def ask(self, request: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{request}\n".encode())
-        self._process.stdin.flush()
-
-    def kill(self) -> None:
-        """kill -9."""
-        self._process.send_signal(signal.SIGKILL)
-        assert self._process.wait(PATIENCE) == -signal.SIGKILL
-        self._drop_pipes()
-
-    def close(self) -> None:
-        """Ask it to end, and see that it ends well."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(PATIENCE) == 0
-        self._drop_pipes()
-
-    def stop(self) -> None:
-        """End it, however."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(PATIENCE)
-        self._drop_pipes()
-
-    def _drop_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and not pipe.closed:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue
 
 
 class Network:
@@ -110,7 +46,7 @@ class Network:
 
     def _start(self, names: list[str]) -> Process:
         arguments = [str(self.interval), str(self.homes), str(self.port), self.ticket]
-        return Process(names, arguments)
+        return Process(SCRIPT, names, arguments)
 
     def start(self, groups: list[list[str]]) -> list[Process]:
         """Start groups of nodes, all at once."""
@@ -122,16 +58,11 @@ class Network:
 
     def publish(self, groups: list[Process], text: str) -> None:
         """Let every node of some groups publish, and remember the receipts."""
-        for group in groups:
-            group.ask(f"publish {text}")
-        for group in groups:
-            self.published += group.answer()
+        self.published += ask_all(groups, f"publish {text}")
 
     def views(self) -> list[dict[str, Any]]:
         """How all nodes see the ring."""
-        for group in self.groups:
-            group.ask("look")
-        return [view for group in self.groups for view in group.answer()]
+        return ask_all(self.groups, "look")
 
     def wait_until(self, what: str, settled) -> None:
         """Wait for a state of all nodes that are there."""

@@ -13,7 +13,7 @@ from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
 from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 
 VERBS = (
-    "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
+    "demo", "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
     "mill", "sweep", "report", "inspect", "completion",
 )  # fmt: skip
 KNOWN = {option.flag: option.known for option in SIM_OPTIONS}
@@ -34,7 +34,7 @@ def test_every_help_page_ends_with_examples(page: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [("--help",), ("sim", "--help"), ("pub", "--help"), ("--version",)]
+    "page", [("--help",), ("sim", "--help"), ("pub", "--help"), ("demo", "--help"), ("--version",)]
 )
 def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
     """Help is quick because neither the simulator nor any dependency is imported for it."""

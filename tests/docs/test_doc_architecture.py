@@ -1,6 +1,7 @@
 """`docs/architecture.md` and the tree tell the same story."""
 
 import re
+from pathlib import Path
 
 from doc_pages import ROOT
 
@@ -10,7 +11,7 @@ PACKAGE = ROOT / "src" / "rumormill"
 
 def drawn() -> set[str]:
     """The packages that the page's tree names, as paths below `rumormill`."""
-    tree = PAGE[PAGE.index("src/rumormill/\n") :].split("```")[0]
+    tree = PAGE[PAGE.index("src/rumormill/\n") : PAGE.index("src/pyspark_rumormill/")]
     found, parents = set(), []
     for indent, name in re.findall(r"^( +)(\w+)/ ", tree, re.MULTILINE):
         depth = len(indent) // 2 - 1
@@ -28,6 +29,19 @@ def standing() -> set[str]:
 def test_the_tree_on_the_page_is_the_tree() -> None:
     """Every package is named there, and nothing that does not exist."""
     assert drawn() == standing()
+
+
+def test_every_folder_of_the_repository_is_on_the_page() -> None:
+    """And those on the page exist."""
+    tree = PAGE[PAGE.index("src/rumormill/\n") :].split("```")[0]
+    named = {name.split("/")[0] for name in re.findall(r"^(\w[\w/]*)/", tree, re.MULTILINE)}
+    assert named == {path.name for path in ROOT.iterdir() if is_ours(path)}
+
+
+def is_ours(path: Path) -> bool:
+    """Whether it is a folder of the repository, and nothing that a tool has made or hidden."""
+    made = {"build", "dist", "site", "node_modules"}
+    return path.is_dir() and path.name not in made and re.match(r"[._]", path.name) is None
 
 
 def test_the_page_names_only_modules_that_exist() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from doc_pages import ROOT
+from doc_pages import ROOT, pages
 
 from rumormill.cli.grammar import PROTOCOLS
 from rumormill.cli.parser import build_parser
@@ -91,3 +91,16 @@ def test_the_command_line_page_has_every_verb() -> None:
     assert verbs.choices
     for verb in verbs.choices:
         assert re.search(rf"`{verb}[ `]", text), verb
+
+
+def test_files_that_pages_name_exist() -> None:
+    """`tests/chaos/test_node_kill.py`, `bench/sim.py`, `scenarios/churn.toml` and their like."""
+    folders = "bench|docs|examples|grids|scenarios|src|tests|tools"
+    named = re.compile(rf"`((?:{folders})/[\w./-]*\w)[/`]?`")
+    missing = [
+        f"{name}: {path}"
+        for name in pages()
+        for path in named.findall((ROOT / name).read_text())
+        if not (ROOT / path).exists()
+    ]
+    assert not missing

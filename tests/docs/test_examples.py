@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -39,6 +40,8 @@ def test_examples_are_short_and_listed() -> None:
     for program in programs:
         assert len(program.read_text().splitlines()) <= MOST_LINES, program.name
         assert f"`examples/{program.name}`" in page, program.name
+    named = set(re.findall(r"`examples/(\w+\.py)`", page))
+    assert named == {program.name for program in programs}
 
 
 class Chat:
@@ -111,6 +114,21 @@ def test_protocols_are_compared_on_a_topology_of_ones_own(tmp_path: Path) -> Non
     assert list(figures) == ["floodsub", "gossipsub", "pulsarcast", "skipring", "radius"]
     assert all(figure[0] == 1.0 for figure in figures.values())
     assert figures["floodsub"][3] == 1.0, "a line has one way only"
+
+
+def test_an_audit_log_is_one_chain_and_refuses_strangers(tmp_path: Path) -> None:
+    """Four entries in one order, none of the stranger's, and the reader's home proves it."""
+    said = run("audit_log.py", place=tmp_path).splitlines()
+    assert said[0].startswith("refused: ")
+    assert said[1:5] == [
+        "0: the books are open",
+        "1: invoice 1 is paid",
+        "2: invoice 2 is paid",
+        "3: the books are closed",
+    ]
+    words = said[5].removeprefix("verify: rumormill ").split(" --home ")
+    verified = command(tmp_path / words[1], *words[0].split())
+    assert verified[0] == "4 events, 1 heads, one chain"
 
 
 @pytest.mark.xdist_group("spark")

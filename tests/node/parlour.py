@@ -1,7 +1,8 @@
 """Parlour: a tiny protocol whose machine does what a test says, on real nodes.
 
 Messages are bytes. A node's machine remembers its inputs, and answers questions as the question
-itself asks: `echo ...` is answered, `late` later by the test, everything else never.
+itself asks: `echo ...` is answered, `decline` declined, `late` answered later by the test,
+everything else never.
 """
 
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rumormill.core.config import Config
-from rumormill.core.effects import Answer, Ask, Effect, Effects, Keep, Outcome, Published
+from rumormill.core.effects import Answer, Ask, Decline, Effect, Effects, Keep, Outcome, Published
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Asked, Command, Input, Publish
@@ -59,6 +60,8 @@ class Guest:
             assert isinstance(item.message, Saying)
             if item.message.data.startswith(b"echo"):
                 effects.append(Answer(item.number, item.message))
+            elif item.message.data == b"decline":
+                effects.append(Decline(item.number))
         elif isinstance(item, Publish):
             self.published += 1
             event = Event(item.topic, item.data, self.own, b"own %d" % self.published)

@@ -13,7 +13,7 @@ from hostile_peer import HostilePeer
 from live_nodes import run, until
 from parlour import MAX_MESSAGE, PARLOUR, QUERY, Saying, act, ask, guest, tell_where
 
-from rumormill.core.effects import Answer, Ask
+from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked, AskFailed, PeerDisconnected
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
@@ -213,6 +213,43 @@ def test_a_peer_that_does_not_know_the_questions_refuses_them() -> None:
             ask(ann, gossip.id, b"echo")
             await until(lambda: failures(ann), "it failed")
             assert failures(ann) == [REFUSED]
+
+    run(story)
+
+
+def test_a_declined_question_fails_at_once() -> None:
+    """Not at its timeout; what else is asked on other streams is answered, nothing stays open."""
+
+    async def story() -> None:
+        async with pair() as (ann, bob):
+            ask(ann, bob.id, b"late", b"decline", b"echo", timeout=600.0)
+            await until(lambda: failures(ann) and answers(ann), "one failed, one was answered")
+            (failed,) = guest(ann).heard(AskFailed)
+            assert failed.number == 1
+            assert failed.reason != TIMED_OUT
+            assert answers(ann) == [b"echo"]
+            (late,) = [each for each in guest(bob).heard(Asked) if each.message == Saying(b"late")]
+            act(bob, Answer(late.number, Saying(b"here")), Decline(late.number))
+            await until(lambda: len(answers(ann)) == 2, "the third is answered")
+            await until(lambda: nothing_is_open(ann, bob), "nothing is open")
+
+    run(story)
+
+
+def test_a_stream_is_declined_behind_its_answers() -> None:
+    """Of several questions on one stream, those that have answers get them before it ends."""
+
+    async def story() -> None:
+        async with visited() as (ann, peer, stream):
+            peer.say(stream, frame(b"late") + frame(b"decline") + frame(b"echo"))
+            peer.session.end(stream)
+            peer.flush()
+            await until(lambda: peer.heard.get(stream, b"") == frame(b"echo"), "one was answered")
+            (late,) = [each for each in guest(ann).heard(Asked) if each.message == Saying(b"late")]
+            act(ann, Answer(late.number, Saying(b"here")))
+            await until(lambda: nothing_is_open(ann), "the stream is gone")
+            both = frame(b"echo") + frame(b"here")
+            await until(lambda: peer.heard[stream] == both, "both were answered")
 
     run(story)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sim_rig import LATENCY, Net, Note, PairLatency
 
-from rumormill.core.effects import Answer, Ask, Connect, Disconnect, Effect, Learn, Mail
+from rumormill.core.effects import Answer, Ask, Connect, Decline, Disconnect, Effect, Learn, Mail
 from rumormill.core.inputs import (
     Answered,
     Asked,
@@ -17,7 +17,7 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
 from rumormill.sim import letters
-from rumormill.sim.letters import IDLE_AFTER, TIMED_OUT, UNKNOWN_PEER, UNREACHABLE
+from rumormill.sim.letters import DECLINED, IDLE_AFTER, TIMED_OUT, UNKNOWN_PEER, UNREACHABLE
 from rumormill.sim.link import LOST, PEER_DOWN, QUEUE_FULL
 from rumormill.sim.network import CRASHED, NO_COMMON_PROTOCOL
 
@@ -305,6 +305,20 @@ def test_a_silent_peer_costs_the_asker_its_patience() -> None:
     net.run(1.0)
     assert net.inputs(0, Answered) == []
     assert net.trace(SendRPC, 1) == []
+
+
+def test_a_declined_question_costs_the_asker_no_more_than_the_way_back() -> None:
+    """The asker is told when the news reaches it; a second word of the target is nobody's."""
+    net = Net(2)
+    net.connect(0, 1)
+    prepare(net, Decline(1))
+    ask(net, timeout=60.0)
+    net.run(1.0)
+    assert net.probe(0).inputs == [(0.2, AskFailed(net.host(1).id, 7, DECLINED))]
+    net.act(1, Answer(1, Note("on second thoughts")), Decline(1), Decline(99))
+    net.run(1.0)
+    assert net.inputs(0, Answered) == []
+    assert not net.host(0).questions
 
 
 def test_an_answer_that_is_under_way_when_the_time_is_up_is_forgotten() -> None:

@@ -1,11 +1,14 @@
 """Grids: every combination once, checked before anything runs; tasks of about equal work."""
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rumormill.core.errors import ConfigError
+from rumormill.protocols.registry import PROTOCOL_NAMES
+from rumormill.sim.workload import build_plan
 from rumormill.spark.grid import Grid
 from rumormill.spark.sweep import estimate, pack
 
@@ -39,6 +42,36 @@ def test_a_grid_names_a_scenario_file_beside_it(tmp_path: Path) -> None:
     grid = Grid.load(tmp_path / "grid.toml")
     assert grid.name == "grid"
     assert [run.name for run in grid.runs()] == ["floodsub,n=30,seed=4", "floodsub,n=30,seed=5"]
+
+
+SHIPPED = Path(__file__).resolve().parents[2] / "grids"
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_grids_are_valid(path: Path) -> None:
+    assert Grid.load(path).runs()
+
+
+def test_the_papers_grid_is_the_papers_workload_under_every_protocol() -> None:
+    """17,611 events of 100 peers in 23 topics with 762 subscriptions, the same for all."""
+    runs = Grid.load(SHIPPED / "reddit2007.toml").runs()
+    assert tuple(run.scenario.protocol for run in runs) == PROTOCOL_NAMES
+    for run in runs:
+        plan = build_plan(run.scenario, random.Random(run.scenario.seed))
+        assert len(plan.publications) == 17_611
+        assert len(plan.subscriptions) == 100
+        assert sum(map(len, plan.subscriptions)) == 762
+        assert len({topic for topics in plan.subscriptions for topic in topics}) == 23
+
+
+def test_keys_of_the_shared_scenario_can_be_changed() -> None:
+    """For a slice of a large grid, say; a key that does not exist is named."""
+    file = SHIPPED / "reddit2007.toml"
+    whole, slice_ = Grid.load(file).runs(), Grid.load(file, {"workload.limit": 30}).runs()
+    assert [run.scenario.workload.limit for run in slice_] == [30] * len(whole)
+    assert not {run.digest for run in whole} & {run.digest for run in slice_}
+    with pytest.raises(ConfigError, match=r"workload\.limits"):
+        Grid.load(file, {"workload.limits": 30})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from test_mill_lake import put
 from rumormill.spark.lake import Lake
 from rumormill.spark.line_plot import Series, bar_plot, line_plot
 from rumormill.spark.page import page
+from rumormill.spark.page_plots import _percents
 from rumormill.spark.report import collect
 
 NASTY = "<script>alert('x')</script>"
@@ -121,8 +122,26 @@ def test_configurations_of_another_condition_do_not_compete(tmp_path: Path) -> N
     assert [each["pareto"] for each in report["configurations"]] == [True]
 
 
-def test_curves_begin_with_the_first_publication(tmp_path: Path) -> None:
-    report = collect(lake_of(tmp_path))
+def test_a_page_of_percents_shows_what_is_near_a_hundred() -> None:
+    """The axis begins at the ten below the least, or at zero where much is lost."""
+    near, far = Series("a", [(0.0, 97.0), (1.0, 100.0)]), Series("b", [(0.0, 30.0), (1.0, 99.0)])
+    assert _percents([near]) == (90.0, 100.0)
+    assert _percents([near._replace(points=[(0.0, 73.5)])]) == (70.0, 100.0)
+    assert _percents([near, far]) == (0.0, 100.0)
+
+
+def test_curves_begin_with_the_run_or_its_first_publication(tmp_path: Path) -> None:
+    """A simulation's clock begins with the run; others begin with their first publication."""
+    lake = lake_of(tmp_path)
+    with lake.writing("sim") as draft:
+        put(draft, "runs", [{"run": "sim", "scenario": "{}"}])
+        window = {"run": "sim", "scope": "window", "window_start": 20.0, "expected": 1}
+        whole = {"run": "sim", "scope": "run", "delivered": 1, "delivery_ratio": 1.0}
+        put(draft, "delivery_quality", [{**window, "delivery_ratio": 1.0}, whole])
+    [simulated] = [each for each in collect(lake)["configurations"] if each["runs"] == 1
+                   and each["delivery_over_time"] == [(20.0, 1.0)]]  # fmt: skip
+    assert simulated["peers"] == 0
+    report = collect(lake)
     one = found(report, "gossipsub", 50)
     assert [at for at, _ in one["delivery_over_time"]] == [0.0, 1.0]
     assert [value for _, value in one["latency_cdf"]] == list(range(1, 101))

@@ -1,13 +1,19 @@
 """The mill on Spark: stores, streams, sweeps, and what is wrong with a source."""
 
 import json
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from mill_samples import rumormill
+from mill_samples import DyingRoad, rumormill
+from spark_samples import LiveNode, environment, fill, publish
 from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
@@ -15,14 +21,17 @@ from rumormill.core.errors import LocalError
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario, Topology
-from rumormill.spark.bronze import find_source
+from rumormill.spark.bronze import find_node, find_source
 from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
 from rumormill.spark.page import page
 from rumormill.spark.report import collect
 from rumormill.store import EventLog, StoredEvent
+from rumormill.store.flight import Shelf, open_door
 
 pytestmark = pytest.mark.xdist_group("spark")
+
+GRIDS = Path(__file__).resolve().parents[2] / "grids"
 
 
 def chain() -> list[StoredEvent]:
@@ -140,22 +149,73 @@ def test_a_damaged_store_leaves_the_part_of_before(spark: Any, tmp_path: Path) -
     """The error names store, topic and offset; the lake is as it was."""
     from rumormill.spark.mill import mill
 
-    home, lake = tmp_path / "home", Lake.create(tmp_path / "lake")
+    home, lake = tmp_path / "home", lake_of_before(tmp_path, "home")
     append(home, [kept("gossipsub", event, number) for number, event in enumerate(gossipsub(5))])
-    with lake.writing("home") as draft:
-        put(draft, "runs", [{"run": "of before"}])
     with sqlite3.connect(home / "events-1.db") as database:
         database.execute("UPDATE events SET data = x'00' WHERE key & 1023 = 3")
     database.close()
     with pytest.raises(LocalError, match=rf"'news' of the store {home}: offsets 3 to 3 cannot be"):
         mill(spark, find_source(str(home)), lake)
+    check_untouched(lake)
+
+
+def lake_of_before(folder: Path, part: str) -> Lake:
+    """A lake with a part of this name, which what fails must leave as it is."""
+    lake = Lake.create(folder / "lake")
+    with lake.writing(part) as draft:
+        put(draft, "runs", [{"run": "of before"}])
+    return lake
+
+
+def check_untouched(lake: Lake) -> None:
     assert [row["run"] for row in lake.rows("runs")] == ["of before"]
+    assert len(list((lake.path / ".versions").iterdir())) == 1, "nothing half-written is left"
+
+
+def test_a_wrong_token_changes_nothing_in_the_lake(spark: Any, store: Path, tmp_path: Path) -> None:
+    """The sentence says where the right one is; with it, the door gives what the home gives."""
+    from rumormill.spark.mill import mill
+
+    lake, token = lake_of_before(tmp_path, "door"), tmp_path / "token"
+    with EventLog(store, read_only=True) as log:
+        door = open_door(Shelf(log), ("127.0.0.1", 0), "the right token")
+        address = f"127.0.0.1:{door.port}"
+        token.write_text("a wrong token\n")
+        with pytest.raises(LocalError, match=r"refuses the token.*flight\.token") as caught:
+            mill(spark, find_node(address, name="door", token_file=str(token)), lake)
+        assert "\n" not in str(caught.value)
+        check_untouched(lake)
+        token.write_text("the right token\n")
+        mill(spark, find_node(address, name="door", token_file=str(token)), lake)
+        door.shutdown()
+    assert len(lake.rows("events")) == 140
+
+
+def test_a_node_that_dies_in_the_middle_changes_nothing_in_the_lake(
+    spark: Any, store: Path, tmp_path: Path
+) -> None:
+    """The connection ends after the first rows: the sentence names the node."""
+    from rumormill.spark.mill import mill
+
+    lake, home = lake_of_before(tmp_path, "door"), tmp_path / "home"
+    with EventLog(home) as log:
+        fill(log, "news", 20_000)
+        door = open_door(Shelf(log), ("127.0.0.1", 0), "token")
+        (tmp_path / "token").write_text("token")
+        with DyingRoad(door.port, after=300_000) as road:
+            address = f"127.0.0.1:{road.port}"
+            source = find_node(address, name="door", token_file=str(tmp_path / "token"))
+            with pytest.raises(LocalError, match=f"the node at {address} cannot be reached"):
+                mill(spark, source, lake)
+            assert road.died, "it was in the middle"
+        door.shutdown()
+    check_untouched(lake)
 
 
 GRID: dict[str, Any] = {
     "name": "small",
     "base": {"topology": {"degree": 4}, "workload": {"messages": 6}, "cool_down": 3, "warm_up": 3},
-    "protocols": ["floodsub", "gossipsub"],
+    "protocols": ["floodsub", "gossipsub", "pulsarcast", "radius:few", "skipring"],
     "peers": [8, 12],
     "conditions": {"calm": {}, "lossy": {"links.loss": 0.1}},
 }
@@ -191,8 +251,8 @@ def test_a_sweep_reports_the_simulators_own_numbers(spark: Any, tmp_path: Path) 
     finished = {each: each.stat().st_mtime_ns for each in folder.iterdir()}
     assert len(finished) == 6, "a trace and figures of each"
     said: list[str] = []
-    assert sweep(spark, grid, lake, tell=said.append) == {"runs": 8, "new": 5}
-    assert said[0] == "8 simulations, 5 of them new"
+    assert sweep(spark, grid, lake, tell=said.append) == {"runs": 20, "new": 17}
+    assert said[0] == "20 simulations, 17 of them new"
     assert {each: each.stat().st_mtime_ns for each in finished} == finished
     report = collect(lake)
     check_report(report, lake.rows("runs"))
@@ -200,6 +260,45 @@ def test_a_sweep_reports_the_simulators_own_numbers(spark: Any, tmp_path: Path) 
         ("calm", 8), ("calm", 12), ("lossy", 8), ("lossy", 12),
     }  # fmt: skip
     assert "Cost against size: lossy" in page(report, "A sweep")
+
+
+LONGER = """
+name = "killed"
+protocols = ["floodsub", "gossipsub"]
+seeds = [1, 2, 3, 4, 5]
+[base]
+peers = 30
+workload.messages = 150
+"""
+
+
+def test_a_sweep_that_was_killed_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
+    """SIGKILL for driver, JVM and workers after the first results; the rest is run, no more."""
+    from rumormill.spark.sweep import sweep
+
+    (tmp_path / "grid.toml").write_text(LONGER)
+    folder = tmp_path / "lake" / ".sweeps" / "killed"
+    command = [sys.executable, "-m", "rumormill", "sweep", "grid.toml", "--master", "local[1]"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE
+    ) as process:
+        while len(list(folder.glob("*.json"))) < 2:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+    finished = {each: each.stat().st_mtime_ns for each in sorted(folder.glob("[!.]*"))}
+    figures = [each for each in finished if each.suffix == ".json"]
+    assert 2 <= len(figures) < 10
+    lake, grid = Lake.create(tmp_path / "lake"), Grid.load(tmp_path / "grid.toml")
+    assert lake.parts() == []
+    # A task that dies a little later than its driver may have finished one more.
+    new = sweep(spark, grid, lake)["new"]
+    assert 0 < new <= 10 - len(figures)
+    assert {each: each.stat().st_mtime_ns for each in figures} == {
+        each: finished[each] for each in figures
+    }
+    check_report(collect(lake), lake.rows("runs"))
+    assert {each.suffix for each in folder.iterdir()} == {".json", ".parquet"}, "no drafts are left"
 
 
 # The commands, as far as they come without Spark.
@@ -211,6 +310,8 @@ def test_commands_say_in_one_sentence_what_is_wrong(tmp_path: Path) -> None:
         (("mill", ".", "--to", "lake", "--once"), "holds neither a store nor a trace"),
         (("report", "no-lake"), "there is no lake"),
         (("sweep", "no.toml"), "no.toml: cannot be read"),
+        (("mill", "127.0.0.1:4020", "--to", "lake"), "token"),
+        (("mill", ".", "--token-file", "x", "--to", "lake"), "goes with the HOST:PORT of a node"),
     ):
         done = rumormill(*arguments, cwd=tmp_path)
         assert done.returncode in (1, 2)
@@ -221,32 +322,55 @@ def test_commands_say_in_one_sentence_what_is_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_papers_workload_is_swept_milled_and_reported_in_one_command(tmp_path: Path) -> None:
-    """All protocols under one plan, by one command, with the simulator's numbers."""
-    (tmp_path / "grid.toml").write_text(
-        'name = "paper"\n'
-        'protocols = ["floodsub", "gossipsub", "pulsarcast", "radius", "skipring"]\n'
-        "[base]\npeers = 100\n"
-        'links.latency = "planetlab"\n'
-        'workload = {kind = "reddit2007", limit = 50, rate = 20.0}\n'
-    )
+    """The beginning of it, under all protocols, by one command, with the simulator's numbers."""
     done = rumormill(
-        "sweep", "grid.toml", "--to", "lake", "--master", "local[2]", "--report", "report.html",
-        "--json", cwd=tmp_path,
+        "sweep", str(GRIDS / "reddit2007.toml"), "--with", "workload.limit=60", "--to", "lake",
+        "--master", "local[2]", "--report", "report.html", "--json", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["runs"]) == 5
     lake = Lake.existing(tmp_path / "lake")
     check_report(collect(lake), lake.rows("runs"))
-    assert (tmp_path / "report.html").read_text().count("<svg") > 4
+    assert (tmp_path / "report.html").read_text().count("<figure>") == 5
     again = rumormill("report", "lake", "--json", cwd=tmp_path)
-    assert json.loads(again.stdout)["parts"] == ["paper"]
+    assert json.loads(again.stdout)["parts"] == ["reddit2007"]
+    repeated = rumormill(
+        "sweep", str(GRIDS / "reddit2007.toml"), "--with", "workload.limit=60", "--to", "lake",
+        "--master", "local[2]", cwd=tmp_path,
+    )  # fmt: skip
+    assert "5 simulations, 0 of them new" in repeated.stderr
 
 
 @pytest.mark.slow
 def test_a_simulators_trace_is_milled_by_the_command(tmp_path: Path) -> None:
-    """From `sim --trace` to figures on the screen."""
+    """From `sim --trace` to figures on the screen and a page."""
     rumormill("sim", "--peers", "12", "--degree", "4", "--trace", "storm.ndjson", cwd=tmp_path)
     done = rumormill("mill", "storm.ndjson", "--to", "lake", "--master", "local[2]", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("storm: gossipsub, 100.00% delivered, p99 ")
     assert "delivery_quality" in done.stderr
+    assert rumormill("report", "lake", cwd=tmp_path).stdout == "report.html\n"
+    assert "storm" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_running_node_is_followed_until_ctrl_c(tmp_path: Path) -> None:
+    """What is published while the stream runs comes into the lake; Ctrl-C ends it quietly."""
+    with LiveNode(tmp_path / "home") as node:
+        token = str(node.home / "flight.token")
+        command = [sys.executable, "-m", "rumormill", "mill", node.endpoint, "--name", "live"]
+        command += ["--token-file", token, "--to", "lake", "--stream", "--interval", "1s"]
+        with subprocess.Popen(
+            [*command, "--master", "local[2]"], cwd=tmp_path, env=environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stderr is not None
+            for number in range(2):
+                publish(node.home, "news", [b"item %d" % number])
+                told = iter(process.stderr.readline, "")
+                assert any("is in the lake" in line for line in told), "a batch was taken"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            assert "Traceback" not in process.stderr.read()
+    lake = Lake.existing(tmp_path / "lake")
+    assert sorted(row["offset"] for row in lake.rows("events")) == [0, 1]

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mill_samples import (
-    SCENARIOS,
+from go_traces import (
     expected_of_go,
-    simulate,
+    load_of_go,
+    overhead_of_go,
+    write_go_batches,
     write_go_json,
     write_go_protobuf,
 )
+from mill_samples import SCENARIOS, simulate
 
 from rumormill.spark.bronze import Source, TraceFile, find_source
 from rumormill.spark.lake import Lake
@@ -52,10 +54,11 @@ def milled(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Milled:
     go.mkdir()
     files = [TraceFile("go-json", i, str(path)) for i, path in enumerate(write_go_json(go))]
     files.append(TraceFile("go-protobuf", 0, str(write_go_protobuf(go / "all.pb"))))
+    files.append(TraceFile("go-remote", 0, str(write_go_batches(go / "all.pb.gz"))))
     (go / "empty.ndjson").touch()
     files.append(TraceFile("empty", 0, str(go / "empty.ndjson")))
     lake = Lake.create(tmp_path_factory.mktemp("lake"))
-    mill(spark, Source("all", folder, (*found.files, *files)), lake)
+    mill(spark, Source("all", str(folder), (*found.files, *files)), lake)
     return Milled(lake, figures)
 
 
@@ -157,9 +160,12 @@ def test_recovery_is_measured_from_the_first_message_to_legitimacy(milled: Mille
     assert not milled.rows("self_stabilisation", "all/gossipsub")
 
 
-@pytest.mark.parametrize("run", ["go-json", "go-protobuf"])
+GO_RUNS = ("go-json", "go-protobuf", "go-remote")
+
+
+@pytest.mark.parametrize("run", GO_RUNS)
 def test_a_go_trace_gives_the_metrics_that_plain_counting_gives(milled: Milled, run: str) -> None:
-    """Four nodes' JSON files merged by their clocks, and one protobuf file of all."""
+    """Four nodes' JSON files merged by their clocks, and protobuf files of all."""
     found = milled.quality(run)
     assert found["protocol"] == "gossipsub"
     for name, value in expected_of_go().items():
@@ -167,6 +173,19 @@ def test_a_go_trace_gives_the_metrics_that_plain_counting_gives(milled: Milled, 
         assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-6), name
     reasons = [row["reason"] for row in milled.rows("deliveries", run) if row["reason"]]
     assert sorted(reasons) == ["subscriber-left"] * 5 + ["validation failed"]
+
+
+@pytest.mark.parametrize("run", GO_RUNS)
+def test_a_go_trace_gives_the_costs_that_plain_counting_gives(milled: Milled, run: str) -> None:
+    """RPCs, messages and every kind of control; what each node bore. Go tells no bytes."""
+    rows = milled.rows("overhead", run)
+    assert {row["kind"]: row["messages"] for row in rows} == overhead_of_go()
+    assert {row["bytes"] for row in rows if row["kind"] == "rpc"} == {0}
+    loads = {
+        row["peer"]: (row["rpcs_sent"], row["messages_sent"], row["duplicates"])
+        for row in milled.rows("peer_load", run)
+    }
+    assert loads == load_of_go()
 
 
 def test_an_empty_trace_is_a_run_of_nothing(milled: Milled) -> None:

@@ -53,7 +53,7 @@ def test_names_are_found_whatever_their_case() -> None:
         ("startingOffset", "did you mean startingOffsets?"),
         ("maxOffsetPerTrigger", "did you mean maxOffsetsPerTrigger?"),
         ("failondataloss2", "did you mean failOnDataLoss?"),
-        ("kafka.bootstrap.servers", "known names:"),
+        ("kafka.bootstrap.servers", "name a node with node"),
     ],
 )
 def test_unknown_option_names_the_nearest(option: str, near: str) -> None:
@@ -69,6 +69,21 @@ def test_exactly_one_way_to_name_topics(options: dict[str, str]) -> None:
     """None and two are refused."""
     with pytest.raises(ConfigError, match="exactly one is needed"):
         read_options({"home": "/h", **options}, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        ("assign", "subscribe"),
+        ("includeHeaders", "includeMetadata"),
+        ("kafka.bootstrap.servers", "node"),
+        ("minOffsetsPerTrigger", "leave it out"),
+    ],
+)
+def test_what_only_kafka_has_is_told_with_what_is_there_instead(option: str, instead: str) -> None:
+    """A query that moves over is told what to change."""
+    with pytest.raises(ConfigError, match=rf"{option}: there is no such .*; .*{instead}"):
+        read_options({"home": "h", "subscribe": "news", option: "1"}, streaming=True)
 
 
 def test_a_pattern_matches_whole_names() -> None:

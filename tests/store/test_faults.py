@@ -4,6 +4,7 @@ The oracle knows what was appended. After a fault it accepts exactly two behavio
 the original event, or an error or finding that names it.
 """
 
+import contextlib
 import os
 import random
 import shutil
@@ -23,6 +24,7 @@ from rumormill.store import (
     StoreError,
     repair,
 )
+from rumormill.store.heads import read_heads
 
 EVENTS = 300
 SMALL_CHECKPOINTS = StoreConfig(checkpoint_pages=60)
@@ -273,6 +275,58 @@ def test_a_crash_leaves_nothing_to_report(tmp_path):
     _, now = crashed_store(tmp_path, 100, config=SMALL_CHECKPOINTS)
     with EventLog(now) as log:
         assert serve_everything(log) == []
+
+
+def reads_alone(path):
+    """Whether SQLite can read a database file without its write-ahead log."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
+            db.execute("SELECT * FROM store").fetchall()
+    except sqlite3.Error:
+        return False
+    return True
+
+
+def test_a_kill_in_the_middle_of_a_checkpoint_leaves_nothing_to_report(tmp_path):
+    """Pages are folded one by one. After some of them the file by itself is older at its end than
+    its first page says, and not always one that SQLite can read: with the write-ahead log, it is
+    a good store."""
+    with EventLog(tmp_path / "live") as log:
+        fill(log, 100)
+    with EventLog(tmp_path / "live") as log:
+        fill(log, EVENTS - 100, start=100)
+        copy_files(tmp_path / "live", tmp_path / "now", (DB, WAL, "heads"))
+    now = tmp_path / "now"
+    assert read_heads(now / "heads").stamp > 0
+    before = (now / DB).read_bytes()
+    shutil.copytree(now, tmp_path / "folded")
+    with contextlib.closing(sqlite3.connect(tmp_path / "folded" / DB)) as db:
+        db.execute("PRAGMA wal_checkpoint(FULL)")
+        (page,) = db.execute("PRAGMA page_size").fetchone()
+        after = (tmp_path / "folded" / DB).read_bytes()
+    assert len(after) > len(before)
+    unreadable = 0
+    for folded in range(0, len(after) + 1, page):
+        home = tmp_path / f"killed-{folded}"
+        shutil.copytree(now, home)
+        (home / DB).write_bytes(after[:folded] + before[folded:])
+        unreadable += not reads_alone(home / DB)
+        with EventLog(home) as log:
+            assert serve_everything(log) == []
+            assert log.verify().findings == ()
+    assert unreadable
+
+
+def test_an_older_file_that_cannot_be_read_alone_is_found_by_its_header(tmp_path):
+    """Torn as by a kill in a checkpoint, but before an earlier one than the heads file knows."""
+    old, now = crashed_store(tmp_path, 100, config=SMALL_CHECKPOINTS)
+    content = bytearray((old / DB).read_bytes())
+    content[28:32] = (2**20).to_bytes(4)  # the size in pages: more than there are
+    (now / DB).write_bytes(content)
+    assert not reads_alone(now / DB)
+    with pytest.raises(CorruptLogError) as caught:
+        EventLog(now)
+    assert any(f.kind is FindingKind.OLD_COPY for f in caught.value.findings)
 
 
 @pytest.mark.parametrize("old_events", [1, 100, 299])

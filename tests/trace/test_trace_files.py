@@ -57,6 +57,16 @@ def test_any_entry_comes_back_from_every_format(tmp_path_factory, name, batch):
     assert list(read_trace(path)) == batch
 
 
+@pytest.mark.parametrize("name", ["t.pb", "t.parquet"])
+@settings(max_examples=30)
+@given(batch=st.lists(entries(), min_size=1, max_size=6), order=st.lists(st.integers(0, 5)))
+def test_what_is_recorded_several_times_comes_back_as_often(tmp_path_factory, name, batch, order):
+    """The same objects again and again, as when one RPC goes to many peers, in any order."""
+    repeated = [batch[number % len(batch)] for number in order]
+    path = written(tmp_path_factory.mktemp("trace") / name, repeated)
+    assert list(read_trace(path)) == repeated
+
+
 @pytest.mark.parametrize("name", ALL_FORMATS)
 def test_an_empty_trace_is_a_file_without_entries(tmp_path, name):
     """Nothing recorded: still a complete file of its format."""

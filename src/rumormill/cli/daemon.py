@@ -11,8 +11,10 @@ import contextlib
 import ipaddress
 import json
 import logging
+import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -45,7 +47,7 @@ def run_node(options: argparse.Namespace) -> int:
     set_up_logs(resolved, "info")
     for topic in resolved.texts("topics"):
         resolved.check_topic(topic)
-    return run_async(_run(resolved, as_json=options.json))
+    return run_async(_run(resolved, options))
 
 
 def run_supervisor(options: argparse.Namespace) -> int:
@@ -69,7 +71,7 @@ def run_supervisor(options: argparse.Namespace) -> int:
             " a port",
             anywhere[0],
         )
-    return run_async(_run(resolved, as_json=options.json, supervises=True))
+    return run_async(_run(resolved, options, supervises=True))
 
 
 def _future_tickets(resolved: Resolved) -> list[str]:
@@ -79,11 +81,13 @@ def _future_tickets(resolved: Resolved) -> list[str]:
     return reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
 
 
-async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -> int:
+async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if options.until_eof:
+        _stop_with_stdin(stop)
     in_memory = resolved.text("durability") == "memory"
     node = Node(
         None if in_memory else resolved.home,
@@ -108,7 +112,7 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
             _metrics(node, resolved) as port,
             _flight(node, resolved) as flight,
         ):
-            _announce(tickets, resolved, port, flight, as_json=as_json)
+            _announce(tickets, resolved, port, flight, as_json=options.json)
             wanted = [*resolved.texts("join"), *find_tickets(resolved.home)]
             joining = [asyncio.ensure_future(_keep_joining(node, each)) for each in wanted]
             await stop.wait()
@@ -118,6 +122,21 @@ async def _run(resolved: Resolved, *, as_json: bool, supervises: bool = False) -
             await asyncio.gather(*joining, return_exceptions=True)
     _log.info("stopped")
     return 0
+
+
+def _stop_with_stdin(stop: asyncio.Event) -> None:
+    """Stop when the other end of stdin is closed; what is written there is read and ignored."""
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def look() -> None:
+        if not os.read(stdin, 4096):
+            loop.remove_reader(stdin)
+            stop.set()
+
+    try:
+        loop.add_reader(stdin, look)
+    except OSError:
+        raise CommandError("--until-eof: stdin is no pipe", USAGE) from None
 
 
 def _observers(resolved: Resolved) -> list[Observer]:

@@ -4,23 +4,29 @@ It changes nothing. Every check gives ok, a warning or a failure; a failure is e
 """
 
 import argparse
-import importlib.metadata
+import errno
 import json
-import os
-import platform
-import shutil
 import socket
 import sqlite3
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from rumormill.cli.doctor_machine import (
+    FAILED,
+    OK,
+    WARNING,
+    Check,
+    check_space,
+    examine_machine,
+    existing,
+    writable,
+)
 from rumormill.cli.grammar import FAILURE
-from rumormill.cli.settings import Resolved, metrics_endpoint, resolve
+from rumormill.cli.settings import Resolved, flight_endpoint, metrics_endpoint, resolve
 from rumormill.core.errors import LocalError
 from rumormill.node.control import socket_path
 from rumormill.node.identity import KEY_FILE, load_or_create_key
@@ -29,22 +35,13 @@ from rumormill.store.log import EventLog
 from rumormill.version import __version__
 from rumormill.wire.multiaddr import Multiaddr
 
-OK, WARNING, FAILED = "ok", "warning", "failure"
-_LOW_BYTES: Final = 1 << 30
-_NO_BYTES: Final = 64 << 20
-_RELEASED: Final = 1_767_225_600
-"""The start of 2026: no clock that is right shows less."""
-_DEPENDENCIES: Final = ("cryptography", "msgspec", "protobuf", "pynacl", "rich")
-_EXTRAS: Final = ("pyarrow", "uvloop")
+_LONGEST_SOCKET: Final = 103
+"""Bytes of a socket's path on macOS; Linux has four more."""
 
-
-class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
-
-    name: str
-    state: str
-    text: str
-    advice: str = ""
+_PORT_ADVICE: Final = {
+    errno.EACCES: "choose a port above 1023 with --{}",
+    errno.EADDRNOTAVAIL: "this machine has no such address: choose another with --{}",
+}
 
 
 def run_doctor(options: argparse.Namespace) -> int:
@@ -65,13 +62,11 @@ def run_doctor(options: argparse.Namespace) -> int:
 def examine(resolved: Resolved) -> Iterator[Check]:
     """Look at everything."""
     yield Check("rumormill", OK, __version__)
-    yield _check_python()
-    yield _check_packages()
+    yield from examine_machine(resolved.home)
     yield Check("sqlite", OK, sqlite3.sqlite_version)
-    yield _check_clock()
     yield _check_home(resolved.home)
     yield _check_key(resolved.home)
-    yield _check_disk(resolved.home)
+    yield check_space("disk", resolved.home, "--home")
     running = _is_running(resolved.home)
     yield _check_daemon(resolved.home, running)
     yield _check_store(resolved.home)
@@ -81,59 +76,28 @@ def examine(resolved: Resolved) -> Iterator[Check]:
         endpoint = Multiaddr.parse(address).tcp_endpoint
         assert endpoint is not None
         yield _check_port("listen", *endpoint)
-    metrics = metrics_endpoint(resolved.text("metrics"))
-    if metrics is not None:
-        yield _check_port("metrics", *metrics)
-
-
-def _check_python() -> Check:
-    text = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    return Check("python", OK, text)
-
-
-def _check_packages() -> Check:
-    found, missing = [], []
-    for name in (*_DEPENDENCIES, *_EXTRAS):
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            if name in _DEPENDENCIES:
-                missing.append(name)
-    if missing:
-        advice = "install rumormill again"
-        return Check("packages", FAILED, f"{', '.join(missing)} missing", advice)
-    return Check("packages", OK, ", ".join(found))
-
-
-def _check_clock() -> Check:
-    now = time.time()
-    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
-    if now < _RELEASED:
-        return Check("clock", FAILED, f"{shown} is in the past", "set the clock of this machine")
-    return Check("clock", OK, shown)
+    for name, endpoint_of in (("metrics", metrics_endpoint), ("flight", flight_endpoint)):
+        wanted = endpoint_of(resolved.text(name))
+        if wanted is not None:
+            yield _check_port(name, *wanted)
 
 
 def _check_home(home: Path) -> Check:
-    existing = home
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        advice = "choose another home with --home or RUMORMILL_HOME"
-        return Check("home", FAILED, f"{existing} is not a directory", advice)
-    if not _writable(existing):
-        advice = f"chmod u+rwx {existing}, or choose another home with --home"
-        return Check("home", FAILED, f"{existing} cannot be written", advice)
-    if existing != home:
+    there = existing(home)
+    elsewhere = "choose another home with --home or RUMORMILL_HOME"
+    if not there.is_dir():
+        return Check("home", FAILED, f"{there} is not a directory", elsewhere)
+    if not writable(there):
+        advice = f"chmod u+rwx {there}, or choose another home with --home"
+        return Check("home", FAILED, f"{there} cannot be written", advice)
+    if len(bytes(socket_path(home))) > _LONGEST_SOCKET:
+        text = f"{home} is too long a path for the control socket"
+        return Check("home", FAILED, text, elsewhere)
+    if there != home:
         return Check("home", OK, f"{home} will be made")
     if home.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return Check("home", WARNING, f"others may write in {home}", f"chmod 700 {home}")
     return Check("home", OK, str(home))
-
-
-def _writable(directory: Path) -> bool:
-    """Whether files can be made there: also root cannot on a file system that is read-only."""
-    read_only = bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
-    return os.access(directory, os.R_OK | os.W_OK | os.X_OK) and not read_only
 
 
 def _check_key(home: Path) -> Check:
@@ -145,19 +109,6 @@ def _check_key(home: Path) -> Check:
     except (LocalError, OSError) as error:
         return Check("key", FAILED, str(error), f"chmod 600 {path}, or move it away")
     return Check("key", OK, f"private, peer {key.peer_id}")
-
-
-def _check_disk(home: Path) -> Check:
-    existing = home
-    while not existing.exists():
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
-    text = f"{free / 1e9:,.1f} GB free for {home}"
-    if free < _NO_BYTES:
-        return Check("disk", FAILED, text, "free some space, or choose another home")
-    if free < _LOW_BYTES:
-        return Check("disk", WARNING, text, "free some space before the log fills it")
-    return Check("disk", OK, text)
 
 
 def _is_running(home: Path) -> bool:
@@ -203,6 +154,7 @@ def _check_port(name: str, host: str, port: int) -> Check:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        advice = f"stop what uses it, or choose another address with --{name}"
+        usual = "stop what uses it, or choose another address with --{}"
+        advice = _PORT_ADVICE.get(error.errno or 0, usual).format(name)
         return Check(name, FAILED, f"{shown}: {error.strerror or error}", advice)
     return Check(name, OK, f"{shown} is free")

@@ -12,6 +12,7 @@ from rumormill.node.identity import SignatureVerifier
 from rumormill.node.subscription import ReceivedEvent
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
+from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.drawing import draw
 from rumormill.protocols.pulsarcast.history import EventGraph, HistoryReport, HistoryVerifier
 from rumormill.wire.keys import PeerId
@@ -47,9 +48,17 @@ def parse_name(topic: str) -> bytes | None:
         return None
 
 
-async def verify_history(batches: Batches, topic: bytes, options: argparse.Namespace) -> int:
-    """Check every event of a topic, and print what was found."""
-    verifier = HistoryVerifier(topic, SignatureVerifier())
+async def verify_history(
+    batches: Batches,
+    topic: bytes,
+    descriptor: TopicDescriptor | None,
+    options: argparse.Namespace,
+) -> int:
+    """Check every event of a topic, and print what was found.
+
+    Who was allowed to publish is checked where the topic's descriptor is known.
+    """
+    verifier = HistoryVerifier(topic, SignatureVerifier(), descriptor)
     try:
         async for batch in batches:
             for event in batch:
@@ -60,9 +69,10 @@ async def verify_history(batches: Batches, topic: bytes, options: argparse.Names
     if not report.events:
         raise CommandError(f"the log has no events of {cids.text(topic)}", FAILURE)
     if options.json:
-        print(json.dumps(_report_json(topic, report)))
+        permissions = "unknown" if descriptor is None else "checked"
+        print(json.dumps({**_report_json(topic, report), "permissions": permissions}))
     else:
-        for line in _report_lines(report):
+        for line in _report_lines(report, descriptor):
             print(line)
     return 0 if report.is_whole else DATA_LOSS
 
@@ -112,7 +122,7 @@ def _report_json(topic: bytes, report: HistoryReport) -> dict[str, Any]:
     }
 
 
-def _report_lines(report: HistoryReport) -> list[str]:
+def _report_lines(report: HistoryReport, descriptor: TopicDescriptor | None) -> list[str]:
     shape = "one chain" if report.is_chain else f"{len(report.forks)} forks"
     lines = [f"{report.events} events, {len(report.heads)} heads, {shape}"]
     lines += [f"head {text}" for text in _texts(report.heads)]
@@ -121,5 +131,7 @@ def _report_lines(report: HistoryReport) -> list[str]:
     lines += [f"bad {_short(fault.cid)}: {fault.reason}" for fault in report.faults]
     if report.unsigned:
         lines.append(f"{report.unsigned} events are unsigned: their authors cannot be checked")
+    if descriptor is None:
+        lines.append("the topic's descriptor is not known here: permissions were not checked")
     lines.append("whole" if report.is_whole else "not whole")
     return lines

@@ -1,4 +1,4 @@
-"""`rumormill history`, `topics` and `peers`: what a home has, with or without a running node."""
+"""`rumormill history` and `peers`: what a home has, with or without a running node."""
 
 import argparse
 import asyncio
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rumormill.cli.grammar import FAILURE, USAGE, CommandError
+from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import set_up_logs
 from rumormill.cli.numbers import moment, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
@@ -18,8 +18,8 @@ from rumormill.cli.session import open_session, run_async
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.node.control import socket_path
 from rumormill.node.control_client import ControlClient, NoDaemonError
-from rumormill.node.control_messages import BATCH_EVENTS, Events, TopicList
-from rumormill.node.control_service import list_topics, read_history
+from rumormill.node.control_messages import BATCH_EVENTS, Events
+from rumormill.node.control_service import read_history
 from rumormill.node.subscription import ReceivedEvent
 from rumormill.store.log import EventLog
 
@@ -73,14 +73,16 @@ async def _graph(topic: str, resolved: Resolved, span: _Span) -> int:
 async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse.Namespace) -> int:
     from rumormill.cli.graph import parse_name, verify_history
     from rumormill.cli.ring_history import verify_ring_history
+    from rumormill.cli.topics import find_descriptor
 
     if span != _Span() or options.graph or options.raw or options.format is not None:
         raise CommandError("history verify takes a topic, its place and --json alone", USAGE)
     cid = parse_name(topic)
+    descriptor = None if cid is None else await find_descriptor(resolved, cid)
     async with _reader(resolved, topic) as read:
         if cid is None:
             return await verify_ring_history(_batches(read, span), topic, options)
-        return await verify_history(_batches(read, span), cid, options)
+        return await verify_history(_batches(read, span), cid, descriptor, options)
 
 
 async def _batches(read: Read, span: _Span) -> AsyncIterator[list[ReceivedEvent]]:
@@ -115,36 +117,6 @@ async def _reader(resolved: Resolved, topic: str) -> AsyncIterator[Read]:
         )
     finally:
         await client.close()
-
-
-def run_topics(options: argparse.Namespace) -> int:
-    """List topics."""
-    resolved = resolve(options)
-    set_up_logs(resolved)
-    return run_async(_topics(resolved, as_json=options.json))
-
-
-async def _topics(resolved: Resolved, *, as_json: bool) -> int:
-    found: TopicList
-    try:
-        client = await ControlClient.connect(socket_path(resolved.home))
-    except NoDaemonError:
-        with EventLog(resolved.home, read_only=True) as log:
-            found = list_topics(log.topics(), {}, {})
-    else:
-        try:
-            found = await client.topics()
-        finally:
-            await client.close()
-    for line in found.topics:
-        if as_json:
-            print(msgspec.json.encode(line).decode())
-        else:
-            events = line.next_offset - line.first_offset
-            print(f"{line.name}\t{events} events\t{line.size} bytes\t{line.peers} peers")
-    if found.left_out:
-        raise CommandError(f"{found.left_out} more topics are not shown", FAILURE)
-    return 0
 
 
 def run_peers(options: argparse.Namespace) -> int:

@@ -37,19 +37,24 @@ def _add_mill(verbs: Verbs) -> None:
         "mill",
         brief="turn traces and histories into the tables of a lake",
         text=(
-            "Turn a trace file, a directory of trace files, or a node's home into Parquet tables:\n"
-            "what was read, what became of every message, and the figures. The tables appear\n"
-            "whole or not at all, and milling a source again replaces them."
+            "Turn a trace file, a directory of trace files, or the history of a node into Parquet\n"
+            "tables: what was read, what became of every message, and the figures. The tables\n"
+            "appear whole or not at all, and milling a source again replaces them."
         ),
         epilog=(
             "examples:\n"
             "  rumormill sim --trace storm.ndjson && rumormill mill storm.ndjson --to lake\n"
             "  rumormill mill go-traces/ --merge --name testnet --to lake --master 'local[2]'\n"
             "  rumormill mill ~/.rumormill --to lake --stream\n"
+            "  rumormill mill 127.0.0.1:4020 --token-file flight.token --to lake --stream\n"
         ),
         run=late("rumormill.cli.milling", "run_mill"),
     )
-    verb.add_argument("source", metavar="SOURCE", help="a trace file, a directory, a node's home")
+    verb.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a trace file, a directory of them, a node's home, or HOST:PORT of a node (--flight)",
+    )
     verb.add_argument("--to", required=True, metavar="LAKE", help="the lake's directory")
     verb.add_argument("--name", metavar="PART", help="the part's name (default: the source's)")
     verb.add_argument(
@@ -60,6 +65,10 @@ def _add_mill(verbs: Verbs) -> None:
     verb.add_argument(
         "--protocol", metavar="NAME", help=f"what the peers speak ({', '.join(PROTOCOLS)}, …)"
     )
+    verb.add_argument(
+        "--token-file", metavar="FILE", help="the node's flight.token (default: $RUMORMILL_TOKEN)"
+    )
+    verb.add_argument("--tls-roots", metavar="FILE", help="certificates of a node that speaks TLS")
     _add_window(verb)
     verb.add_argument("--stream", action="store_true", help="go on as events or files arrive")
     verb.add_argument(
@@ -85,12 +94,21 @@ def _add_sweep(verbs: Verbs) -> None:
         epilog=(
             "examples:\n"
             "  rumormill sweep grid.toml --to lake --master 'local[2]' --report report.html\n"
+            "  rumormill sweep grids/reddit2007.toml --with workload.limit=300 --to slice\n"
             "  rumormill sweep grid.toml --list\n"
         ),
         run=late("rumormill.cli.milling", "run_sweep"),
     )
     verb.add_argument("grid", metavar="GRID.toml", help="the grid")
     verb.add_argument("--to", default="lake", metavar="LAKE", help="the lake's directory (lake)")
+    verb.add_argument(
+        "--with",
+        dest="changes",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of the scenario that all runs share, such as workload.limit=300; repeatable",
+    )
     verb.add_argument("--report", metavar="FILE.html", help="write a report of the lake as well")
     verb.add_argument("--list", action="store_true", help="print the runs of the grid and stop")
     _add_window(verb)

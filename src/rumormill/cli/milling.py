@@ -21,11 +21,12 @@ from rumormill.sim.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rumormill.spark.bronze import Source
     from rumormill.spark.lake import Lake
 
 
 @contextlib.contextmanager
-def _one_sentence() -> Iterator[None]:
+def one_sentence() -> Iterator[None]:
     """Turn what the library raises into what people read."""
     try:
         yield
@@ -33,17 +34,18 @@ def _one_sentence() -> Iterator[None]:
         raise CommandError(str(error), USAGE) from None
     except LocalError as error:
         raise CommandError(str(error), FAILURE) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}", FAILURE) from None
 
 
 def run_mill(options: argparse.Namespace) -> int:
     """Mill a source into a lake."""
-    with _one_sentence():
-        from rumormill.spark.bronze import find_source
+    with one_sentence():
         from rumormill.spark.lake import Lake, check_name
 
-        source = find_source(options.source, name=options.name, merge=options.merge)
+        source = _source(options)
         check_name(source.name)
         window = _duration(options.window, "--window")
         interval = _duration(options.interval, "--interval")
@@ -51,10 +53,10 @@ def run_mill(options: argparse.Namespace) -> int:
             raise ConfigError("--once: goes with --stream")
         if options.merge and options.stream:
             raise ConfigError("--merge: a stream makes each file a run; leave one of them out")
-        if options.stream and source.path.is_file():
+        if options.stream and Path(source.place).is_file():
             raise ConfigError("--stream: name a directory to which trace files are added")
         lake = Lake.create(options.to)
-        tell = _teller()
+        tell = teller()
         with _spark(options, tell) as spark:
             from rumormill.spark.mill import Stream, mill
 
@@ -66,6 +68,26 @@ def run_mill(options: argparse.Namespace) -> int:
                 mill(spark, source, lake, tell=tell, **settings)
         _conclude(lake, source.name, options)
     return 0
+
+
+def _source(options: argparse.Namespace) -> "Source":
+    """What is to be milled: a node's door, or what a path names."""
+    from rumormill.spark.bronze import find_node, find_source, is_address
+
+    if not is_address(options.source):
+        for flag in ("token_file", "tls_roots"):
+            if getattr(options, flag) is not None:
+                name = flag.replace("_", "-")
+                raise ConfigError(f"--{name}: goes with the HOST:PORT of a node")
+        return find_source(options.source, name=options.name, merge=options.merge)
+    if options.merge:
+        raise ConfigError("--merge: is for a directory of trace files")
+    return find_node(
+        options.source,
+        name=options.name,
+        token_file=options.token_file,
+        tls_roots=options.tls_roots,
+    )
 
 
 def _follow(query: Any) -> None:
@@ -83,10 +105,10 @@ def _follow(query: Any) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Simulate a grid on Spark."""
-    with _one_sentence():
+    with one_sentence():
         from rumormill.spark.grid import Grid
 
-        grid = Grid.load(options.grid)
+        grid = Grid.load(options.grid, _changes(options.changes))
         runs = grid.runs()
         if options.list:
             _list_runs(grid.name, runs, as_json=options.json)
@@ -96,13 +118,22 @@ def run_sweep(options: argparse.Namespace) -> int:
 
         window = _duration(options.window, "--window")
         lake = Lake.create(options.to)
-        tell = _teller()
+        tell = teller()
         with _spark(options, tell) as spark:
             sweep(spark, grid, lake, window=window, tell=tell)
         if options.report is not None:
-            _write_report(lake, Path(options.report), f"Sweep {grid.name}")
+            write_report(lake, Path(options.report), f"Sweep {grid.name}")
         _conclude(lake, grid.name, options)
     return 0
+
+
+def _changes(texts: list[str]) -> dict[str, str]:
+    """Keys of a scenario with their values, as they were typed."""
+    pairs = [text.partition("=") for text in texts]
+    for key, separator, value in pairs:
+        if not separator:
+            raise ConfigError(f"--with: {key + value!r} is not KEY=VALUE")
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _list_runs(name: str, runs: list[Any], *, as_json: bool) -> None:
@@ -115,7 +146,7 @@ def _list_runs(name: str, runs: list[Any], *, as_json: bool) -> None:
 
 def run_report(options: argparse.Namespace) -> int:
     """Write a report of a lake."""
-    with _one_sentence():
+    with one_sentence():
         from rumormill.spark.lake import Lake
         from rumormill.spark.report import collect
 
@@ -125,13 +156,14 @@ def run_report(options: argparse.Namespace) -> int:
             if options.output is None:
                 return 0
         output = Path(options.output or "report.html")
-        _write_report(lake, output, options.title or f"Report of {lake.path.name}")
+        write_report(lake, output, options.title or f"Report of {lake.path.name}")
         if not options.json:
             print(output)
     return 0
 
 
-def _write_report(lake: "Lake", path: Path, title: str) -> None:
+def write_report(lake: "Lake", path: Path, title: str) -> None:
+    """Write the page of a lake, whole or not at all."""
     from rumormill.spark.page import page
     from rumormill.spark.report import collect
 
@@ -143,12 +175,14 @@ def _write_report(lake: "Lake", path: Path, title: str) -> None:
 
 def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:
     """Say what is in the lake now."""
+    if part not in lake.parts():  # a stream that has found nothing yet
+        raise LocalError(f"there is nothing in the source yet, and so no part {part} in the lake")
     rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]
     mine = [row for row in rows if row["run"] == part or row["run"].startswith(f"{part}/")]
     if options.json:
         print(json.dumps({"lake": str(lake.path), "part": part, "runs": mine}))
         return
-    for row in mine:
+    for row in sorted(mine, key=lambda row: str(row["run"])):
         share = "–" if row["delivery_ratio"] is None else f"{row['delivery_ratio']:.2%}"
         late = "–" if row["latency_p99"] is None else f"{row['latency_p99']:.3f} s"
         print(f"{row['run']}: {row['protocol']}, {share} delivered, p99 {late}")
@@ -165,7 +199,7 @@ def _duration(text: str, flag: str) -> float:
     return found
 
 
-def _teller() -> Callable[[str], None]:
+def teller() -> Callable[[str], None]:
     """Tell what goes on, with the time, on stderr."""
     begin = time.monotonic()
 
@@ -186,7 +220,7 @@ def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator
             raise ConfigError(f"--conf: {text!r} is not spark.KEY=VALUE")
         settings[key] = value
     tell(f"starting Spark ({options.master})")
-    with _quiet_launcher():
+    with quiet_launcher():
         started = session(options.master, app="rumormill", settings=settings)
     try:
         yield started
@@ -195,7 +229,7 @@ def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator
 
 
 @contextlib.contextmanager
-def _quiet_launcher() -> Iterator[None]:
+def quiet_launcher() -> Iterator[None]:
     """Keep what Java says when it starts off the screen, unless it does not start."""
     sys.stderr.flush()
     kept = os.dup(2)

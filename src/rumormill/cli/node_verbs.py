@@ -134,6 +134,7 @@ def _add_node(verbs: Verbs) -> None:
         help="follow this topic from the start, so that the log has all of it; may be repeated",
     )
     _add_watching(verb)
+    _add_end(verb)
     _add_flight(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object instead")
 
@@ -162,6 +163,7 @@ def _add_supervisor(verbs: Verbs) -> None:
     )
     _add_peer(verb)
     _add_watching(verb)
+    _add_end(verb)
     verb.add_argument(
         "--ticket",
         action="store_true",
@@ -181,6 +183,15 @@ def _add_watching(verb: Parser) -> None:
         "--trace",
         metavar="FILE.ndjson",
         help="append the trace to this file, for rumormill mill; it survives a kill",
+    )
+
+
+def _add_end(verb: Parser) -> None:
+    """When a node stops, besides SIGINT and SIGTERM."""
+    verb.add_argument(
+        "--until-eof",
+        action="store_true",
+        help="stop also when stdin, a pipe, is closed: for programs that start nodes, and may die",
     )
 
 
@@ -331,16 +342,7 @@ def _add_history(verbs: Verbs) -> None:
 
 
 def _add_lists(verbs: Verbs) -> None:
-    verb = add_verb(
-        verbs,
-        "topics",
-        brief="list the topics of the log, and of the running node",
-        text="List topics: how many events the log has, and how many peers subscribe.",
-        epilog="examples:\n  rumormill topics\n  rumormill topics --home b --json\n",
-        run=late("rumormill.cli.history", "run_topics"),
-    )
-    _add_options(verb, "place", PLACE)
-    verb.add_argument("--json", action="store_true", help="print one JSON object a line")
+    _add_topics(verbs)
     verb = add_verb(
         verbs,
         "peers",
@@ -357,17 +359,88 @@ def _add_lists(verbs: Verbs) -> None:
     verb.add_argument("--json", action="store_true", help="print one JSON object a line")
 
 
+def _add_topics(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "topics",
+        brief="list topics, create one, or show what is known of one",
+        text=(
+            "List topics: how many events the log has, and how many peers subscribe.\n"
+            "`topics create NAME` makes a Pulsarcast topic and prints its CID, by which everybody\n"
+            "else knows it; its author is the home's identity. `topics show CID` prints its\n"
+            "descriptor, its sub-topics and its versions. Both use the node that runs in the\n"
+            "home. Without one, create starts a node there for as long as it takes, and show\n"
+            "reads what the home has kept, or asks the nodes of --join."
+        ),
+        epilog=(
+            "examples:\n"
+            "  rumormill topics --json\n"
+            "  rumormill topics create news --allow author --allow 12D3KooW... --linking custom\n"
+            "  rumormill topics create town-hall --allow anyone\n"
+            "  rumormill topics create notices --no-request-to-publish\n"
+            "  rumormill topics create news --parent zdpuAoW87Vvr9dAPm...\n"
+            "  rumormill topics show zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h\n"
+        ),
+        run=late("rumormill.cli.topics", "run_topics"),
+    )
+    verb.add_argument("action", nargs="?", choices=("list", "create", "show"), help="what to do")
+    verb.add_argument("subject", nargs="?", metavar="NAME|CID", help="the topic")
+    verb.late_argument = "subject"
+    group = verb.add_argument_group("a new topic")
+    group.add_argument(
+        "--allow",
+        action="append",
+        metavar="PEER",
+        help="who may publish, and nobody else: a peer id, author, or anyone; may be repeated"
+        " (default: the preset's)",
+    )
+    group.add_argument(
+        "--request-to-publish",
+        action="store_true",
+        default=None,
+        help="others may ask those who may publish to do it for them (default)",
+    )
+    group.add_argument(
+        "--no-request-to-publish",
+        dest="request_to_publish",
+        action="store_false",
+        help="nobody may ask",
+    )
+    group.add_argument(
+        "--requester", action="append", metavar="PEER", help="only this peer may ask; repeatable"
+    )
+    group.add_argument(
+        "--linking",
+        metavar="HOW",
+        help="what an event follows: last-seen (default), or custom: what its publisher names",
+    )
+    group.add_argument(
+        "--sub-topic",
+        dest="sub_topics",
+        action="append",
+        metavar="NAME=CID",
+        help="link an existing topic under a name; may be repeated",
+    )
+    group.add_argument("--parent", metavar="CID", help="make a new version of this topic")
+    _add_peer(verb)
+    verb.add_argument("--json", action="store_true", help="print one JSON object (list: a line)")
+
+
 def _add_doctor(verbs: Verbs) -> None:
     verb = add_verb(
         verbs,
         "doctor",
         brief="check this machine and home, and say what to do",
-        text="Check Python, the home, key, log, disk, ports and clock, and say what to do.",
+        text=(
+            "Check Python, packages, Java, clock, limits, the home, its key and log, disk and\n"
+            "ports, and say what to do about each fault. Nothing is changed."
+        ),
         epilog="examples:\n  rumormill doctor\n  rumormill doctor --home b --json\n",
         run=late("rumormill.cli.doctor", "run_doctor"),
     )
     _add_peer(verb)
-    verb.add_argument("--metrics", metavar="HOST:PORT", help="check that this address is free too")
+    for flag in ("--metrics", "--flight"):
+        verb.add_argument(flag, metavar="HOST:PORT", help="check that this address is free too")
     verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from rumormill.cli.grammar import (
     PROTOCOL_OPTIONS,
+    PROTOCOLS,
     Formatter,
     Option,
     Parser,
@@ -17,7 +18,7 @@ from rumormill.cli.grammar import (
     add_verb,
 )
 from rumormill.cli.mill_verbs import add_mill_verbs
-from rumormill.cli.node_verbs import add_node_verbs
+from rumormill.cli.node_verbs import add_node_verbs, late
 from rumormill.version import __version__
 
 WHAT_RUNS: Final = (
@@ -91,6 +92,13 @@ examples:
   rumormill sim --list-parameters --protocol gossipsub
 """
 
+DEMO_EXAMPLES: Final = """\
+examples:
+  rumormill demo
+  rumormill demo --protocol gossipsub,skipring --nodes 6 --events 100 --keep
+  rumormill demo --no-spark --seed 7 --json
+"""
+
 INSPECT_EXAMPLES: Final = """\
 examples:
   rumormill inspect topic topic.json --json
@@ -120,12 +128,46 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"rumormill {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _add_demo(verbs)
     add_node_verbs(verbs)
     _add_sim(verbs)
     add_mill_verbs(verbs)
     _add_inspect(verbs)
     _add_completion(verbs)
     return parser
+
+
+def _add_demo(verbs: Verbs) -> None:
+    verb = add_verb(
+        verbs,
+        "demo",
+        brief="run real nodes with every protocol, kill some, and compare",
+        text=(
+            "Run real nodes on this machine, each in a process of its own, with one protocol\n"
+            "after another. They publish comments of Reddit, a third of them is killed and comes\n"
+            "back, Spark reads along and mills the traces. Prints a comparison, writes a report."
+        ),
+        epilog=DEMO_EXAMPLES,
+        run=late("rumormill.cli.demo", "run_demo"),
+    )
+    verb.add_argument(
+        "--protocol",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help=f"which protocols ({', '.join(PROTOCOLS)}); may be repeated (default: all)",
+    )
+    verb.add_argument("--nodes", metavar="N", help="how many nodes, one process each (10)")
+    verb.add_argument("--events", metavar="N", help="how many comments are published (240)")
+    verb.add_argument("--seed", metavar="N", help="decides links and kills (1)")
+    verb.add_argument("--no-spark", action="store_true", help="no stream, no report; from traces")
+    verb.add_argument(
+        "-o", "--output", default="report.html", metavar="FILE.html", help="(report.html)"
+    )
+    verb.add_argument(
+        "--keep", action="store_true", help="keep homes, traces and the lake, and say where"
+    )
+    verb.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_inspect(verbs: Verbs) -> None:

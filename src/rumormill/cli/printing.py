@@ -93,6 +93,7 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "durable_at": receipt.durable_at,
         "peers": receipt.peers,
         "note": receipt.note,
+        "requested": receipt.requested,
     }
 
 

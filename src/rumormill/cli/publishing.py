@@ -80,6 +80,8 @@ async def _send(
                 note = receipt.note
             peers = "1 peer" if receipt.peers == 1 else f"{receipt.peers} peers"
             last = f"last offset {receipt.offset}, sent to {peers}"
+            if receipt.requested:
+                last = receipt.note
             if options.json:
                 print(json.dumps(receipt_json(receipt)))
         sys.stdout.flush()

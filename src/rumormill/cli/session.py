@@ -85,7 +85,7 @@ async def open_session(resolved: Resolved) -> AsyncIterator[Session]:
             yield session
         return
     try:
-        _refuse_what_is_decided(resolved)
+        refuse_what_is_decided(resolved)
         for ticket in resolved.texts("join"):
             await client.join(ticket)
         yield Session(client, False, len(resolved.texts("join")))
@@ -93,7 +93,8 @@ async def open_session(resolved: Resolved) -> AsyncIterator[Session]:
         await client.close()
 
 
-def _refuse_what_is_decided(resolved: Resolved) -> None:
+def refuse_what_is_decided(resolved: Resolved) -> None:
+    """A running node has its own settings: what was typed against them is refused."""
     typed = [key for key in _DECIDED_BY_THE_NODE if resolved.origins[key].startswith("--")]
     typed += [key for key in resolved.changes if resolved.origins[key] == "--set"]
     if typed:

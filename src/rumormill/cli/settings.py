@@ -20,6 +20,7 @@ from rumormill.core.errors import ConfigError, PeerError
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
 from rumormill.store.model import Durability, StoreConfig
+from rumormill.trace.files import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
 
 CONFIG_NAME: Final = "config.toml"
@@ -157,6 +158,8 @@ class Resolved(msgspec.Struct, frozen=True):
             )
         for address in self.texts("listen"):
             _check_listen(address)
+        if self.text("trace") and not self.text("trace").endswith(LINE_SUFFIXES):
+            raise ConfigError(f"trace: the name must end in {', '.join(LINE_SUFFIXES)}")
         metrics_endpoint(self.text("metrics"))
         flight_endpoint(self.text("flight"))
         if bool(self.text("flight_cert")) != bool(self.text("flight_key")):

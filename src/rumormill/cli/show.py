@@ -19,7 +19,7 @@ from rumormill.sim.scenario import Scenario
 Figures = Mapping[str, Any]
 Advance = Callable[[float], None]
 
-_MISSING = "–"
+MISSING = "–"
 
 _REASONS = {
     "dropped": "dropped",
@@ -87,54 +87,58 @@ def _title(scenario: Scenario) -> str:
 
 
 def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
-    yield "published", _count(figures["published"])
-    yield "delivered", _count(figures["delivered"])
-    yield "delivery ratio", _percent(figures["delivery_ratio"])
+    yield "published", as_count(figures["published"])
+    yield "delivered", as_count(figures["delivered"])
+    yield "delivery ratio", as_percent(figures["delivery_ratio"])
     if figures["pending"]:
-        yield "pending at the end", _count(figures["pending"])
+        yield "pending at the end", as_count(figures["pending"])
     for level in ("p50", "p90", "p99", "max"):
-        yield f"latency {level}", _seconds(figures[f"latency_{level}"])
+        yield f"latency {level}", as_seconds(figures[f"latency_{level}"])
     for percent, times in figures["time_to_reach"].items():
-        yield f"reaching {percent} %, median", _seconds(times["median"])
-    yield "hops, mean", _number(figures["hops_mean"])
-    yield "hops, max", _number(figures["hops_max"])
-    yield "messages per delivery", _number(figures["messages_per_delivery"])
-    yield "duplicates per delivery", _number(figures["duplicates_per_delivery"])
-    yield "redundancy (RMR)", _number(figures["rmr"])
-    yield "data sent", _size(figures["data_bytes"])
-    yield "control sent", _size(figures["control_bytes"])
-    yield "load, p99 / mean", _number(figures["load_p99_over_mean"])
-    yield "load, max / mean", _number(figures["load_max_over_mean"])
+        yield f"reaching {percent} %, median", as_seconds(times["median"])
+    yield "hops, mean", as_number(figures["hops_mean"])
+    yield "hops, max", as_number(figures["hops_max"])
+    yield "messages per delivery", as_number(figures["messages_per_delivery"])
+    yield "duplicates per delivery", as_number(figures["duplicates_per_delivery"])
+    yield "redundancy (RMR)", as_number(figures["rmr"])
+    yield "data sent", as_size(figures["data_bytes"])
+    yield "control sent", as_size(figures["control_bytes"])
+    yield "load, p99 / mean", as_number(figures["load_p99_over_mean"])
+    yield "load, max / mean", as_number(figures["load_max_over_mean"])
     for key, name in _REASONS.items():
         for reason, count in figures[key].items():
-            yield f"{name}: {reason}", _count(count)
+            yield f"{name}: {reason}", as_count(count)
 
 
-def _count(value: int) -> str:
+def as_count(value: int) -> str:
+    """A whole number."""
     return f"{value:,}"
 
 
-def _number(value: float | None) -> str:
+def as_number(value: float | None) -> str:
+    """A number, whole or with two places."""
     if value is None:
-        return _MISSING
+        return MISSING
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def _percent(value: float | None) -> str:
+def as_percent(value: float | None) -> str:
     """A share as a percentage that rounds up to 100 only when it is exactly that."""
     if value is None:
-        return _MISSING
+        return MISSING
     text = f"{100 * value:.2f}"
     return f"{'99.99' if text == '100.00' and value < 1 else text} %"
 
 
-def _seconds(value: float | None) -> str:
+def as_seconds(value: float | None) -> str:
+    """A time, in the unit that suits it."""
     if value is None:
-        return _MISSING
+        return MISSING
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.0f} ms"
 
 
-def _size(value: float) -> str:
+def as_size(value: float) -> str:
+    """Bytes, in the unit that suits them."""
     for unit in ("B", "kB", "MB"):
         if value < 1000:
             return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"

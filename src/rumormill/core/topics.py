@@ -9,10 +9,10 @@ from rumormill.core.ids import PeerId, Topic
 
 ANYONE: Final = "anyone"
 """Written instead of a list of publishers: everybody may publish."""
-AUTHOR: Final = "author"
-"""Written instead of a peer: whoever creates the topic."""
+AUTHOR: Final[PeerId] = b""
+"""Stands among the publishers for whoever creates the topic."""
 
-Publishers: TypeAlias = tuple[PeerId | Literal["author"], ...] | Literal["anyone"]
+Publishers: TypeAlias = tuple[PeerId, ...] | Literal["anyone"]
 Linking: TypeAlias = Literal["last-seen", "custom"]
 LINKINGS: Final[tuple[Linking, ...]] = ("last-seen", "custom")
 

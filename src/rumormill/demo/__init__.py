@@ -1,7 +1,7 @@
 """The demonstration: real nodes in processes of their own, killed on the way, watched by Spark.
 
-It uses what everybody can use: the command `rumormill node` and its control socket, `rumormill.Node`,
-the data source, the mill and the report. What is here decides who does what when (`script`), does it
-(`daemon`, `network`, `performance`), checks afterwards what the logs hold (`audit`), and collects the
-figures (`figures`, `lake`).
+It uses what everybody can use: the command `rumormill node` and its control socket,
+`rumormill.Node`, the data source, the mill and the report. What is here decides who does what when
+(`script`), does it (`daemon`, `network`, `performance`), lets Spark read along (`lake`), checks
+afterwards what the logs hold (`audit`) and collects the figures (`figures`).
 """

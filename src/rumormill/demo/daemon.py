@@ -1,8 +1,9 @@
 """One `rumormill node` or `rumormill supervisor` in a process of its own, as the demo handles it.
 
 It is started, killed with SIGKILL, started again in the same home at the same address, and asked
-things through its control socket. The rule: whoever starts one kills it, whatever happens; it is
-not in our process group, so that Ctrl-C reaches us alone and we end it in order.
+things through its control socket. The rule: whoever starts one kills it, whatever happens. It is
+not in our process group, so that Ctrl-C reaches us alone and we end it in order; and it ends by
+itself when we are killed.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ START_SECONDS: Final = 60.0
 """Our choice: Python starts in less than one, also when ten start at once on two cores."""
 
 TRACE_INTERVAL: Final = 0.02
-"""Seconds of its trace that a killed node may lose; our choice: shorter than the way of an event."""
+"""Seconds of its trace that a killed node may lose. Our choice: about the way of an event."""
 
 _ANYWHERE: Final = "/ip4/127.0.0.1/tcp/0"
 
@@ -40,13 +41,15 @@ class _Announced(msgspec.Struct):
 class Daemon:
     """A node's process, alive or not."""
 
-    def __init__(self, name: str, folder: Path, arguments: Sequence[str], verb: str = "node") -> None:
+    def __init__(
+        self, name: str, folder: Path, arguments: Sequence[str], verb: str = "node"
+    ) -> None:
         self.name = name
         self.home = folder / name
         self.trace = folder / f"{name}.ndjson"
         self.log = folder / f"{name}.log"
-        self._command = [sys.executable, "-m", "rumormill", verb, "--json", *arguments]
-        self._command += ["--home", str(self.home), "--trace", str(self.trace)]
+        self._command = [sys.executable, "-m", "rumormill", verb, "--json", "--until-eof"]
+        self._command += [*arguments, "--home", str(self.home), "--trace", str(self.trace)]
         self._command += ["--set", f"node.trace_interval={TRACE_INTERVAL}"]
         self._process: asyncio.subprocess.Process | None = None
         self._client: ControlClient | None = None
@@ -69,13 +72,24 @@ class Daemon:
 
     async def start(self, extra: Sequence[str] = ()) -> None:
         """Start it, or start it again where it was; return when it listens and answers."""
+        try:
+            await self._start(extra)
+        except LocalError:
+            await self.kill()
+            if self._address == _ANYWHERE:
+                raise
+            # The system may have given its port to somebody else while it was dead.
+            self._address = _ANYWHERE
+            await self._start(extra)
+
+    async def _start(self, extra: Sequence[str]) -> None:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 *extra,
                 "--listen",
                 self._address,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 env=_environment(),

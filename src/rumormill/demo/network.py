@@ -86,13 +86,8 @@ class Network:
         return [] if self._spec.servers is None else [self.supervisor.ticket]
 
     async def _create_topics(self) -> None:
-        making = self._spec.topics
         for name in self.script.topics:
-            self.names[name] = name
-            if making is not None:
-                created = await self.observer.command(making.command(name))
-                self.names[name] = making.topic_of(created)
-            await self.observer.create_topic(self.names[name])
+            self.names[name] = (await self.observer.create_topic(name)).name
 
     async def _start(self, number: int, tickets: list[str] | None = None) -> None:
         told = {
@@ -158,14 +153,17 @@ class Network:
         await self._start(number, self._tickets(number))
         await self._ready(number, most=1)
 
-    async def kept(self, number: int) -> int:
-        """How many events of the script's topics a node has in its log."""
-        names = dict.fromkeys(self.names.values())
+    async def kept(self, number: int) -> dict[str, int]:
+        """How many events a node has in its log, by the script's topics."""
         if number == self.script.observer:
             found = await asyncio.to_thread(self.observer.log.topics)
-            return sum(each.next_offset for each in found if each.name in names)
-        lines = (await self.daemons[number].client.topics()).topics
-        return sum(line.next_offset for line in lines if line.name in names)
+            counts = {each.name: each.next_offset for each in found}
+        else:
+            lines = (await self.daemons[number].client.topics()).topics
+            counts = {line.name: line.next_offset for line in lines}
+        return {
+            topic: counts.get(self.names[topic], 0) for topic in self.script.subscriptions[number]
+        }
 
     @contextlib.contextmanager
     def door(self) -> Iterator[tuple[str, str]]:

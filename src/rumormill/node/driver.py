@@ -167,9 +167,7 @@ class Driver:
             if channel.is_stuck(now):
                 self._swarm.count(STUCK_PEER)
                 channel.connection.close(STUCK_PEER)
-        self._flush_timer = self._loop.call_later(
-            self.config.trace_interval, self._flush_trace
-        )
+        self._flush_timer = self._loop.call_later(self.config.trace_interval, self._flush_trace)
 
     # Inputs.
 

@@ -217,7 +217,7 @@ class Queries:
         asker.send(frame(self._encode(message)))
 
     def decline(self, effect: Decline) -> None:
-        """Refuse a question by resetting its stream, once all others on it are answered."""
+        """Refuse a question by closing its stream, once all others on it are answered."""
         asker = self._asked.pop(effect.number, None)
         if asker is not None:
             asker.open.remove(effect.number)
@@ -401,7 +401,10 @@ class Answering:
             self._finish()
 
     def decline(self) -> None:
-        """A question on this stream has no answer: the peer is to know that, and not to wait."""
+        """A question on this stream has no answer, which the peer is to know at once.
+
+        Who asks no more sees it by the end of our side, who might ask more by a reset.
+        """
         self._declined = True
         self._finish()
 
@@ -409,12 +412,12 @@ class Answering:
         """End our side when the peer has ended its own and has all its answers."""
         if self._gone or self.open or self._rest:
             return
-        if self._declined:
-            self.stream.reset()
-        elif self._peer_ended:
+        if self._peer_ended:
             self.stream.end()
             self.stream.connection.forget_stream(self.stream)
             self._let_go()
+        elif self._declined:
+            self.stream.reset()
 
     def on_close(self, stream: Stream, reason: str) -> None:
         """The peer asks no more, or is gone."""

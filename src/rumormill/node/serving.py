@@ -64,7 +64,8 @@ def _entered(driver: Driver) -> list[Topic]:
 
 def enter_to_publish(spec: ProtocolSpec, driver: Driver, topic: Topic) -> None:
     """Take part in a topic where nobody else could publish in it."""
-    if spec.publishes_from_within and topic not in _entered(driver):
+    subscribed = getattr(driver.machine, "subscriptions", ())  # who may still be on the way in
+    if spec.publishes_from_within and topic not in subscribed and topic not in _entered(driver):
         driver.feed(Subscribe(topic, publish_only=True))
 
 

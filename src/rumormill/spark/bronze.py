@@ -1,14 +1,15 @@
 """Bronze: trace files and topics as tables, as they were found.
 
-A source is a trace file, a directory of trace files, or a node's home. Trace files are read in
-Spark's tasks, one file each, by the readers of `trace.files`: ours and go-libp2p's NDJSON and
-protobuf alike. Each entry gets a place in its run. The rule: inside a file the order of the file
-holds, whatever its clock did; between files of one run the clock decides. So `moment` is the latest
-time stamp that the file has shown so far, `seq` is the number of the file and of the entry in it,
-and a run's entries are in order by (`moment`, `seq`).
+A source is a trace file, a directory of trace files, a node's home, or the Flight door of a running
+node. Trace files are read in Spark's tasks, one file each, by the readers of `trace.files`: ours
+and go-libp2p's NDJSON and protobuf alike. Each entry gets a place in its run. The rule: inside a
+file the order of the file holds, whatever its clock did; between files of one run the clock
+decides. So `moment` is the latest time stamp that the file has shown so far, `seq` is the number of
+the file and of the entry in it, and a run's entries are in order by (`moment`, `seq`).
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.spark.lake import part_name
+from rumormill.spark.options import read_options
 from rumormill.spark.tables import COLUMNS, ddl
 from rumormill.trace.entries import TraceError
 from rumormill.trace.files import SUFFIXES
@@ -30,6 +32,11 @@ FILE_SHIFT: Final = 40
 
 EVERY_TOPIC: Final = "(?s).*"
 """The pattern of all topics, whatever their names hold."""
+
+EVERYTHING: Final = {
+    "subscribePattern": EVERY_TOPIC, "includeMetadata": "true", "includeProof": "true"
+}  # fmt: skip
+"""Options by which the data source gives all that the table `events` has."""
 
 _ROWS: Final = 8192
 _FILES_AT_A_TIME: Final = 4
@@ -51,9 +58,36 @@ class Source(msgspec.Struct, frozen=True):
     """What is milled: trace files, or a store."""
 
     name: str
-    path: Path
+    place: str | Path
+    """Where it is: a path, or the address of a door."""
     files: tuple[TraceFile, ...] = ()
-    is_store: bool = False
+    options: dict[str, str] = {}
+    """Of a store: where the data source finds it."""
+    about: dict[str, dict[str, Any]] = {}
+    """What is known of its runs: columns of the table `runs`, by run."""
+
+    @property
+    def is_store(self) -> bool:
+        """Whether events are read, and not traces."""
+        return bool(self.options)
+
+
+def find_node(
+    address: str, *, name: str | None = None, token_file: str | None = None,
+    tls_roots: str | None = None,
+) -> Source:  # fmt: skip
+    """A node by its Flight door; what is wrong with the options is one sentence."""
+    options = {"node": address}
+    for key, file in (("tokenFile", token_file), ("tlsRoots", tls_roots)):
+        if file is not None:
+            options[key] = str(Path(file).expanduser().absolute())
+    read_options({**options, "subscribePattern": EVERY_TOPIC}, streaming=False)
+    return Source(name or part_name(Path(address.replace(":", "-"))), address, options=options)
+
+
+def is_address(text: str) -> bool:
+    """Whether a source is named by HOST:PORT and not by a path."""
+    return re.fullmatch(r"[^/\s]+:[0-9]{1,5}", text) is not None and not Path(text).exists()
 
 
 def find_source(text: str, *, name: str | None = None, merge: bool = False) -> Source:
@@ -64,7 +98,7 @@ def find_source(text: str, *, name: str | None = None, merge: bool = False) -> S
     path = Path(text).expanduser().absolute()
     if path.is_dir():
         if (path / _HEADS).is_file():
-            return Source(name or part_name(path), path, is_store=True)
+            return Source(name or part_name(path), str(path), options={"home": str(path)})
         found = sorted(each for each in path.iterdir() if is_trace(each))
         if not found:
             kinds = ", ".join(SUFFIXES)
@@ -75,13 +109,13 @@ def find_source(text: str, *, name: str | None = None, merge: bool = False) -> S
             raise LocalError(f"{path} has trace files that differ in their suffix alone")
         numbers = range(len(found)) if merge else [0] * len(found)
         files = zip(runs, numbers, map(str, found), strict=True)
-        return Source(name, path, tuple([TraceFile(*each) for each in files]))
+        return Source(name, str(path), tuple([TraceFile(*each) for each in files]))
     if not path.exists():
         raise LocalError(f"there is no {path}")
     if not is_trace(path):
         raise LocalError(f"{path}: a trace file's name ends in one of {', '.join(SUFFIXES)}")
     name = name or part_name(path, SUFFIXES)
-    return Source(name, path, (TraceFile(name, 0, str(path)),))
+    return Source(name, str(path), (TraceFile(name, 0, str(path)),))
 
 
 def is_trace(path: Path) -> bool:
@@ -197,15 +231,16 @@ def _family(protocol_id: str) -> str:
 def run_rows(
     spark: "SparkSession", source: Source, protocols: dict[str, str], protocol: str | None
 ) -> "DataFrame":
-    """The table `runs` of a source that says nothing about itself but its protocol."""
+    """The table `runs`: what the source says of its runs, or else their protocol alone."""
     names = dict.fromkeys([each.run for each in source.files] or [source.name])
     paths = {each.run: each.path for each in source.files} if len(names) > 1 else {}
     rows = [
         {
             "run": name,
             "protocol": protocol or protocols.get(name, "unknown"),
-            "source": paths.get(name, str(source.path)),
+            "source": paths.get(name, str(source.place)),
             "parameters": json.dumps({}),
+            **source.about.get(name, {}),
         }
         for name in names
     ]
@@ -214,17 +249,10 @@ def run_rows(
     )
 
 
-def read_events(spark: "SparkSession", home: Path, run: str) -> "DataFrame":
+def read_events(spark: "SparkSession", source: Source) -> "DataFrame":
     """All events of a store, through the data source."""
-    found = (
-        spark.read.format("rumormill")
-        .option("home", str(home))
-        .option("subscribePattern", EVERY_TOPIC)
-        .option("includeMetadata", "true")
-        .option("includeProof", "true")
-        .load()
-    )
-    return as_events(found, run)
+    found = spark.read.format("rumormill").options(**source.options, **EVERYTHING).load()
+    return as_events(found, source.name)
 
 
 def as_events(found: "DataFrame", run: str) -> "DataFrame":

@@ -34,6 +34,7 @@ from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import protocol
 from rumormill.sim.scenario import LONGEST_FILE, Scenario
+from rumormill.version import __version__
 
 MOST_RUNS: Final = 100_000
 """Runs of one grid; our choice: at a second each, more than a day of one core."""
@@ -51,8 +52,9 @@ class GridRun(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """What tells this run from every other: its name and its scenario."""
-        text = json.dumps([self.name, self.condition, self.scenario.to_dict()], sort_keys=True)
+        """What tells this run from every other: its name, its scenario, and who simulates it."""
+        told = [__version__, self.name, self.condition, self.scenario.to_dict()]
+        text = json.dumps(told, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -68,8 +70,8 @@ class Grid(msgspec.Struct, frozen=True):
     conditions: dict[str, dict[str, Any]]
 
     @classmethod
-    def load(cls, path: str | Path) -> "Grid":
-        """Read and check a file."""
+    def load(cls, path: str | Path, changes: Mapping[str, Any] | None = None) -> "Grid":
+        """Read and check a file; `changes` are dotted keys of the scenario that all share."""
         file = Path(path)
         try:
             with file.open("rb") as stream:
@@ -82,7 +84,8 @@ class Grid(msgspec.Struct, frozen=True):
         if len(content) > LONGEST_FILE:
             raise ConfigError(f"{path}: larger than {LONGEST_FILE} bytes, the limit of grids")
         table.setdefault("name", file.stem)
-        return cls.from_dict(table, file.parent)
+        grid = cls.from_dict(table, file.parent)
+        return msgspec.structs.replace(grid, base=grid.base.changed(changes)) if changes else grid
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], folder: Path = Path()) -> "Grid":

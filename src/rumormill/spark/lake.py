@@ -106,8 +106,7 @@ class Lake:
         """Write a part; it replaces the one of the same name when the block ends without error."""
         check_name(part)
         self._sweep_up()
-        writer = f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
-        draft = Draft(self.path / _VERSIONS / f"{part}~{writer}")
+        draft = Draft(self.path / _VERSIONS / draft_name(part))
         try:
             draft.path.mkdir(parents=True)
         except OSError as error:
@@ -134,7 +133,7 @@ class Lake:
         folder = self.path / _VERSIONS
         used = [(self.path / _PARTS / part).resolve().name for part in self.parts()]
         for version in sorted(folder.iterdir()):
-            if version.name not in used and not _is_being_written(version):
+            if version.name not in used and not is_being_written(version):
                 shutil.rmtree(version, ignore_errors=True)
 
     def _check_mark(self) -> None:
@@ -191,9 +190,14 @@ def part_name(path: Path, suffixes: Sequence[str] = ()) -> str:
     return name[:_LONGEST_NAME] or "part"
 
 
-def _is_being_written(version: Path) -> bool:
-    """Whether the process that a version is named after may still be at work."""
-    host, process = version.name.rpartition("~")[2].rsplit("-", 2)[:2]
+def draft_name(name: str) -> str:
+    """A name for what is being written, which says by whom."""
+    return f"{name}~{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def is_being_written(draft: Path) -> bool:
+    """Whether the process that a draft is named after may still be at work."""
+    host, process = draft.name.rpartition("~")[2].rsplit("-", 2)[:2]
     if host != platform.node():
         return True
     try:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 WIDTH: Final = 640
 HEIGHT: Final = 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 90
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 30, 40, 90
 _LEGEND: Final = 40
 _COLOURS: Final = (
     "#2f7fc1", "#d1603d", "#3f9150", "#9461a8", "#a8842a", "#7f7f7f", "#1a9c9e", "#c9508f",
@@ -48,17 +48,23 @@ class _Axis:
     """Maps values to pixels."""
 
     def __init__(
-        self, values: list[float], begin: float, end: float, *, log: bool, top: float | None = None
+        self,
+        values: list[float],
+        begin: float,
+        end: float,
+        *,
+        log: bool,
+        ends: tuple[float, float] | None = None,
     ) -> None:
         self.log = log and min(values) > 0
         self._begin, self._end = begin, end
         low, high = min(values), max(values)
         if self.log:
-            if high < 10 * low:  # so that a short axis too begins and ends with a number
-                low, high = _step_below(low), _step_above(high)
-            self.low, self.high = math.log10(low), math.log10(high)
+            # It begins and ends with a number, however short it is.
+            self.low, self.high = math.log10(_step_below(low)), math.log10(_step_above(high))
         else:
-            self.low, self.high = min(low, 0.0), high if top is None else max(high, top)
+            least, most = (0.0, high) if ends is None else ends
+            self.low, self.high = min(low, least), max(high, most)
         if self.high <= self.low:
             self.high = self.low + 1
 
@@ -109,9 +115,9 @@ def line_plot(
     log_x: bool = True,
     log_y: bool = True,
     legend: bool = True,
-    top: float | None = None,
+    ends: tuple[float, float] | None = None,
 ) -> str:
-    """Return a plot as the text of an SVG file; `top` is where a linear y axis ends at least."""
+    """Return a plot as the text of an SVG file; a linear y axis comprises `ends`, else zero."""
     drawn = [line for line in series if line.points]
     if not drawn:
         raise ValueError(f"nothing to draw in {title!r}")
@@ -120,7 +126,7 @@ def line_plot(
     x_axis = _Axis(xs, _LEFT, WIDTH - _RIGHT, log=log_x)
     # A legend below the plot needs room; without one the picture ends earlier.
     height = HEIGHT if legend else HEIGHT - _LEGEND
-    y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y, top=top)
+    y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y, ends=ends)
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     parts = [
         _opening(height),
@@ -218,7 +224,7 @@ def _grid(x_axis: _Axis, y_axis: _Axis) -> list[str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _line(
@@ -239,11 +245,12 @@ def _mark(number: int, x: float, y: float, colour: str) -> str:
     kind = _MARKS[number % len(_MARKS)]
     if kind == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
-    shapes = {
+    shapes: dict[str, tuple[tuple[float, float], ...]] = {
         "square": ((-4, -4), (4, -4), (4, 4), (-4, 4)),
         "triangle": ((0, -5), (5, 4), (-5, 4)),
         "diamond": ((0, -5), (5, 0), (0, 5), (-5, 0)),
-        "cross": ((-5, -1), (5, -1), (5, 1), (-5, 1)),
-    }
+        "cross": ((-1.5, -5), (1.5, -5), (1.5, -1.5), (5, -1.5), (5, 1.5), (1.5, 1.5), (1.5, 5),
+                  (-1.5, 5), (-1.5, 1.5), (-5, 1.5), (-5, -1.5), (-1.5, -1.5)),
+    }  # fmt: skip
     points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in shapes[kind])
     return f'<polygon points="{points}" fill="{colour}"/>'

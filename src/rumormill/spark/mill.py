@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rumormill.core.errors import LocalError
 from rumormill.spark.bronze import (
-    EVERY_TOPIC,
+    EVERYTHING,
     Source,
     TraceFile,
     as_events,
@@ -59,7 +59,7 @@ def mill(
         with lake.writing(source.name) as draft:
             if source.is_store:
                 tell("reading the store")
-                draft.write(read_events(spark, source.path, source.name), "events")
+                draft.write(read_events(spark, source), "events")
             else:
                 tell(f"reading {len(source.files)} trace files")
                 draft.write(read_traces(spark, source.files), "traces")
@@ -167,20 +167,15 @@ class Stream:
 
     def _found(self) -> "DataFrame":
         if self._source.is_store:
-            return (
-                self._spark.readStream.format("rumormill")
-                .option("home", str(self._source.path))
-                .option("subscribePattern", EVERY_TOPIC)
-                .option("startingOffsets", "earliest")
-                .option("includeMetadata", "true")
-                .option("includeProof", "true")
-                .load()
-            )
+            reader = self._spark.readStream.format("rumormill")
+            return reader.options(
+                **self._source.options, **EVERYTHING, startingOffsets="earliest"
+            ).load()
         return (
             self._spark.readStream.format("binaryFile")
             .schema(_PATH_COLUMNS)
             .option("pathGlobFilter", "*{" + ",".join(SUFFIXES) + "}")
-            .load(str(self._source.path))
+            .load(str(self._source.place))
             .select("path")
         )
 
@@ -223,8 +218,8 @@ class Stream:
             for folder in sorted((self._folder / self._table).glob("batch-*"))
             for row in self._spark.read.parquet(str(folder)).select("run").distinct().collect()
         ]
-        files = [TraceFile(run, 0, str(self._source.path)) for run in dict.fromkeys(traces)]
-        return Source(self._source.name, self._source.path, tuple(files))
+        files = [TraceFile(run, 0, str(self._source.place)) for run in dict.fromkeys(traces)]
+        return Source(self._source.name, self._source.place, tuple(files))
 
 
 def _share(folder: Path, target: Path, prefix: str) -> None:

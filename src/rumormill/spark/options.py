@@ -50,6 +50,17 @@ WRITE_OPTIONS: Final = (*_PLACE, "topic", "writeId")
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
 """What Spark itself puts among the options."""
 
+_KAFKAS: Final = {
+    "assign": "a topic has one partition here, so name topics with subscribe",
+    "includeheaders": "what an event carries besides its value comes with includeMetadata",
+    "groupidprefix": "a read has no group here; leave it out",
+    "minoffsetspertrigger": "a batch takes what is there; leave it out",
+    "maxtriggerdelay": "a batch takes what is there; leave it out",
+    "kafka.bootstrap.servers": "name a node with node, or its directory with home",
+    "kafka.group.id": "a read has no group here; leave it out",
+}
+"""What users of Kafka's connector look for, and what is there in its place."""
+
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
@@ -102,7 +113,7 @@ def canonical(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, s
     for key, value in options.items():
         name = names.get(key.lower())
         if name is None:
-            close = nearest(key.lower(), sorted(names))
+            close = _KAFKAS.get(key.lower()) or nearest(key.lower(), sorted(names))
             for lower, proper in names.items():
                 close = re.sub(rf"\b{lower}\b", proper, close)
             raise ConfigError(f"{key}: there is no such option of rumormill; {close}")

@@ -16,12 +16,12 @@ MOST_LINES: Final = 8
 Section = tuple[tuple[str, int], list[dict[str, Any]]]
 
 _CURVES: Final = (
-    # title, x, y, curve, is x logarithmic, scale of y, where y ends at least
-    ("Latency", "seconds", "% of deliveries within", "latency_cdf", True, 1.0, 100.0),
-    ("Delivery over time", "published at, in seconds since the first", "% delivered",
-     "delivery_over_time", False, 100.0, 100.0),
+    # title, x, y, curve, is x logarithmic, scale of y
+    ("Latency", "seconds", "% of deliveries within", "latency_cdf", True, 1.0),
+    ("Delivery over time", "published at, in seconds of the run", "% delivered",
+     "delivery_over_time", False, 100.0),
     ("Load of the peers", "% of peers, idlest first", "messages sent ÷ mean",
-     "load_distribution", False, 1.0, None),
+     "load_distribution", False, 1.0),
 )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def section_plots(condition: str, peers: int, rivals: list[dict[str, Any]]) -> l
             " Pareto front first, then the others in the order of the table.</p>"
         )
     parts += [_key([each["configuration"] for each in drawn]), '<div class="plots">']
-    for title, x_name, y_name, curve, is_log, scale, top in _CURVES:
+    for title, x_name, y_name, curve, is_log, scale in _CURVES:
         lines = [
             Series(
                 each["configuration"],
@@ -61,12 +61,19 @@ def section_plots(condition: str, peers: int, rivals: list[dict[str, Any]]) -> l
         ]
         if lines:
             plot = line_plot(
-                title, x_name, y_name, lines, log_x=is_log, log_y=False, legend=False, top=top
-            )
+                title, x_name, y_name, lines, log_x=is_log, log_y=False, legend=False,
+                ends=_percents(lines) if y_name.startswith("%") else None,
+            )  # fmt: skip
             parts.append(_figure(plot))
     parts += _duplicates(drawn, numbers)
     parts += _trade(rivals, numbers)
     return [*parts, "</div>"]
+
+
+def _percents(lines: Sequence[Series]) -> tuple[float, float]:
+    """The ends of an axis of percents: whole, or from the ten below if all is in the upper half."""
+    least = min(y for line in lines for _, y in line.points)
+    return (min(90.0, 10 * (least // 10)) if least >= 50 else 0.0), 100.0
 
 
 def _chosen(rivals: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -113,7 +120,7 @@ def _trade(rivals: Sequence[Mapping[str, Any]], numbers: Mapping[str, int]) -> l
     ]
     plot = line_plot(
         "Latency against cost", f"{unit} per delivery", "p99 of latency, seconds", series,
-        log_y=False, legend=False,
+        legend=False,
     )  # fmt: skip
     return [_figure(plot)]
 

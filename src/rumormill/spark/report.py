@@ -201,11 +201,14 @@ def _add_curves(
     begins: dict[str, float] = {}
     windows = [row for row in lake.rows("delivery_quality") if row["scope"] == "window"]
     windows = [row for row in windows if row["window_start"] is not None and row["expected"]]
+    # Runs are laid over each other. A simulation's clock begins with the run; other traces have the
+    # time of day, and their first publication is the beginning.
+    simulated = {row["run"] for row in lake.rows("runs", ["run", "scenario"]) if row["scenario"]}
     for row in windows:
         begins[row["run"]] = min(begins.get(row["run"], row["window_start"]), row["window_start"])
     for row in windows:
-        # Time counts from a run's first publication, so that runs can be laid over each other.
-        at = round(row["window_start"] - begins[row["run"]], 6)
+        begin = 0.0 if row["run"] in simulated else begins[row["run"]]
+        at = round(row["window_start"] - begin, 6)
         points = timeline.setdefault(by_run.get(row["run"], ""), {})
         points.setdefault(at, []).append(row["delivery_ratio"])
     load: dict[str, dict[float, list[float]]] = {}

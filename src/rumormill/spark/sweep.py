@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from rumormill.core.errors import LocalError
 from rumormill.spark.bronze import Placing
 from rumormill.spark.grid import Grid, GridRun
-from rumormill.spark.lake import Lake
+from rumormill.spark.lake import Lake, draft_name, is_being_written
 from rumormill.spark.mill import DEFAULT_WINDOW, Tell, build_tables, plain
 from rumormill.spark.tables import COLUMNS, ddl
 from rumormill.trace.entries import Batch, Entry
@@ -49,6 +49,9 @@ def sweep(
     runs = grid.runs()
     folder = lake.path / _SWEEPS / grid.name
     folder.mkdir(parents=True, exist_ok=True)
+    for unfinished in folder.glob(".*~*"):  # what tasks left that were killed
+        if not is_being_written(unfinished):
+            unfinished.unlink(missing_ok=True)
     waiting = [run for run in runs if not _figures_path(folder, run).is_file()]
     tell(f"{len(runs)} simulations, {len(waiting)} of them new")
     try:
@@ -137,7 +140,7 @@ def simulate(run: GridRun, folder: Path, part: str) -> None:
     """Run one simulation; leave its trace, and then its figures, under their names."""
     from rumormill.sim.run import run_scenario  # noqa: PLC0415
 
-    draft = folder / f".{run.digest}.{os.getpid()}"
+    draft = folder / draft_name(f".{run.digest}")
     try:
         try:
             with _Recorder(f"{part}/{run.name}", draft) as recorder:

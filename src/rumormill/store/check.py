@@ -11,7 +11,6 @@ The rule of this file: it only looks. It changes nothing and serves nothing.
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ import msgspec
 from rumormill.store.model import Finding, FindingKind, Report
 from rumormill.store.reader import walk
 from rumormill.store.rows import MAX_OFFSET, UNKNOWN_HASH, TopicRow, row_bytes
-from rumormill.store.schema import get_losses, get_store, get_topics
+from rumormill.store.schema import get_file_stamp, get_losses, get_store, get_topics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,18 +164,8 @@ def _check_stamp(path: Path, witness: Witness) -> list[Finding]:
     A newer write-ahead log over an older database file looks right at the tail and lacks rows in
     the middle; the stamp tells without reading them.
     """
-    stamp = None
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
-        ) as raw:
-            stamp = raw.execute("SELECT stamp FROM store").fetchone()[0]
-    except (sqlite3.Error, TypeError, UnicodeDecodeError):
-        # Only a crash in the middle of the very first checkpoint leaves an unreadable file that
-        # its write-ahead log completes, and then nothing was stamped yet.
-        if witness.stamp == 0:
-            return []
-    if type(stamp) is int and stamp >= witness.stamp:
+    stamp = get_file_stamp(path, witness.stamp)
+    if witness.stamp == 0 or (stamp is not None and stamp >= witness.stamp):
         return []
     detail = f"the database file is of commit {stamp}, it had already reached {witness.stamp}"
     return [Finding(FindingKind.OLD_COPY, detail=detail)]

@@ -42,6 +42,7 @@ from rumormill.store.schema import (
     database_path,
     latest_epoch,
     put_loss,
+    put_stamp,
     put_topics,
 )
 
@@ -120,7 +121,7 @@ def _rebuild(
             builder.topic(_widest(row, head), losses_of(state, row.name))
         if source is not None:
             copy_notes(source, target)
-        target.execute("UPDATE store SET stamp = ?", (fresh.generation,))
+        put_stamp(target, fresh.generation)
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_directory(home)
     fresh.stamp = fresh.generation

@@ -46,6 +46,9 @@ SCHEMA_VERSION = 1
 _MEMORY_BYTES = 2**30
 _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per single commit
 
+_HEADER_STAMP_AT = 60  # SQLite's file format, 1.3: the user version, big-endian
+_HEADER_STAMPS = 2**31
+
 _INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
 """Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
 thread beside the writer would make it wait as often as there are rows."""
@@ -236,6 +239,43 @@ def create_schema(db: sqlite3.Connection, store_id: bytes) -> None:
     except BaseException:
         rollback(db)
         raise
+
+
+def put_stamp(db: sqlite3.Connection, stamp: int) -> None:
+    """Write down in the database which commit its file is about to reach.
+
+    It goes into the store's record and, because a file in the middle of a checkpoint is not always
+    one that SQLite can read, into the file's header, whose first page is written at once.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute("UPDATE store SET stamp = ?", (stamp,))
+        db.execute(f"PRAGMA user_version = {stamp % _HEADER_STAMPS}")
+        db.execute("COMMIT")
+    except BaseException:
+        rollback(db)
+        raise
+
+
+def get_file_stamp(path: Path, expected: int) -> int | None:
+    """The stamp of a database file as it is, without its write-ahead log; None if it has none.
+
+    The header has the lower bits only: of the stamps that fit, the one next to `expected`.
+    """
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+        ) as raw:
+            stamp = raw.execute("SELECT stamp FROM store").fetchone()[0]
+            return stamp if type(stamp) is int else None
+    except (sqlite3.Error, TypeError, UnicodeDecodeError):
+        pass
+    with path.open("rb") as file:
+        header = file.read(_HEADER_STAMP_AT + 4)
+    if len(header) < _HEADER_STAMP_AT + 4:
+        return None
+    ahead = (int.from_bytes(header[_HEADER_STAMP_AT:]) - expected) % _HEADER_STAMPS
+    return expected + (ahead if ahead < _HEADER_STAMPS // 2 else ahead - _HEADER_STAMPS)
 
 
 def has_schema(db: sqlite3.Connection) -> bool:

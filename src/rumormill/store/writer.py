@@ -35,7 +35,7 @@ from rumormill.store.group import Group
 from rumormill.store.model import Appended, Durability, StoreConfig, StoredEvent
 from rumormill.store.notes import Note, put_notes
 from rumormill.store.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
-from rumormill.store.schema import put_events, put_topics, rollback
+from rumormill.store.schema import put_events, put_stamp, put_topics, rollback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -233,7 +233,7 @@ class Writer:
             return
         stamp = self._generation
         with self._translated():
-            self.db.execute("UPDATE store SET stamp = ?", (stamp,))
+            put_stamp(self.db, stamp)
             busy, logged, folded = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if not busy and logged == folded:
                 self._heads.note_stamp(stamp)

@@ -16,6 +16,7 @@ from rumormill.core.effects import (
     Answer,
     Ask,
     CancelTimer,
+    Decline,
     Disconnect,
     Effect,
     Learn,
@@ -309,10 +310,12 @@ class TestAnswers:
         ],
     )
     def test_what_cannot_be_stored_is_refused(self, message: KadMessage, reason: str) -> None:
-        """No answer, nothing stored, and the reason in the trace."""
+        """Declined, so that nobody waits; nothing stored, and the reason in the trace."""
         rig = Rig()
         assert rig.ask(b"a", message) is None
         assert rig.refused == [reason]
+        wants_answer = message.type is not KadType.ADD_PROVIDER
+        assert rig.all(Decline) == ([Decline(77)] if wants_answer else [])
         assert len(rig.kad.records) == len(rig.kad.providers) == 0
 
     def test_who_stores_false_values_is_banned_then_cut_off(self) -> None:
@@ -326,6 +329,7 @@ class TestAnswers:
         assert b"liar" not in rig.kad.contacts.table
         assert rig.ask(b"liar", KadMessage(KadType.FIND_NODE, b"x")) is None
         assert rig.refused == [BANNED]
+        assert rig.all(Decline) == [Decline(77)]
         assert rig.all(Ask) == []
         rig.now += 11.0
         rig.ask(b"liar", false)
@@ -389,16 +393,18 @@ class TestAnswers:
         assert Rig().ask(b"a", KadMessage(KadType.PING)) == KadMessage(KadType.PING)
 
     def test_a_client_answers_nobody(self) -> None:
-        """And says so in the trace."""
+        """It declines, and says so in the trace."""
         rig = Rig(server=False)
         assert rig.ask(b"a", KadMessage(KadType.FIND_NODE, b"x")) is None
         assert rig.refused == [CLIENT]
+        assert rig.all(Decline) == [Decline(77)]
 
     def test_what_is_no_question_of_ours_is_refused(self) -> None:
         """A machine may be handed anything."""
         rig = Rig()
         rig.give(Asked(b"a", 1, "what?"))  # type: ignore[arg-type]
         assert rig.refused == [NOT_A_QUESTION]
+        assert rig.all(Decline) == [Decline(1)]
 
 
 class TestOperations:

@@ -3,21 +3,24 @@
 import pytest
 from pulsarcast_rig import Lone, World
 
-from rumormill.core.effects import Published
-from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
+from rumormill.core.effects import Outcome, Published
+from rumormill.core.inputs import Command, Publish, Subscribe, Unsubscribe
 from rumormill.core.trace import SkipPublish
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTopic,
     CreateTopic,
+    DescribeTopic,
     ListVersions,
     PublishEvent,
     ShowTopic,
     SubscribeTo,
+    TopicView,
     UnsubscribeFrom,
 )
-from rumormill.protocols.pulsarcast.descriptors import META, TopicDescriptor
+from rumormill.protocols.pulsarcast.descriptors import META, TopicDescriptor, meta_topic
+from rumormill.protocols.pulsarcast.library import SHELF, view_of_kept
 from rumormill.sim.network import peer_id
 
 
@@ -172,3 +175,54 @@ def test_the_same_text_twice_is_two_events() -> None:
     published = [each.event for each in effects if isinstance(each, Published)]
     assert len({event.id for event in published}) == 2
     assert published[1].parents == (published[0].id,)
+
+
+def test_a_topic_is_described_with_its_sub_topics_and_versions() -> None:
+    """By a peer that knows nothing of it yet; what is lost is said to be."""
+    world = World(8)
+    lost = cids.text(cids.of(b"nobody has this"))
+    first = world.create(0)
+    second = world.create(0, parent=first, sub_topics={"first": first})
+    view = world.command(5, DescribeTopic(topic=second)).result
+    assert isinstance(view, TopicView)
+    assert [cids.text(each.cid) for each in view.versions] == [first, second]
+    assert {name: each.name for name, each in view.sub_topics.items() if each is not None} == {
+        "first": "news",
+        "meta": "meta-news",
+    }
+    assert world.command(5, DescribeTopic(topic=lost), wait=30.0).error.endswith("(no-such-topic)")
+
+
+def test_a_topic_that_appears_late_is_found_by_who_waits_for_it() -> None:
+    """Somebody asks for it just before its author is there to have it."""
+    world = World(4)
+    late = meta_topic("late", peer_id(1), "2026-01-01T00:00:00.000Z")
+    asked: list[Outcome] = []
+    world.host(3).command(ShowTopic(topic=cids.text(late.cid)), asked.append)
+    world.run(0.7)
+    assert asked == []
+    world.machine(1).library.offer(late, world.now, world.host(1).effects)
+    world.host(1).carry_out()
+    world.run(5.0)
+    assert [outcome.error for outcome in asked] == [""]
+
+
+def test_descriptors_are_kept_and_come_back_without_the_network() -> None:
+    """Of topics that were created or subscribed to; a relay keeps none."""
+    world = World(6)
+    topic = world.create(0)
+    world.subscribe(topic, 4)
+    kept = [
+        index
+        for index in range(6)
+        if (archive := world.host(index).archive) is not None
+        and view_of_kept(archive, cids.parse(topic)) is not None
+    ]
+    assert kept == [0, 4]
+    alone = Lone()
+    for event in world.host(4).archive.scan(SHELF):  # type: ignore[union-attr]
+        alone.archive.keep(event)
+    effects = alone.feed(Command(1, ShowTopic(topic=topic)))
+    (found,) = [effect.result for effect in effects if isinstance(effect, Outcome)]
+    assert isinstance(found, TopicDescriptor)
+    assert cids.text(found.cid) == topic

@@ -13,8 +13,6 @@ import msgspec
 
 from rumormill.core.effects import Effects
 from rumormill.core.errors import DecodeError, LimitError, LocalError
-from rumormill.overlay.kademlia.kademlia import Kademlia
-from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
 from rumormill.protocols.pulsarcast.commands import CreateTopic, TopicView
@@ -27,7 +25,7 @@ from rumormill.protocols.pulsarcast.descriptors import (
     read_topic,
 )
 from rumormill.protocols.pulsarcast.feed import Feed
-from rumormill.protocols.pulsarcast.library import Library, shelf_versions
+from rumormill.protocols.pulsarcast.library import Library, age, shelf_versions
 from rumormill.protocols.pulsarcast.membership import Membership, cid_of, is_cid
 from rumormill.protocols.pulsarcast.publishing import Publishing
 from rumormill.protocols.pulsarcast.signing import SignedEvent
@@ -48,13 +46,11 @@ class Catalogue:
         library: Library,
         membership: Membership,
         publishing: Publishing,
-        dht: Kademlia,
     ) -> None:
         self._context = context
         self._library = library
         self._membership = membership
         self._publishing = publishing
-        self._dht = dht
 
     # Creating.
 
@@ -148,8 +144,7 @@ class Catalogue:
 
     def _register(self, topic: TopicDescriptor, now: float, effects: Effects) -> None:
         self._library.keep(topic, effects)
-        if self._context.config.store_topics:
-            self._dht.put_value(content_key(topic.cid), topic.dag(), now, effects)
+        self._library.offer(topic, now, effects)
 
     def on_delivered(self, feed: Feed, signed: SignedEvent, effects: Effects) -> None:
         """An event was delivered; in a meta topic it may be a new version of the topic."""
@@ -171,7 +166,7 @@ class Catalogue:
             error = reasons.NO_SUCH_TOPIC if topic is None else ""
             finished(topic, error, now, effects)
 
-        self._library.find(cid, (), found, now, effects)
+        self._library.find_patiently(cid, found, now, effects)
 
     def describe(self, cid: bytes, finished: Finished, now: float, effects: Effects) -> None:
         """Find a descriptor, the sub-topics and all versions."""
@@ -248,7 +243,7 @@ class Catalogue:
             if newest.meta is not None:
                 known += shelf_versions(self._context.archive, newest.meta)
             chain.update((each.cid, each) for each in known)
-            ordered = sorted(chain.values(), key=lambda each: (each.created, each.cid))
+            ordered = sorted(chain.values(), key=age)
             finished(ordered, "", now, effects)
 
         self._library.find(cid, (), found, now, effects)

@@ -22,6 +22,7 @@ from rumormill.core.identity import Verifier
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.proof import from_stored
+from rumormill.protocols.pulsarcast.reasons import AUTHOR_NOT_ALLOWED, NOT_ALLOWED
 from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
 
 MAX_EVENTS: Final = 1 << 20
@@ -29,7 +30,6 @@ MAX_EVENTS: Final = 1 << 20
 
 WRONG_TOPIC: Final = "wrong-topic"
 WRONG_FIELDS: Final = "wrong-fields"
-NOT_ALLOWED: Final = "publisher-not-allowed"
 NOT_PUBLISHED: Final = "not-published"
 
 
@@ -266,7 +266,8 @@ class HistoryReport(msgspec.Struct, frozen=True):
 class HistoryVerifier:
     """Checks kept events one by one: CIDs, topic, signatures, links.
 
-    Where the topic's descriptor is known, it checks that each publisher was allowed to publish.
+    Where the topic's descriptor is known, it checks that each publisher was allowed to publish, and
+    each author for whom another published to have asked for it.
     """
 
     def __init__(
@@ -317,8 +318,12 @@ class HistoryVerifier:
         publisher = signed.event.publisher
         if publisher is None:
             return NOT_PUBLISHED
-        if self._descriptor is not None and not self._descriptor.may_publish(publisher):
+        descriptor = self._descriptor
+        if descriptor is not None and not descriptor.may_publish(publisher):
             return NOT_ALLOWED
+        author = signed.event.author
+        if descriptor is not None and author != publisher and not descriptor.may_request(author):
+            return AUTHOR_NOT_ALLOWED
         if not signed.publisher_signature and not signed.author_signature:
             self._unsigned += 1
             return None

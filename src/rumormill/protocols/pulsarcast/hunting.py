@@ -92,6 +92,10 @@ class Hunting:
         self._go_on(hunt, now, effects)
         return True
 
+    def offer(self, cid: bytes, block: bytes, now: float, effects: Effects) -> None:
+        """Put a block into the DHT, for others to find."""
+        self._dht.put_value(content_key(cid), block, now, effects)
+
     def reset(self, now: float, effects: Effects) -> None:
         """Begin every hunt anew: answers that were on their way will not come."""
         for hunt in list(self._hunts.values()):

@@ -10,17 +10,24 @@ from collections.abc import Callable, Container, Sequence
 from typing import Final, TypeAlias
 
 from rumormill.core.archive import Archive
-from rumormill.core.effects import Effects, Keep
+from rumormill.core.effects import Effects, Keep, SetTimer
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.commands import TopicView
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_topic
 from rumormill.protocols.pulsarcast.hunting import Found, Hunting
 from rumormill.protocols.pulsarcast.rpc import Block
+from rumormill.protocols.pulsarcast.timers import LookTimer
 
 WithTopic: TypeAlias = Callable[[TopicDescriptor | None, float, Effects], None]
+
+_MORE_LOOKS: Final = 3
+_FIRST_PAUSE: Final = 0.5
+"""How often, and after how many seconds at first, a topic is looked for again while somebody waits
+who asked about it; each pause is twice the one before. Our choice: within a command's patience."""
 
 SHELF: Final[Topic] = "pulsarcast/topics"
 """Under which name the archive has descriptors; no topic is called so, as it is no CID."""
@@ -33,12 +40,36 @@ def shelved(descriptor: TopicDescriptor) -> Event:
 
 
 def from_shelf(event: Event) -> TopicDescriptor | None:
-    """Read a kept descriptor back; None where it is not what its id says."""
+    """Read a kept descriptor back; None where it is not what its id and its author say."""
     try:
         descriptor = read_topic(event.data)
     except DecodeError:
         return None
-    return descriptor if descriptor.cid == event.id else None
+    holds = descriptor.cid == event.id and descriptor.author == event.author
+    return descriptor if holds else None
+
+
+def view_of_kept(archive: Archive, cid: bytes) -> TopicView | None:
+    """What an archive alone knows of a topic; None where it does not have the topic."""
+
+    def kept(wanted: bytes) -> TopicDescriptor | None:
+        event = archive.get(SHELF, wanted)
+        return None if event is None else from_shelf(event)
+
+    topic = kept(cid)
+    if topic is None:
+        return None
+    versions = {cid: topic}
+    if topic.meta is not None:
+        versions |= {each.cid: each for each in shelf_versions(archive, topic.meta)}
+    ordered = sorted(versions.values(), key=age)
+    sub_topics = {name: kept(link) for name, link in topic.sub_topics.items()}
+    return TopicView(topic, sub_topics, tuple(ordered))
+
+
+def age(descriptor: TopicDescriptor) -> tuple[str, bytes]:
+    """What versions are sorted by."""
+    return (descriptor.created, descriptor.cid)
 
 
 def shelf_versions(archive: Archive, meta: bytes) -> list[TopicDescriptor]:
@@ -56,6 +87,7 @@ class Library:
         self._in_use = in_use
         self._known: dict[bytes, TopicDescriptor] = {}
         self._versions: dict[bytes, dict[bytes, None]] = {}
+        self._waiting: dict[bytes, list[tuple[WithTopic, int]]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -98,7 +130,7 @@ class Library:
         meta = descriptor.meta
         known = {} if meta is None else self._versions.get(meta, {})
         found = [self._known[cid] for cid in known]
-        return sorted(found, key=lambda version: (version.created, version.cid))
+        return sorted(found, key=age)
 
     def find(
         self,
@@ -109,7 +141,7 @@ class Library:
         effects: Effects,
     ) -> None:
         """Call back with a descriptor: at once where it is at hand, else when it is found."""
-        known = self._at_hand(cid)
+        known = self._at_hand(cid, now, effects)
         if known is not None:
             then(known, now, effects)
             return
@@ -124,14 +156,51 @@ class Library:
         if not self._hunting.seek(cid, cid, sources, done, now, effects):
             then(None, now, effects)
 
-    def _at_hand(self, cid: bytes) -> TopicDescriptor | None:
+    def find_patiently(self, cid: bytes, then: WithTopic, now: float, effects: Effects) -> None:
+        """Do what `find` does, and look a few times more where the topic is not found.
+
+        It may be so new that the DHT does not have it yet, and we that we know nobody to ask.
+        """
+        self._look(cid, then, 0, now, effects)
+
+    def _look(self, cid: bytes, then: WithTopic, looks: int, now: float, effects: Effects) -> None:
+        def looked(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
+            waiting = self._waiting.get(cid, ())
+            most = self._context.config.max_waiting
+            full = len(waiting) >= most or (not waiting and len(self._waiting) >= most)
+            if found is not None or looks >= _MORE_LOOKS or full:
+                then(found, now, effects)
+                return
+            self._waiting.setdefault(cid, []).append((then, looks + 1))
+            effects.append(SetTimer(LookTimer(cid), now + _FIRST_PAUSE * 2**looks))
+
+        self.find(cid, (), looked, now, effects)
+
+    def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
+        """Look for a topic once more."""
+        for then, looks in self._waiting.pop(cid, ()):
+            self._look(cid, then, looks, now, effects)
+
+    def resume(self, now: float, effects: Effects) -> None:
+        """Look for topics again: the timers are gone."""
+        for cid in self._waiting:
+            effects.append(SetTimer(LookTimer(cid), now + _FIRST_PAUSE))
+
+    def _at_hand(self, cid: bytes, now: float, effects: Effects) -> TopicDescriptor | None:
         known = self._known.get(cid)
         if known is None:
             kept = self._context.archive.get(SHELF, cid)
             known = None if kept is None else from_shelf(kept)
             if known is not None:
                 self.add(known)
+                if known.author == self._context.id:
+                    self.offer(known, now, effects)
         return known
+
+    def offer(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> None:
+        """Put a descriptor into the DHT, where others look for it."""
+        if self._context.config.store_topics:
+            self._hunting.offer(descriptor.cid, descriptor.dag(), now, effects)
 
     def on_block(self, peer: PeerId, block: Block, now: float, effects: Effects) -> None:
         """A peer sent a descriptor."""

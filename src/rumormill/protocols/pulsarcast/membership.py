@@ -223,7 +223,7 @@ class Membership:
             if found is not None and cid in self.publish_only:
                 self.publish_for_a_while(found, now, effects)
 
-        self._library.find(cid, (), with_topic, now, effects)
+        self._library.find_patiently(cid, with_topic, now, effects)
 
     def when_ready(self, cid: bytes, ready: Ready, now: float, effects: Effects) -> None:
         """Call back when there is a way to the root of a tree in which we stand."""

