@@ -86,6 +86,16 @@ class Newest:
     def better(self, key: bytes, new: bytes, old: bytes) -> bool:
         return new > old
 
+    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
+        return True
+
+
+class Sworn(Newest):
+    """A validator whose values want an oath beside them."""
+
+    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
+        return proof == b"oath"
+
 
 class Rig:
     """One peer under test, and what it did."""
@@ -364,6 +374,28 @@ class TestAnswers:
         assert held is not None
         assert held.value == b"3"
 
+    @pytest.mark.parametrize(
+        ("proofs", "kept"),
+        [
+            ([b"oath", b""], b"oath"),
+            ([b"oath", b"lie"], b"oath"),
+            ([b"lie", b"oath"], b"oath"),
+            ([b"", b"oath"], b"oath"),
+            ([b"lie", b""], b"lie"),
+        ],
+    )
+    def test_a_good_proof_is_not_replaced(self, proofs: list[bytes], kept: bytes) -> None:
+        """Nobody makes a value worthless by storing it again without its proof, or with another."""
+        rig = Rig(validators={"sworn": Sworn()})
+        key = b"/sworn/x"
+        for proof in proofs:
+            put = KadMessage(KadType.PUT_VALUE, key, Record(key, b"v", proof=proof))
+            assert rig.ask(b"a", put) is not None
+        answer = rig.ask(b"b", KadMessage(KadType.GET_VALUE, key))
+        assert answer is not None
+        assert answer.record is not None
+        assert (answer.record.value, answer.record.proof) == (b"v", kept)
+
     def test_a_date_can_make_a_new_record_older_but_not_one_that_we_hold(self) -> None:
         """Otherwise anybody could make us forget a value by storing it again."""
         rig = Rig()
@@ -486,6 +518,45 @@ class TestOperations:
         corrected = [ask.peer for ask in rig.all(Ask)]
         assert len(corrected) == 2
         assert not set(result.peers) & set(corrected)
+
+    def test_a_search_goes_on_until_a_value_has_its_proof(self) -> None:
+        """Holders that know no proofs pass values on without; that is no lie, and no answer."""
+        rig = Rig(corrections=0, validators={"sworn": Sworn()})
+        rig.befriend(b"a", b"b", b"c")
+        key = b"/sworn/x"
+        rig.do("get_value", key)
+        for ask, proof in zip(rig.all(Ask), (b"", b"lie", b"oath"), strict=True):
+            assert rig.results == []
+            found = KadMessage(KadType.GET_VALUE, key, Record(key, b"v", proof=proof))
+            rig.give(Answered(ask.peer, ask.number, found))
+        (result,) = rig.results
+        assert (result.value, result.proof, result.reason) == (b"v", b"oath", "")
+        assert rig.all(trace.Penalise) == []
+
+    def test_a_value_whose_proof_nobody_has_is_found_without(self) -> None:
+        """What it is worth then is for the application to say."""
+        rig = Rig(corrections=0, validators={"sworn": Sworn()})
+        rig.befriend(b"a")
+        key = b"/sworn/x"
+        rig.do("get_value", key)
+        rig.answer(rig.all(Ask), key=key, record=Record(key, b"v", proof=b"lie"))
+        (result,) = rig.results
+        assert (result.value, result.proof, result.reason) == (b"v", b"", "")
+
+    def test_what_we_publish_is_stored_and_repeated_with_its_proof(self) -> None:
+        """The holders get it, and whoever asks us."""
+        rig = Rig(validators={"sworn": Sworn()})
+        rig.befriend(b"a")
+        key = b"/sworn/x"
+        rig.do("put_value", key, b"v", proof=b"oath")
+        (put,) = rig.answer(rig.all(Ask))
+        assert put.message.record.proof == b"oath"  # type: ignore[attr-defined]
+        answer = rig.ask(b"b", KadMessage(KadType.GET_VALUE, key))
+        assert answer is not None
+        assert answer.record is not None
+        assert answer.record.proof == b"oath"
+        with pytest.raises(LimitError):
+            rig.do("put_value", key, b"v", proof=bytes(rig.kad.config.limits.proof_bytes + 1))
 
     def test_a_value_is_stored_when_holders_echo_it(self) -> None:
         """Failures and false echoes count as failures; refusing to store costs no place."""
