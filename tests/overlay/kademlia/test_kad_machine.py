@@ -1,19 +1,17 @@
 """Kademlia as a machine: each rule of asking, answering, believing and forgetting by itself."""
 
-from collections.abc import Mapping
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kad_net import cid, key_of
+from kad_rig import KEY, OWN, VALUE, Newest, Rig
 
 from rumormill.core import trace
-from rumormill.core.config import override
 from rumormill.core.effects import (
-    Answer,
     Ask,
     CancelTimer,
     Decline,
@@ -30,7 +28,6 @@ from rumormill.core.inputs import (
     AskFailed,
     Command,
     ConnectFailed,
-    Input,
     PeerConnected,
     PeerDisconnected,
     Start,
@@ -39,7 +36,6 @@ from rumormill.core.inputs import (
 )
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.findings import WRONG_ANSWER
-from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import (
     BUSY,
     NO_PEERS,
@@ -63,108 +59,11 @@ from rumormill.overlay.kademlia.server import (
 from rumormill.overlay.kademlia.table import CROWDED
 from rumormill.overlay.kademlia.validators import (
     BAD_KEY,
-    DEFAULT_VALIDATORS,
     NO_VALIDATOR,
     WRONG_HASH,
-    Validator,
 )
 from rumormill.wire import rfc3339
 from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
-
-OWN = b"own"
-VALUE = b"value"
-KEY = key_of(VALUE)
-EffectT = TypeVar("EffectT", bound=Effect)
-
-
-class Newest:
-    """A validator of values that change: the greater one wins, `bad` is never valid."""
-
-    def refusal(self, key: bytes, value: bytes) -> str:
-        return "bad" if value == b"bad" else ""
-
-    def better(self, key: bytes, new: bytes, old: bytes) -> bool:
-        return new > old
-
-    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
-        return True
-
-
-class Sworn(Newest):
-    """A validator whose values want an oath beside them."""
-
-    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
-        return proof == b"oath"
-
-
-class Rig:
-    """One peer under test, and what it did."""
-
-    def __init__(
-        self,
-        *,
-        addresses: Mapping[bytes, tuple[bytes, ...]] | None = None,
-        validators: Mapping[str, Validator] | None = None,
-        **changes: Any,
-    ) -> None:
-        self.now = 1_000_000.0
-        self.results: list[LookupResult] = []
-        self.effects: list[Effect] = []
-        where = addresses or {}
-        self.kad = Kademlia(
-            OWN,
-            Random(1),
-            override(KademliaConfig(), changes),
-            on_result=lambda result, _now, _effects: self.results.append(result),
-            addresses=lambda peer: where.get(peer, ()),
-            validators={**DEFAULT_VALIDATORS, **(validators or {})},
-        )
-        self.give(Start())
-
-    def give(self, event: Input) -> list[Effect]:
-        self.effects = []
-        self.kad.handle(event, self.now, self.effects)
-        return self.effects
-
-    def all(self, kind: type[EffectT]) -> list[EffectT]:
-        return [effect for effect in self.effects if isinstance(effect, kind)]
-
-    @property
-    def refused(self) -> list[str]:
-        return [refuse.reason for refuse in self.all(trace.Refuse)]
-
-    def do(self, operation: str, *arguments: Any, **options: Any) -> int:
-        self.effects = []
-        number = getattr(self.kad, operation)(*arguments, self.now, self.effects, **options)
-        assert isinstance(number, int)
-        return number
-
-    def ask(self, peer: bytes, message: KadMessage) -> KadMessage | None:
-        """Put a question to the peer; return its answer."""
-        self.give(Asked(peer, 77, message))
-        answers = self.all(Answer)
-        assert len(answers) <= 1
-        return answers[0].message if answers else None  # type: ignore[return-value]
-
-    def befriend(self, *peers: bytes, address: str = "") -> None:
-        """Make peers contacts, as they become in earnest: they connect, and answer a question."""
-        for peer in peers:
-            self.give(PeerConnected(peer, "/p", address=address))
-            for ask in self.all(Ask):
-                self.give(Answered(peer, ask.number, KadMessage(KadType.FIND_NODE)))
-            assert peer in self.kad.contacts.table
-
-    def fire(self, what: str, number: int = 0) -> None:
-        self.give(TimerFired(KadTimer(what, number)))
-
-    def answer(self, asked: list[Ask], **parts: Any) -> list[Ask]:
-        """Answer questions alike; return those that follow."""
-        following = []
-        for ask in asked:
-            kind: KadType = ask.message.type  # type: ignore[attr-defined]
-            self.give(Answered(ask.peer, ask.number, KadMessage(kind, **parts)))
-            following += self.all(Ask)
-        return following
 
 
 def record(value: bytes = VALUE, key: bytes = KEY, date: str = "") -> Record:
@@ -374,28 +273,6 @@ class TestAnswers:
         assert held is not None
         assert held.value == b"3"
 
-    @pytest.mark.parametrize(
-        ("proofs", "kept"),
-        [
-            ([b"oath", b""], b"oath"),
-            ([b"oath", b"lie"], b"oath"),
-            ([b"lie", b"oath"], b"oath"),
-            ([b"", b"oath"], b"oath"),
-            ([b"lie", b""], b"lie"),
-        ],
-    )
-    def test_a_good_proof_is_not_replaced(self, proofs: list[bytes], kept: bytes) -> None:
-        """Nobody makes a value worthless by storing it again without its proof, or with another."""
-        rig = Rig(validators={"sworn": Sworn()})
-        key = b"/sworn/x"
-        for proof in proofs:
-            put = KadMessage(KadType.PUT_VALUE, key, Record(key, b"v", proof=proof))
-            assert rig.ask(b"a", put) is not None
-        answer = rig.ask(b"b", KadMessage(KadType.GET_VALUE, key))
-        assert answer is not None
-        assert answer.record is not None
-        assert (answer.record.value, answer.record.proof) == (b"v", kept)
-
     def test_a_date_can_make_a_new_record_older_but_not_one_that_we_hold(self) -> None:
         """Otherwise anybody could make us forget a value by storing it again."""
         rig = Rig()
@@ -518,45 +395,6 @@ class TestOperations:
         corrected = [ask.peer for ask in rig.all(Ask)]
         assert len(corrected) == 2
         assert not set(result.peers) & set(corrected)
-
-    def test_a_search_goes_on_until_a_value_has_its_proof(self) -> None:
-        """Holders that know no proofs pass values on without; that is no lie, and no answer."""
-        rig = Rig(corrections=0, validators={"sworn": Sworn()})
-        rig.befriend(b"a", b"b", b"c")
-        key = b"/sworn/x"
-        rig.do("get_value", key)
-        for ask, proof in zip(rig.all(Ask), (b"", b"lie", b"oath"), strict=True):
-            assert rig.results == []
-            found = KadMessage(KadType.GET_VALUE, key, Record(key, b"v", proof=proof))
-            rig.give(Answered(ask.peer, ask.number, found))
-        (result,) = rig.results
-        assert (result.value, result.proof, result.reason) == (b"v", b"oath", "")
-        assert rig.all(trace.Penalise) == []
-
-    def test_a_value_whose_proof_nobody_has_is_found_without(self) -> None:
-        """What it is worth then is for the application to say."""
-        rig = Rig(corrections=0, validators={"sworn": Sworn()})
-        rig.befriend(b"a")
-        key = b"/sworn/x"
-        rig.do("get_value", key)
-        rig.answer(rig.all(Ask), key=key, record=Record(key, b"v", proof=b"lie"))
-        (result,) = rig.results
-        assert (result.value, result.proof, result.reason) == (b"v", b"", "")
-
-    def test_what_we_publish_is_stored_and_repeated_with_its_proof(self) -> None:
-        """The holders get it, and whoever asks us."""
-        rig = Rig(validators={"sworn": Sworn()})
-        rig.befriend(b"a")
-        key = b"/sworn/x"
-        rig.do("put_value", key, b"v", proof=b"oath")
-        (put,) = rig.answer(rig.all(Ask))
-        assert put.message.record.proof == b"oath"  # type: ignore[attr-defined]
-        answer = rig.ask(b"b", KadMessage(KadType.GET_VALUE, key))
-        assert answer is not None
-        assert answer.record is not None
-        assert answer.record.proof == b"oath"
-        with pytest.raises(LimitError):
-            rig.do("put_value", key, b"v", proof=bytes(rig.kad.config.limits.proof_bytes + 1))
 
     def test_a_value_is_stored_when_holders_echo_it(self) -> None:
         """Failures and false echoes count as failures; refusing to store costs no place."""
