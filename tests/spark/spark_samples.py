@@ -1,5 +1,6 @@
 """Stores, nodes and queries for the tests of the data source."""
 
+import asyncio
 import json
 import os
 import signal
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
+from rumormill.node.control import socket_path
+from rumormill.node.control_client import ControlClient
 from rumormill.store import EventLog, StoredEvent
 
 SOURCES = Path(__file__).resolve().parent.parent.parent / "src"
@@ -74,6 +77,19 @@ def offsets_by_topic(frame: Any) -> dict[str, list[int]]:
 def environment() -> dict[str, str]:
     """The environment of a process that uses this tree."""
     return {**os.environ, "PYTHONPATH": str(SOURCES)}
+
+
+def publish(home: Path, topic: str, data: list[bytes]) -> None:
+    """Publish through the node that runs in a home; what is told to be published is on disk."""
+
+    async def send() -> None:
+        client = await ControlClient.connect(socket_path(home))
+        try:
+            await client.publish(topic, data)
+        finally:
+            await client.close()
+
+    asyncio.run(send())
 
 
 class LiveNode:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from mill_samples import DyingRoad, rumormill
-from spark_samples import LiveNode, environment, fill
+from spark_samples import LiveNode, environment, fill, publish
 from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
@@ -366,8 +366,7 @@ def test_a_running_node_is_followed_until_ctrl_c(tmp_path: Path) -> None:
         ) as process:  # fmt: skip
             assert process.stderr is not None
             for number in range(2):
-                publish = ("pub", "--home", str(node.home), "--wait", "0", "news", f"item {number}")
-                assert rumormill(*publish, cwd=tmp_path).returncode == 0
+                publish(node.home, "news", [b"item %d" % number])
                 told = iter(process.stderr.readline, "")
                 assert any("is in the lake" in line for line in told), "a batch was taken"
             process.send_signal(signal.SIGINT)

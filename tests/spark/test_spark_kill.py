@@ -8,7 +8,6 @@ thread publishes numbered messages through the node. In the end every number is 
 Parquet table as Spark reads it, and in the topic that the sink publishes to.
 """
 
-import asyncio
 import os
 import random
 import signal
@@ -20,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_samples import LiveNode, environment
+from spark_samples import LiveNode, environment, publish
 
-from rumormill.node.control import socket_path
-from rumormill.node.control_client import ControlClient, NoDaemonError
+from rumormill.node.control_client import NoDaemonError
 from rumormill.node.control_messages import ControlError
 from rumormill.store import EventLog
 
@@ -51,19 +49,12 @@ class Publisher(threading.Thread):
         while not self._enough.is_set():
             data = [b"%d" % each for each in range(number, number + BATCH)]
             try:
-                asyncio.run(self._publish(data))
+                publish(self._home, "in", data)
             except (NoDaemonError, ControlError, OSError):
                 self.failures += 1  # the node is down
             else:
                 number += BATCH
             self._enough.wait(self._pause)
-
-    async def _publish(self, data: list[bytes]) -> None:
-        client = await ControlClient.connect(socket_path(self._home))
-        try:
-            await client.publish("in", data)
-        finally:
-            await client.close()
 
     def end(self) -> None:
         self._enough.set()

@@ -34,6 +34,7 @@ from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import protocol
 from rumormill.sim.scenario import LONGEST_FILE, Scenario
+from rumormill.version import __version__
 
 MOST_RUNS: Final = 100_000
 """Runs of one grid; our choice: at a second each, more than a day of one core."""
@@ -51,8 +52,9 @@ class GridRun(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """What tells this run from every other: its name and its scenario."""
-        text = json.dumps([self.name, self.condition, self.scenario.to_dict()], sort_keys=True)
+        """What tells this run from every other: its name, its scenario, and who simulates it."""
+        told = [__version__, self.name, self.condition, self.scenario.to_dict()]
+        text = json.dumps(told, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
