@@ -269,7 +269,7 @@ seeds = [1, 2, 3, 4, 5, 6]
 [base]
 peers = 30
 topology.degree = 6
-workload.messages = 60
+workload.messages = 200
 """
 
 
