@@ -8,9 +8,10 @@ its rows are written to Parquet by Spark. Each round reads all columns of all ro
 away (`noop`): from Parquet, from the store by `home`, and by `node` through the Flight door of
 `rumormill serve-store` in a process of its own. The store is read twice by each: first without
 sealed segments, which that read leaves behind, and then again with them. Figures are medians of
-interleaved rounds, behind one round that is not counted. Every row that the source serves has been
-verified: by its hash, or by its segment's digests. The last part verifies hashes and Ed25519
-signatures of the rows in Spark tasks, on one core and on two.
+interleaved rounds, behind one round that is not counted; processor time is that of all processes
+together, and depends less than the ratios on what else the machine does. Every row that the source
+serves has been verified: by its hash, or by its segment's digests. The last part verifies hashes
+and Ed25519 signatures of the rows in Spark tasks, on one core and on two.
 
 Java runs as Spark starts it by itself. With `--quick-java` it runs as `session()` starts it, which
 compiles less well and sooner: for short jobs.
@@ -70,6 +71,28 @@ def timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def processor_seconds() -> float:
+    """What this process and all that it has started have used, Java and workers among them; 0.0
+    where there is no /proc."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        number = int(path.parent.name)
+        parents[number] = int(fields[1])
+        ticks[number] = sum(map(int, fields[11:15]))  # its own and those of its ended children
+    total = 0
+    for number, used in ticks.items():
+        above = number
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        total += used if above == os.getpid() else 0
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def discard(frame: Any) -> None:
     """Read every column of every row."""
     frame.write.format("noop").mode("overwrite").save()
@@ -112,14 +135,17 @@ def compare(spark: Any, home: Path, folder: Path, count: int, rounds: int) -> di
         "node": lambda: discard(by_node.load()),
     }
     times: dict[str, list[float]] = {way: [] for way in ways}
+    work: dict[str, list[float]] = {way: [] for way in ways}
     try:
         for number in range(rounds + 1):
             for way, read in ways.items():
                 if way.endswith("first"):
                     shutil.rmtree(home / "segments", ignore_errors=True)
+                before = processor_seconds()
                 taken = timed(read)
                 if number:
                     times[way].append(taken)
+                    work[way].append(processor_seconds() - before)
     finally:
         server.stop()
     for way in list(ways)[1:]:
@@ -130,6 +156,8 @@ def compare(spark: Any, home: Path, folder: Path, count: int, rounds: int) -> di
             verdict = "reached" if ratio >= GATES[way] else "MISSED"
             line += f"; at least {GATES[way]}: {verdict}"
         print(line)
+    for way, found in work.items():
+        print(f"{way:12} {statistics.median(found) / count * 1e6:5.2f} µs of processor time a row")
     return {way: count / statistics.median(taken) for way, taken in times.items()}
 
 

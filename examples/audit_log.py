@@ -3,8 +3,8 @@
     python examples/audit_log.py
 
 A Pulsarcast topic says who may publish. Here its author alone does, and publishes for `billing`
-when asked; a stranger is refused. Every reader gets one chain in one order, each entry linked to the
-one before by its hash: `rumormill history verify` proves it, and `history --graph` draws it.
+when asked; a stranger is refused. Every reader gets one chain in one order, each entry linked to
+the one before by its hash: `rumormill history verify` proves it, and `history --graph` draws it.
 """
 
 import argparse

@@ -45,8 +45,12 @@ class Reader:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def subscribe(self, topic: str) -> None:
-        """Follow a topic, once there is a way to its root."""
-        events = await self.node.subscribe(topic)
+        """Follow a topic, from what this node's log has not had before, once there is a way to its
+        root."""
+        info = self.node.log.topic(topic)
+        await self._enter(topic)
+        start = 0 if info is None else info.next_offset
+        events = await self.node.subscribe(topic, since_offset=start)
         heard = self.heard[topic] = []
 
         async def read() -> None:
@@ -54,6 +58,8 @@ class Reader:
                 heard.extend(event.id.hex() for event in batch)
 
         self._tasks.append(asyncio.create_task(read()))
+
+    async def _enter(self, topic: str) -> None:
         while True:
             try:
                 await self.node.command(SubscribeTo(topic=topic))

@@ -11,14 +11,21 @@ from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.library import shelved
 from rumormill.protocols.pulsarcast.proof import stored
-from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
+from rumormill.protocols.pulsarcast.signing import (
+    SignedEvent,
+    publish_request,
+    sign_event,
+    sign_request,
+)
 from rumormill.store.log import EventLog
 from rumormill.store.model import StoredEvent
 from rumormill.wire.keys import PrivateKey
 
 ALICE = NodeIdentity(PrivateKey(bytes(32)))
+BOB = NodeIdentity(PrivateKey(b"bob".ljust(32)))
 TOPIC = cids.of(b"a topic")
 NAME = cids.text(TOPIC)
 
@@ -125,6 +132,39 @@ def test_unsigned_events_are_said(
     keep(tmp_path, [stored(SignedEvent(events[0].event))])
     assert main(["history", "verify", NAME, "--home", str(tmp_path)]) == 0
     assert "1 events are unsigned" in capsys.readouterr().out
+
+
+def test_who_was_not_allowed_to_publish_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the topic's descriptor in the log: the publisher, and who may not even ask."""
+    topic = TopicDescriptor(
+        "news", ALICE.peer, dates.iso(0), allowed_publishers=(ALICE.peer,), request_to_publish=None
+    )
+
+    def event(author: NodeIdentity, publisher: NodeIdentity, number: int) -> SignedEvent:
+        draft = EventDescriptor(topic.cid, author.peer, b"%d" % number, dates.iso(number))
+        return publish_request(sign_request(draft, author), publisher, None)
+
+    good, asked, forged = event(ALICE, ALICE, 1), event(BOB, ALICE, 2), event(BOB, BOB, 3)
+    keep(tmp_path, [shelved(topic), *[stored(each) for each in (good, asked, forged)]])
+    name = cids.text(topic.cid)
+    assert main(["history", "verify", name, "--json", "--home", str(tmp_path)]) == 4
+    report = json.loads(capsys.readouterr().out)
+    assert report["permissions"] == "checked"
+    assert report["faults"] == [
+        {"id": cids.text(asked.cid), "reason": "author-not-allowed"},
+        {"id": cids.text(forged.cid), "reason": "publisher-not-allowed"},
+    ]
+
+
+def test_permissions_that_cannot_be_checked_are_said(
+    events: list[SignedEvent], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log has the events and not the topic: no fault, but not silence either."""
+    keep(tmp_path, [stored(events[0])])
+    assert main(["history", "verify", NAME, "--home", str(tmp_path)]) == 0
+    assert "permissions were not checked" in capsys.readouterr().out
 
 
 def test_mistakes(tmp_path: Path, events: list[SignedEvent]) -> None:

@@ -263,10 +263,28 @@ def test_without_asyncio() -> None:
         bob.connect(ann.tickets[0])
         topic = ann.create_topic("news", allowed_publishers=["author"], linking="last-seen")
         assert bob.describe_topic(topic)["readable"]["name"] == "news"
+        events = ann.subscribe(topic)
         receipt = bob.publish(topic, b"please")
         assert isinstance(receipt, Receipt)
         assert receipt.requested
-        assert [event.id for event in ann.history(topic)] == [receipt.id]
+        assert next(events).id == receipt.id
+
+
+def test_a_subscription_to_a_topic_that_does_not_exist_ends_with_an_error() -> None:
+    """When it has been looked for long enough; one to a topic that is found goes on."""
+
+    async def story() -> None:
+        hasty = {**QUICK, "subscribe_retries": 1}
+        async with Node(None, protocol="pulsarcast", parameters=hasty) as ann:
+            events = await ann.subscribe(cids.text(cids.of(b"nobody has this")))
+            with pytest.raises(LocalError, match="no-such-topic"):
+                await anext(events)
+            topic = await ann.create_topic("news")
+            found = await topic.subscribe()
+            await topic.publish(b"here")
+            assert await take(found, 1) == [b"here"]
+
+    run(story)
 
 
 # Memory.

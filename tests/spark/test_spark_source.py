@@ -21,7 +21,7 @@ from spark_samples import (
 from rumormill.spark.options import read_options
 from rumormill.spark.planning import Piece
 from rumormill.spark.source import FULL_SCHEMA, BatchReader, Range, RumormillSource, StreamReader
-from rumormill.store import EventLog
+from rumormill.store import Durability, EventLog, StoreConfig
 from rumormill.store.arrow import COLUMNS, event_schema
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -213,6 +213,25 @@ def test_arrow_batches_end_to_end(store: Path) -> None:
     (batch,) = BatchReader(options, list(COLUMNS)).read(Range(Piece("news", 0, 100)))
     assert isinstance(batch, pa.RecordBatch)
     assert batch.num_rows == 100
+
+
+def test_a_large_topic_is_read_again_from_its_segments(spark: Any, tmp_path: Path) -> None:
+    """The first read leaves them; a damaged one is passed by; the rows are the same each time."""
+    home, count = tmp_path / "large", 33_000
+    with EventLog(home, StoreConfig(durability=Durability.OS)) as log:
+        for start in range(0, count, 1000):
+            fill(log, "large", 1000, start)
+    whole = "count(*) AS rows", "sum(xxhash64(*)) AS digest", "count(distinct offset) AS offsets"
+    frame = reading(spark, home, subscribe="large", includeProof="true", includeMetadata="true")
+    first = frame.selectExpr(*whole).collect()
+    assert (first[0].rows, first[0].offsets) == (count, count)
+    sealed = sorted((home / "segments").glob("*/*"))
+    assert [path.name for path in sealed] == ["0", "16384"]
+    content = sealed[0].read_bytes()
+    assert frame.selectExpr(*whole).collect() == first
+    sealed[0].write_bytes(content[:-5000] + bytes(5000))
+    assert frame.selectExpr(*whole).collect() == first
+    assert sealed[0].read_bytes() == content, "it was made anew"
 
 
 def test_found_by_name_alone_and_by_registration(spark: Any, store: Path) -> None:

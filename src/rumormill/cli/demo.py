@@ -28,7 +28,7 @@ from rumormill.cli.grammar import DATA_LOSS, FAILURE, USAGE, CommandError
 from rumormill.cli.milling import one_sentence, quiet_launcher, write_report
 from rumormill.cli.numbers import whole
 from rumormill.cli.session import run_async
-from rumormill.cli.show import MISSING, as_count, as_number, as_percent, as_seconds, as_size
+from rumormill.cli.show import as_count, as_number, as_percent, as_seconds, as_size
 from rumormill.core.errors import ConfigError
 from rumormill.demo.demonstration import Run, demonstrate
 from rumormill.demo.script import Script, chosen, write_script
@@ -155,7 +155,13 @@ def _spark(screen: "Screen", folder: Path, *, wanted: bool) -> Iterator["Mill | 
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     with quiet_launcher():
-        started = session("local[2]", app="rumormill demo", settings=_SPARK_SETTINGS | folders)
+        # What fails is raised here, and said once; Spark's own log would repeat it.
+        started = session(
+            "local[2]",
+            app="rumormill demo",
+            settings=_SPARK_SETTINGS | folders,
+            log_level="OFF",
+        )
     try:
         yield Mill(started, folder)
     finally:
@@ -243,7 +249,7 @@ def _show(runs: Sequence[Run], script: Script, told: dict[str, Any]) -> None:
     if done:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        title = f"{script.nodes} nodes, {len(script.publications)} comments, seed {script.seed}"
+        title = f"{script.nodes} nodes, {len(script.publications)} comments"
         table.add_column(title, style="bold", no_wrap=True)
         columns = []
         for run in done:
@@ -260,6 +266,7 @@ def _show(runs: Sequence[Run], script: Script, told: dict[str, Any]) -> None:
     print(
         f"{lost} acknowledged events are lost" if lost else "nothing that was acknowledged is lost"
     )
+    print(f"seed: {script.seed}")
     if told["report"]:
         print(f"report: {told['report']}")
     if told["kept"]:
@@ -271,10 +278,10 @@ def _rows(run: Run) -> Iterator[tuple[str, str]]:
     assert played is not None
     found = played.audit
     yield "acknowledged", as_count(found.acknowledged)
-    yield "under way when a node was killed", as_count(played.unacknowledged)
+    yield "without a receipt", as_count(played.unacknowledged)
     yield "acknowledged and lost", as_count(found.lost)
     yield "killed with -9 and back", f"{played.returned} of {played.killed}"
-    yield "in the logs that want it", as_percent(found.kept / found.owed if found.owed else None)
+    yield "in the logs in the end", as_percent(found.kept / found.owed if found.owed else None)
     yield "missed while killed", as_count(found.missed_while_down)
     yield "missing otherwise", as_count(found.missing)
     if figures is not None:
@@ -286,6 +293,6 @@ def _rows(run: Run) -> Iterator[tuple[str, str]]:
         yield "data sent", as_size(figures.data_bytes)
         yield "control sent", as_size(figures.control_bytes)
     if streamed is not None:
-        yield "events streamed into Spark", f"{streamed.rows:,} of {streamed.events:,}"
+        yield "rows in Spark", f"{streamed.rows:,} of {streamed.events:,}"
         yield "with a valid signature", as_count(streamed.valid)
-    yield "took", as_seconds(played.seconds) if played else MISSING
+    yield "took", as_seconds(played.seconds)

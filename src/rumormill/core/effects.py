@@ -95,7 +95,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     received_from: PeerId
 
 
-class Published(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a `Publish`: what the event became and how many peers it was sent to.
 
     `note` says why when nobody was reached. With a `command` nothing was published, because

@@ -72,6 +72,17 @@ class Daemon:
 
     async def start(self, extra: Sequence[str] = ()) -> None:
         """Start it, or start it again where it was; return when it listens and answers."""
+        try:
+            await self._start(extra)
+        except LocalError:
+            await self.kill()
+            if self._address == _ANYWHERE:
+                raise
+            # The system may have given its port to somebody else while it was dead.
+            self._address = _ANYWHERE
+            await self._start(extra)
+
+    async def _start(self, extra: Sequence[str]) -> None:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,

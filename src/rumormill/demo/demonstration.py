@@ -45,6 +45,8 @@ async def demonstrate(
     mill: "Mill | None" = None,
 ) -> list[Run]:
     """Run every contender; with a mill, Spark follows each of them and makes the figures."""
+    if mill is not None:
+        await mill.warm_up()
     runs = [await _run(each, script, folder, watcher, mill) for each in contenders]
     played = [run for run in runs if run.played is not None]
     if mill is None:
@@ -52,7 +54,7 @@ async def demonstrate(
             assert run.played is not None
             run.figures = of_traces(run.played.traces)
     elif played:
-        await _mill(played, watcher, mill)
+        await _mill(played, script, watcher, mill)
     return runs
 
 
@@ -75,12 +77,12 @@ async def _run(
     return run
 
 
-async def _mill(runs: Sequence[Run], watcher: Watcher, mill: "Mill") -> None:
+async def _mill(runs: Sequence[Run], script: Script, watcher: Watcher, mill: "Mill") -> None:
     from rumormill.demo.lake import run_of  # noqa: PLC0415 (an extra)
 
-    traces = {run.contender.label: run.played.traces for run in runs if run.played is not None}
+    traces = {run.contender: run.played.traces for run in runs if run.played is not None}
     watcher.say("Spark mills the traces of all runs")
-    await mill.mill(traces, lambda text: watcher.say(f"Spark: {text}"))
+    await mill.mill(traces, script, lambda text: watcher.say(f"Spark: {text}"))
     found = of_lake(mill.lake)
     for run in runs:
         run.figures = found.get(run_of(run.contender.label))
@@ -93,6 +95,8 @@ def _summary(played: Played) -> str:
 
 
 def _sentence(error: BaseException) -> str:
-    """Why a run failed, in one line."""
+    """Why a run failed, in one line; of several reasons, the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
     text = " ".join(str(error).split())
     return text if isinstance(error, RumormillError) else f"{type(error).__name__}: {text}"

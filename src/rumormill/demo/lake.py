@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from rumormill.demo.network import Network
-from rumormill.spark.bronze import EVERY_TOPIC, Source, TraceFile, as_events
+from rumormill.demo.script import Contender, Script
+from rumormill.spark.bronze import Source, TraceFile, as_events
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill, plain
+from rumormill.spark.tables import ddl
 from rumormill.spark.verifying import VALID, verify
 
 if TYPE_CHECKING:
@@ -54,28 +56,33 @@ class Mill:
         self.lake = Lake.create(folder / "lake")
         self.streamed: dict[str, Streamed] = {}
 
+    async def warm_up(self) -> None:
+        """Let Spark do once what it will do all the time, so that no run pays for the first."""
+        empty = self._spark.createDataFrame([], ddl("events"))
+        await self._do(verify(empty).count)
+
     @contextlib.asynccontextmanager
     async def follow(self, label: str, network: Network) -> AsyncIterator[None]:
         """Stream the observer's events while the block runs, and count them."""
         with network.door() as (address, token):
-            query = await self._do(lambda: self._start(label, address, token))
+            topics = list(network.names.values())
+            query = await self._do(lambda: self._start(label, address, token, topics))
             try:
                 yield
                 await self._do(query.processAllAvailable)
                 batches = await self._do(lambda: query.lastProgress.batchId + 1)
-                topics = await asyncio.to_thread(network.observer.log.topics)
+                events = sum((await network.kept(network.script.observer)).values())
             finally:
                 await asyncio.to_thread(_stop, query)
-            events = sum(each.next_offset for each in topics)
             rows, valid = await self._do(lambda: self._count(label))
             self.streamed[label] = Streamed(events, rows, valid, batches)
 
-    def _start(self, label: str, address: str, token: str) -> Any:
+    def _start(self, label: str, address: str, token: str, topics: list[str]) -> Any:
         events = (
             self._spark.readStream.format("rumormill")
             .option("node", address)
             .option("token", token)
-            .option("subscribePattern", EVERY_TOPIC)
+            .option("subscribe", ",".join(topics))
             .option("startingOffsets", "earliest")
             .option("includeMetadata", "true")
             .option("includeProof", "true")
@@ -100,14 +107,28 @@ class Mill:
         valid = [row for row in found if row["signature"] == VALID and row["fault"] is None]
         return len(found), len(valid)
 
-    async def mill(self, traces: Mapping[str, Sequence[str]], tell: Callable[[str], None]) -> None:
+    async def mill(
+        self,
+        traces: Mapping[Contender, Sequence[str]],
+        script: Script,
+        tell: Callable[[str], None],
+    ) -> None:
         """Make the lake's tables of the traces of all runs."""
         files = [
-            TraceFile(run_of(label), number, path)
-            for label, paths in traces.items()
+            TraceFile(run_of(each.label), number, path)
+            for each, paths in traces.items()
             for number, path in enumerate(paths)
         ]
-        source = Source(PART, self._folder, tuple(files))
+        about = {
+            run_of(each.label): {
+                "protocol": each.protocol,
+                "preset": each.preset,
+                "peers": script.nodes,
+                "seed": str(script.seed),
+            }
+            for each in traces
+        }
+        source = Source(PART, self._folder, tuple(files), about=about)
         await self._do(lambda: mill(self._spark, source, self.lake, tell=tell))
 
     async def _do(self, work: Callable[[], _Result]) -> _Result:

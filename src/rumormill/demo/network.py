@@ -153,14 +153,17 @@ class Network:
         await self._start(number, self._tickets(number))
         await self._ready(number, most=1)
 
-    async def kept(self, number: int) -> int:
-        """How many events of the script's topics a node has in its log."""
-        names = dict.fromkeys(self.names.values())
+    async def kept(self, number: int) -> dict[str, int]:
+        """How many events a node has in its log, by the script's topics."""
         if number == self.script.observer:
             found = await asyncio.to_thread(self.observer.log.topics)
-            return sum(each.next_offset for each in found if each.name in names)
-        lines = (await self.daemons[number].client.topics()).topics
-        return sum(line.next_offset for line in lines if line.name in names)
+            counts = {each.name: each.next_offset for each in found}
+        else:
+            lines = (await self.daemons[number].client.topics()).topics
+            counts = {line.name: line.next_offset for line in lines}
+        return {
+            topic: counts.get(self.names[topic], 0) for topic in self.script.subscriptions[number]
+        }
 
     @contextlib.contextmanager
     def door(self) -> Iterator[tuple[str, str]]:

@@ -8,12 +8,14 @@ event that was under way in the moment of the kill has no receipt: it is counted
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
+from rumormill.core.errors import LocalError
 from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
 from rumormill.demo.network import Network, now, trace_is_written
 from rumormill.demo.script import Contender, Script
@@ -22,10 +24,6 @@ from rumormill.sim.workload import PlannedPublish
 
 SETTLE_SECONDS: Final = 30.0
 """How long nodes may take at most to get what is missing. Our choice."""
-
-QUIET_SECONDS: Final = 5.0
-"""When no log has grown for so long, nothing will come any more: five rounds of GossipSub's gossip
-and of the skip ring's repair, both of one second."""
 
 _LOOK: Final = 0.5
 
@@ -72,6 +70,7 @@ class Performance:
         self, contender: Contender, script: Script, folder: Path, watcher: Watcher
     ) -> None:
         self._label = contender.label
+        self._quiet = contender.quiet
         self._script = script
         self._watcher = watcher
         self.network = Network(contender, script, folder)
@@ -90,9 +89,9 @@ class Performance:
         count = self._script.nodes
         say(f"{self._label}: starting {count} nodes, each in a process of its own")
         async with self.network.running():
-            await self.network.ready()
-            say(f"{self._label}: everybody has found somebody; publishing")
             async with follow(self.network):
+                await self.network.ready()
+                say(f"{self._label}: everybody has found somebody; publishing")
                 await self._publish()
                 await self._settle()
             await trace_is_written()
@@ -116,37 +115,20 @@ class Performance:
         )
 
     async def _publish(self) -> None:
+        """Let everybody publish; the first failure ends all of it."""
         for event in self._up:
             event.set()
-        players = [asyncio.ensure_future(self._work_off(n)) for n in range(self._script.nodes)]
-        conductor = asyncio.ensure_future(self._conduct())
-        try:
-            await asyncio.wait([conductor, *players], return_when=asyncio.FIRST_COMPLETED)
-            for task in (conductor, *players):
-                if task.done():
-                    task.result()
+        async with asyncio.TaskGroup() as tasks:
+            players = [tasks.create_task(self._work_off(n)) for n in range(self._script.nodes)]
+            await self._conduct(tasks)
             for queue in self._queues:
-                await self._emptied(queue, players)
-        finally:
-            for task in (conductor, *players):
-                task.cancel()
-            await asyncio.gather(conductor, *players, return_exceptions=True)
-
-    async def _emptied(
-        self, queue: asyncio.Queue[PlannedPublish], players: Sequence[asyncio.Future[None]]
-    ) -> None:
-        """Wait until a queue is worked off; a player that has failed is raised."""
-        done = asyncio.ensure_future(queue.join())
-        await asyncio.wait([done, *players], return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            done.cancel()
+                await queue.join()
             for player in players:
-                if player.done():
-                    player.result()
+                player.cancel()
 
-    async def _conduct(self) -> None:
+    async def _conduct(self, tasks: asyncio.TaskGroup) -> None:
         """Hand out publications when their time has come; kill and bring back in between."""
-        returns: list[asyncio.Future[None]] = []
+        returns = []
         begin = time.monotonic()
         for number, event in enumerate(self._script.publications):
             await asyncio.sleep(max(0.0, begin + event.at - time.monotonic()))
@@ -154,7 +136,7 @@ class Performance:
                 if kill.after == number:
                     await self._kill(kill.node)
                 if kill.back_after == number:
-                    returns.append(asyncio.ensure_future(self._bring_back(kill.node)))
+                    returns.append(tasks.create_task(self._bring_back(kill.node)))
             self._queues[event.publisher].put_nowait(event)
             self._watcher.advance(self._label, (number + 1) / len(self._script.publications))
         await asyncio.gather(*returns)
@@ -183,9 +165,9 @@ class Performance:
                 client = self.network.daemons[number].client
                 topic = self.network.names[event.topic]
                 (receipt,) = await client.publish(topic, [event.data or b""])
-            except ControlError:
-                if self._up[number].is_set():
-                    raise
+            except ControlError as error:
+                if self._up[number].is_set():  # nobody has killed it
+                    raise LocalError(f"n{number}: {error}") from error
                 self._unacknowledged += 1
             else:
                 self._acknowledged.append(
@@ -195,19 +177,24 @@ class Performance:
 
     async def _settle(self) -> None:
         """Wait until every log has everything, or nothing comes any more."""
-        owed = [
-            sum(each.topic in topics for each in self._acknowledged)
-            for topics in self._script.subscriptions
-        ]
+        owed = Counter(each.topic for each in self._acknowledged)
         begin = grown_at = time.monotonic()
-        before: list[int] = []
+        before: list[dict[str, int]] = []
         while True:
-            kept = [await self.network.kept(number) for number in range(len(owed))]
+            kept = [await self.network.kept(node) for node in range(self._script.nodes + 1)]
             moment = time.monotonic()
             if kept != before:
                 before, grown_at = kept, moment
-            if all(has >= due for has, due in zip(kept, owed, strict=True)):
+            # Somebody may have an event more than there are receipts: its publisher was killed.
+            most = {
+                topic: max(each.get(topic, 0) for each in kept) for topic in self._script.topics
+            }
+            if all(
+                count == most[topic] >= owed[topic]
+                for each in kept
+                for topic, count in each.items()
+            ):
                 return
-            if moment - grown_at > QUIET_SECONDS or moment - begin > SETTLE_SECONDS:
+            if moment - grown_at > self._quiet or moment - begin > SETTLE_SECONDS:
                 return
             await asyncio.sleep(_LOOK)

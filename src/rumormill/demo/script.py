@@ -43,6 +43,9 @@ class Contender(msgspec.Struct, frozen=True):
     preset: str = "default"
     linked: bool = False
     """Whether it needs links that somebody makes; others find their neighbours by themselves."""
+    quiet: float = 5.0
+    """Seconds without growth of any log after which nothing will come any more. Our choice: five
+    rounds of GossipSub's gossip."""
 
 
 CONTENDERS: Final = (
@@ -50,7 +53,8 @@ CONTENDERS: Final = (
     Contender("gossipsub", "gossipsub", linked=True),
     # Everybody comments, so everybody may publish; by default others ask the topic's author.
     Contender("pulsarcast", "pulsarcast", "open"),
-    Contender("skipring", "skipring"),
+    # Its supervisor needs some ten rounds until it has found out who is dead.
+    Contender("skipring", "skipring", quiet=12.0),
     # The variant that pays off in small networks already.
     Contender("radius", "radius", "few"),
 )

@@ -25,7 +25,7 @@ from rumormill.core.archive import EmptyArchive
 from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.inputs import Subscribe, Unsubscribe, Validated
+from rumormill.core.inputs import Unsubscribe, Validated
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
@@ -46,7 +46,7 @@ from rumormill.node.subscription import (
 )
 from rumormill.node.swarm import Swarm
 from rumormill.node.topic import Topic as TopicHandle
-from rumormill.node.topics import Who, describe_topic, make_topic, topic_options
+from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators
 from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
 from rumormill.store.errors import OffsetAheadError
@@ -388,7 +388,7 @@ class Node:
         )
         if since_offset is not None:
             subscription.replay(since_offset)
-        self._driver.feed(Subscribe(topic))
+        enter_topic(self._spec, self._driver, topic, subscription)
         self._desk.add(subscription)
         return subscription
 

@@ -199,6 +199,11 @@ class Subscription:
         if info is None or info.next_offset <= start:
             self._behind = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._closed
+
     def fail(self, error: RumormillError) -> None:
         """End the iteration with an error, behind what is in the buffer."""
         self._failure = error

@@ -1,15 +1,17 @@
 """Making topics: what an application says about a new topic, read, checked, and carried out."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from rumormill.core.errors import ConfigError, DecodeError, LocalError
+from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Subscribe
 from rumormill.core.topics import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.node.driver import Driver
+from rumormill.node.subscription import Subscription
 from rumormill.protocols.registry import ProtocolSpec
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
@@ -94,6 +96,23 @@ def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
         return options
     named = tuple(dict.fromkeys(author if each == AUTHOR else each for each in allowed))
     return msgspec.structs.replace(options, allowed_publishers=named)
+
+
+def enter_topic(
+    spec: ProtocolSpec, driver: Driver, topic: Topic, subscription: Subscription
+) -> None:
+    """Enter a topic. One that has to be found and cannot be ends the subscription with an error."""
+    driver.feed(Subscribe(topic))
+    if spec.topics is None:
+        return
+
+    def ended(waiting: asyncio.Future[object]) -> None:
+        error = None if waiting.cancelled() else waiting.exception()
+        gone = subscription.closed or isinstance(error, LimitError)
+        if isinstance(error, LocalError) and not gone:
+            subscription.fail(error)
+
+    asyncio.ensure_future(driver.command(spec.topics.entered(topic))).add_done_callback(ended)
 
 
 async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> dict[str, Any]:

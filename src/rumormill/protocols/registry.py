@@ -65,6 +65,8 @@ class TopicMaking(msgspec.Struct, frozen=True):
     author stands in no list as such, but by its id."""
     topic_of: Callable[[object], Topic]
     """Read the topic's name on the network out of the command's result."""
+    entered: Callable[[Topic], object]
+    """Make the command that waits until a topic that is subscribed to is found and entered."""
     describe: Callable[[Topic], object]
     """Make the command that finds out everything about a topic."""
     readable: Callable[[object], dict[str, Any]]

@@ -63,6 +63,8 @@ class Source(msgspec.Struct, frozen=True):
     files: tuple[TraceFile, ...] = ()
     options: dict[str, str] = {}
     """Of a store: where the data source finds it."""
+    about: dict[str, dict[str, Any]] = {}
+    """What is known of its runs: columns of the table `runs`, by run."""
 
     @property
     def is_store(self) -> bool:
@@ -229,7 +231,7 @@ def _family(protocol_id: str) -> str:
 def run_rows(
     spark: "SparkSession", source: Source, protocols: dict[str, str], protocol: str | None
 ) -> "DataFrame":
-    """The table `runs` of a source that says nothing about itself but its protocol."""
+    """The table `runs`: what the source says of its runs, or else their protocol alone."""
     names = dict.fromkeys([each.run for each in source.files] or [source.name])
     paths = {each.run: each.path for each in source.files} if len(names) > 1 else {}
     rows = [
@@ -238,6 +240,7 @@ def run_rows(
             "protocol": protocol or protocols.get(name, "unknown"),
             "source": paths.get(name, str(source.place)),
             "parameters": json.dumps({}),
+            **source.about.get(name, {}),
         }
         for name in names
     ]

@@ -7,7 +7,7 @@ part in the graph of its topic, so that nobody can hang something on another's h
 
 FloodSub and GossipSub name a message by author and sequence number, or by its content where it is
 unsigned; radius gossip by author and time; the skip ring by the hash of what was signed; Pulsarcast
-by the CID of the event, which its proof rebuilds.
+by the CID of the event, which its proof rebuilds, or of a topic, whose descriptor is all of it.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,6 +23,7 @@ from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pubsub.authorship import author_and_seqno, content_hash
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history import HistoryVerifier
+from rumormill.protocols.pulsarcast.library import SHELF, from_shelf
 from rumormill.protocols.skipring import envelope
 from rumormill.wire.protobuf import item_fields
 from rumormill.wire.pubsub import Message
@@ -93,6 +94,8 @@ def _check_skipring(event: Event, verifier: SignatureVerifier) -> Verdict:
 
 
 def _check_pulsarcast(event: Event, verifier: SignatureVerifier) -> Verdict:
+    if event.topic == SHELF:  # a kept descriptor of a topic: named by its hash, signed by nobody
+        return _verdict(from_shelf(event) is not None, ABSENT)
     history = HistoryVerifier(cids.parse(event.topic), verifier)
     fault = history.check(event)
     if fault is None:

@@ -103,6 +103,19 @@ def test_an_author_that_returns_has_its_tree_again() -> None:
     assert all(world.data(index, topic)[-1:] == [b"back"] for index in range(8))
 
 
+def test_an_author_that_returns_quickly_is_not_avoided_for_having_died() -> None:
+    """Whoever is connected lives: its stand-in does not wait until the failure is forgotten."""
+    world = World(8, fan_out=3, avoid_failed=3600.0, rendezvous_interval=3600.0)
+    topic = world.create(0, **ANYONE)
+    world.subscribe(topic, *range(1, 8), wait=10.0)
+    world.crash(0)
+    world.run(30.0)
+    world.network.start(world.host(0))
+    world.wire(range(8))
+    world.subscribe(topic, 0, wait=30.0)
+    assert world.check_tree(topic) == peer_id(0)
+
+
 def test_a_relay_keeps_nothing_of_a_topic_that_it_no_longer_serves() -> None:
     """When the last child leaves, the relays on its way up are free of the topic."""
     world = World(16, fan_out=2)

@@ -154,15 +154,18 @@ class Climbing:
             self._forest.arm(branch, now + self._context.config.join_timeout, effects)
 
     def on_connected(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer can be talked to: ask it where it was being dialled, or is closer than we are."""
+        """A peer can be talked to: ask it where it was being dialled, or is closer than we are.
+
+        Whatever it failed in before, it lives now: an author that returns is found at once.
+        """
         for branch in list(self._forest.branches.values()):
+            branch.failed.pop(peer, None)
             if branch.candidate == peer and not branch.asked:
                 self._ask(branch, now, effects)
             elif (
                 branch.rendezvous
                 and branch.candidate is None
                 and gap(peer, branch.author) < branch.own_gap
-                and peer not in branch.failed
             ):
                 self.try_parent(branch, peer, now, effects)
 

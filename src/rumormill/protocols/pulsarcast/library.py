@@ -40,12 +40,13 @@ def shelved(descriptor: TopicDescriptor) -> Event:
 
 
 def from_shelf(event: Event) -> TopicDescriptor | None:
-    """Read a kept descriptor back; None where it is not what its id says."""
+    """Read a kept descriptor back; None where it is not what its id and its author say."""
     try:
         descriptor = read_topic(event.data)
     except DecodeError:
         return None
-    return descriptor if descriptor.cid == event.id else None
+    holds = descriptor.cid == event.id and descriptor.author == event.author
+    return descriptor if holds else None
 
 
 def view_of_kept(archive: Archive, cid: bytes) -> TopicView | None:

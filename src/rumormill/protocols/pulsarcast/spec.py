@@ -11,7 +11,7 @@ from rumormill.core.topics import ANYONE, TopicOptions
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
-from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic
+from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic, SubscribeTo
 from rumormill.protocols.pulsarcast.config import PRESETS, PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, EventLinking, TopicDescriptor
@@ -74,7 +74,11 @@ SPEC = ProtocolSpec(
         max_message=lambda config: max_kad_message(config.kademlia),
     ),
     topics=TopicMaking(
-        _creation, _topic_of, lambda topic: DescribeTopic(topic=topic), readable_view
+        command=_creation,
+        topic_of=_topic_of,
+        entered=lambda topic: SubscribeTo(topic=topic),
+        describe=lambda topic: DescribeTopic(topic=topic),
+        readable=readable_view,
     ),
     publishes_from_within=True,
     reads_archive=True,
