@@ -264,11 +264,12 @@ def test_a_sweep_reports_the_simulators_own_numbers(spark: Any, tmp_path: Path) 
 
 LONGER = """
 name = "killed"
-protocols = ["floodsub", "gossipsub"]
-seeds = [1, 2, 3, 4, 5]
+protocols = ["floodsub"]
+seeds = [1, 2, 3, 4, 5, 6]
 [base]
 peers = 30
-workload.messages = 150
+topology.degree = 6
+workload.messages = 200
 """
 
 
@@ -282,18 +283,18 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(spark: Any, tmp_path: Path
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE
     ) as process:
-        while len(list(folder.glob("*.json"))) < 2:
+        while not list(folder.glob("*.json")):
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
     finished = {each: each.stat().st_mtime_ns for each in sorted(folder.glob("[!.]*"))}
     figures = [each for each in finished if each.suffix == ".json"]
-    assert 2 <= len(figures) < 10
+    assert 1 <= len(figures) < 6
     lake, grid = Lake.create(tmp_path / "lake"), Grid.load(tmp_path / "grid.toml")
     assert lake.parts() == []
     # A task that dies a little later than its driver may have finished one more.
     new = sweep(spark, grid, lake)["new"]
-    assert 0 < new <= 10 - len(figures)
+    assert 0 < new <= 6 - len(figures)
     assert {each: each.stat().st_mtime_ns for each in figures} == {
         each: finished[each] for each in figures
     }
@@ -371,6 +372,8 @@ def test_a_running_node_is_followed_until_ctrl_c(tmp_path: Path) -> None:
                 assert any("is in the lake" in line for line in told), "a batch was taken"
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 130
-            assert "Traceback" not in process.stderr.read()
+            said = process.stderr.read()
+            assert said.endswith("rumormill: interrupted\n")
+            assert "Traceback" not in said
     lake = Lake.existing(tmp_path / "lake")
     assert sorted(row["offset"] for row in lake.rows("events")) == [0, 1]

@@ -29,7 +29,11 @@ peers = st.builds(
     st.integers(0, 3),
 )
 records = st.builds(
-    Record, st.binary(max_size=40), st.binary(max_size=300), st.sampled_from(["", "2024", "dé"])
+    Record,
+    st.binary(max_size=40),
+    st.binary(max_size=300),
+    st.sampled_from(["", "2024", "dé"]),
+    st.binary(max_size=200),
 )
 messages = st.builds(
     KadMessage,
@@ -50,6 +54,8 @@ def to_protobuf(message: KadMessage) -> kad_pb2.Message:
         parsed.record.value = message.record.value
         if message.record.time_received:
             parsed.record.timeReceived = message.record.time_received
+        if message.record.proof:
+            parsed.record.proof = message.record.proof
     for ours, theirs in (
         (message.closer, parsed.closerPeers),
         (message.providers, parsed.providerPeers),
@@ -64,7 +70,8 @@ def to_protobuf(message: KadMessage) -> kad_pb2.Message:
 def from_protobuf(parsed: kad_pb2.Message) -> KadMessage:
     record = None
     if parsed.HasField("record"):
-        record = Record(parsed.record.key, parsed.record.value, parsed.record.timeReceived)
+        kept = parsed.record
+        record = Record(kept.key, kept.value, kept.timeReceived, kept.proof)
     return KadMessage(
         KadType(parsed.type),
         parsed.key,
@@ -136,6 +143,10 @@ class TestAgreementWithProtobuf:
                 "0801 12016b 1a1c 0a016b 120176 2a14" + b"2024-01-01T00:00:00Z".hex(),
             ),
             (
+                KadMessage(KadType.GET_VALUE, b"k", Record(b"k", b"v", proof=b"p")),
+                "0801 12016b 1a0a 0a016b 120176 82010170",
+            ),
+            (
                 KadMessage(
                     KadType.GET_PROVIDERS,
                     b"k",
@@ -164,6 +175,7 @@ class TestBounds:
             (bytes_field(2, bytes(513)), {}, "key-too-long"),
             (bytes_field(3, bytes_field(1, bytes(513))), {}, "key-too-long"),
             (bytes_field(3, bytes_field(2, bytes(11))), {"value_bytes": 10}, "value-too-long"),
+            (bytes_field(3, bytes_field(16, bytes(11))), {"proof_bytes": 10}, "proof-too-long"),
             (bytes_field(3, string_field(5, "x" * 65)), {}, "bad-date"),
             (bytes_field(3, bytes_field(5, b"\xff")), {}, "bad-date"),
             (bytes_field(8, bytes_field(1, b"p")) * 65, {}, "too-many-peers"),

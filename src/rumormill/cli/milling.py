@@ -6,9 +6,12 @@ The rule: whatever can be checked without Spark is checked before Spark starts.
 import argparse
 import contextlib
 import json
+import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,15 +94,25 @@ def _source(options: argparse.Namespace) -> "Source":
 
 
 def _follow(query: Any) -> None:
-    """Wait for a stream to end, by itself or by Ctrl-C."""
+    """Wait for a stream to end, by itself or by Ctrl-C.
+
+    Ctrl-C must not strike inside a call to Spark, whose connection it would break: it is noted, and
+    the stream stopped afterwards.
+    """
     from rumormill.spark.mill import plain
 
+    asked = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
     try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
+        while query.isActive and not asked.wait(0.2):
+            pass
+        error = None if asked.is_set() else query.exception()
         query.stop()
-        raise
-    except Exception as error:
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked.is_set():
+        raise KeyboardInterrupt
+    if error is not None:
         raise plain(error) from error
 
 
@@ -219,6 +232,8 @@ def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator
         if not separator or not key.startswith("spark."):
             raise ConfigError(f"--conf: {text!r} is not spark.KEY=VALUE")
         settings[key] = value
+    # What Spark's connection logs when Ctrl-C breaks it is of no use to anybody.
+    logging.getLogger().addHandler(logging.NullHandler())
     tell(f"starting Spark ({options.master})")
     with quiet_launcher():
         started = session(options.master, app="rumormill", settings=settings)

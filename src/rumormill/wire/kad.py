@@ -20,6 +20,7 @@ from rumormill.core.trace import OperationMeta, RpcMeta
 from rumormill.wire import rfc3339
 from rumormill.wire.multiaddr import MAX_BYTES as MAX_ADDRESS_BYTES
 from rumormill.wire.protobuf import (
+    LENGTH_DELIMITED,
     bytes_field,
     field_size,
     next_field,
@@ -37,6 +38,8 @@ _MAX_OTHER_FIELDS: Final = 16
 """Unknown fields in one part of a message. Our choice: for extensions."""
 
 _TYPE, _CONNECTION = 0x08, 0x18
+_PROOF_NUMBER: Final = 16
+_PROOF: Final = _PROOF_NUMBER << 3 | LENGTH_DELIMITED
 _FIELD_1, _FIELD_2, _FIELD_3, _FIELD_5, _FIELD_8, _FIELD_9 = 0x0A, 0x12, 0x1A, 0x2A, 0x42, 0x4A
 
 
@@ -70,6 +73,8 @@ class KadLimits(Config, frozen=True, kw_only=True):
     """Our choice: peers answer with k = 20; some add the peer itself."""
     providers: int = 1024
     """Our choice: go and js answer with all that they know of, and popular keys have hundreds."""
+    proof_bytes: int = 4400
+    """Our choice: two signatures of the largest RSA keys that libp2p knows, and the keys."""
     addresses: int = 16
     """Of one peer; more are left out. Our choice: several times what a node listens on."""
 
@@ -109,11 +114,16 @@ class KadPeer(msgspec.Struct, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A value under its key; `time_received` is RFC 3339 as the holder wrote it, or empty."""
+    """A value under its key; `time_received` is RFC 3339 as the holder wrote it, or empty.
+
+    `proof` is what vouches for the value where its hash alone does not: a field of ours that others
+    leave out when they pass a record on.
+    """
 
     key: bytes
     value: bytes
     time_received: str = ""
+    proof: bytes = b""
 
     @property
     def received(self) -> float | None:
@@ -167,6 +177,8 @@ def _record_size(record: Record) -> int:
     size = field_size(len(record.key)) + field_size(len(record.value))
     if record.time_received:
         size += field_size(len(record.time_received.encode()))
+    if record.proof:
+        size += 1 + field_size(len(record.proof))
     return size
 
 
@@ -187,6 +199,8 @@ def encode_record(record: Record) -> bytes:
     encoded = bytes_field(1, record.key) + bytes_field(2, record.value)
     if record.time_received:
         encoded += string_field(5, record.time_received)
+    if record.proof:
+        encoded += bytes_field(_PROOF_NUMBER, record.proof)
     return encoded
 
 
@@ -242,7 +256,7 @@ def _key(data: bytes, start: int, stop: int, limits: KadLimits) -> bytes:
 
 
 def _read_record(data: bytes, position: int, end: int, limits: KadLimits) -> Record:
-    key = value = b""
+    key = value = proof = b""
     received = ""
     count = 0
     while position < end:
@@ -258,7 +272,11 @@ def _read_record(data: bytes, position: int, end: int, limits: KadLimits) -> Rec
             value = data[start:position]
         elif tag == _FIELD_5:
             received = _date_text(data, start, position)
-    return Record(key, value, received)
+        elif tag == _PROOF:
+            if position - start > limits.proof_bytes:
+                raise DecodeError("proof-too-long", f"more than {limits.proof_bytes} bytes")
+            proof = data[start:position]
+    return Record(key, value, received, proof)
 
 
 def _date_text(data: bytes, start: int, stop: int) -> str:

@@ -1,19 +1,17 @@
 """Kademlia as a machine: each rule of asking, answering, believing and forgetting by itself."""
 
-from collections.abc import Mapping
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kad_net import cid, key_of
+from kad_rig import KEY, OWN, VALUE, Newest, Rig
 
 from rumormill.core import trace
-from rumormill.core.config import override
 from rumormill.core.effects import (
-    Answer,
     Ask,
     CancelTimer,
     Decline,
@@ -30,7 +28,6 @@ from rumormill.core.inputs import (
     AskFailed,
     Command,
     ConnectFailed,
-    Input,
     PeerConnected,
     PeerDisconnected,
     Start,
@@ -39,7 +36,6 @@ from rumormill.core.inputs import (
 )
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.findings import WRONG_ANSWER
-from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import (
     BUSY,
     NO_PEERS,
@@ -63,98 +59,11 @@ from rumormill.overlay.kademlia.server import (
 from rumormill.overlay.kademlia.table import CROWDED
 from rumormill.overlay.kademlia.validators import (
     BAD_KEY,
-    DEFAULT_VALIDATORS,
     NO_VALIDATOR,
     WRONG_HASH,
-    Validator,
 )
 from rumormill.wire import rfc3339
 from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
-
-OWN = b"own"
-VALUE = b"value"
-KEY = key_of(VALUE)
-EffectT = TypeVar("EffectT", bound=Effect)
-
-
-class Newest:
-    """A validator of values that change: the greater one wins, `bad` is never valid."""
-
-    def refusal(self, key: bytes, value: bytes) -> str:
-        return "bad" if value == b"bad" else ""
-
-    def better(self, key: bytes, new: bytes, old: bytes) -> bool:
-        return new > old
-
-
-class Rig:
-    """One peer under test, and what it did."""
-
-    def __init__(
-        self,
-        *,
-        addresses: Mapping[bytes, tuple[bytes, ...]] | None = None,
-        validators: Mapping[str, Validator] | None = None,
-        **changes: Any,
-    ) -> None:
-        self.now = 1_000_000.0
-        self.results: list[LookupResult] = []
-        self.effects: list[Effect] = []
-        where = addresses or {}
-        self.kad = Kademlia(
-            OWN,
-            Random(1),
-            override(KademliaConfig(), changes),
-            on_result=lambda result, _now, _effects: self.results.append(result),
-            addresses=lambda peer: where.get(peer, ()),
-            validators={**DEFAULT_VALIDATORS, **(validators or {})},
-        )
-        self.give(Start())
-
-    def give(self, event: Input) -> list[Effect]:
-        self.effects = []
-        self.kad.handle(event, self.now, self.effects)
-        return self.effects
-
-    def all(self, kind: type[EffectT]) -> list[EffectT]:
-        return [effect for effect in self.effects if isinstance(effect, kind)]
-
-    @property
-    def refused(self) -> list[str]:
-        return [refuse.reason for refuse in self.all(trace.Refuse)]
-
-    def do(self, operation: str, *arguments: Any, **options: Any) -> int:
-        self.effects = []
-        number = getattr(self.kad, operation)(*arguments, self.now, self.effects, **options)
-        assert isinstance(number, int)
-        return number
-
-    def ask(self, peer: bytes, message: KadMessage) -> KadMessage | None:
-        """Put a question to the peer; return its answer."""
-        self.give(Asked(peer, 77, message))
-        answers = self.all(Answer)
-        assert len(answers) <= 1
-        return answers[0].message if answers else None  # type: ignore[return-value]
-
-    def befriend(self, *peers: bytes, address: str = "") -> None:
-        """Make peers contacts, as they become in earnest: they connect, and answer a question."""
-        for peer in peers:
-            self.give(PeerConnected(peer, "/p", address=address))
-            for ask in self.all(Ask):
-                self.give(Answered(peer, ask.number, KadMessage(KadType.FIND_NODE)))
-            assert peer in self.kad.contacts.table
-
-    def fire(self, what: str, number: int = 0) -> None:
-        self.give(TimerFired(KadTimer(what, number)))
-
-    def answer(self, asked: list[Ask], **parts: Any) -> list[Ask]:
-        """Answer questions alike; return those that follow."""
-        following = []
-        for ask in asked:
-            kind: KadType = ask.message.type  # type: ignore[attr-defined]
-            self.give(Answered(ask.peer, ask.number, KadMessage(kind, **parts)))
-            following += self.all(Ask)
-        return following
 
 
 def record(value: bytes = VALUE, key: bytes = KEY, date: str = "") -> Record:

@@ -11,7 +11,7 @@ from rumormill.core.config import override
 from rumormill.core.errors import LocalError
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.providers import PROVIDERS_FULL, ProviderStore
-from rumormill.overlay.kademlia.records import STORE_FULL, RecordStore
+from rumormill.overlay.kademlia.records import STORE_FULL, Held, RecordStore
 from rumormill.overlay.kademlia.server import is_content_id
 from rumormill.overlay.kademlia.space import distance, position
 from rumormill.overlay.kademlia.validators import (
@@ -113,7 +113,7 @@ class TestRecords:
         """After any sequence of stores the closest keys are there, and no more than allowed."""
         store = records(records=7)
         for name in names:
-            store.hold(b"key-%d" % name, b"v", 1.0, 2.0)
+            store.hold(Held(b"key-%d" % name, b"v", 1.0, 2.0))
         keys = sorted({b"key-%d" % name for name in names}, key=lambda key: distance(key, OWN))
         assert len(store) == min(7, len(keys))
         assert all(store.get(key, 1.0) is not None for key in keys[:7])
@@ -124,7 +124,7 @@ class TestRecords:
         """And the count of bytes is that of what is kept."""
         store = records(records_bytes=300)
         for name, length in puts:
-            store.hold(b"key-%02d" % name, bytes(length), 1.0, 2.0)
+            store.hold(Held(b"key-%02d" % name, bytes(length), 1.0, 2.0))
             kept = [store.get(b"key-%02d" % name, 1.0) for name in range(21)]
             assert store.size == sum(6 + len(held.value) for held in kept if held) <= 300
 
@@ -132,15 +132,15 @@ class TestRecords:
         """With a reason."""
         store = records(records=1)
         near, far = sorted((b"a", b"b"), key=lambda key: distance(key, OWN))
-        assert store.hold(near, b"", 1.0, 2.0) == ""
-        assert store.hold(far, b"", 1.0, 2.0) == STORE_FULL
+        assert store.hold(Held(near, b"", 1.0, 2.0)) == ""
+        assert store.hold(Held(far, b"", 1.0, 2.0)) == STORE_FULL
         assert store.get(near, 1.0) is not None
 
     def test_records_expire_after_36_hours(self) -> None:
         """Whether they are asked for or not."""
         store = records()
-        store.hold(b"a", b"v", 0.0, 0.0)
-        store.hold(b"b", b"v", HOUR, 0.0)
+        store.hold(Held(b"a", b"v", 0.0, 0.0))
+        store.hold(Held(b"b", b"v", HOUR, 0.0))
         assert store.get(b"a", 36 * HOUR) is not None
         assert store.get(b"a", 36 * HOUR + 1) is None
         assert store.expire(38 * HOUR) == 1
@@ -149,10 +149,10 @@ class TestRecords:
     def test_our_own_records_do_not_expire_and_are_bounded(self) -> None:
         """The oldest makes room, and its key is named."""
         store = records(own_records=2)
-        assert store.publish(b"a", b"v", 0.0, 1.0) is None
-        assert store.publish(b"b", b"v", 0.0, 2.0) is None
-        assert store.publish(b"a", b"w", 0.0, 3.0) is None
-        assert store.publish(b"c", b"v", 0.0, 4.0) == b"b"
+        assert store.publish(Held(b"a", b"v", 0.0, 1.0)) is None
+        assert store.publish(Held(b"b", b"v", 0.0, 2.0)) is None
+        assert store.publish(Held(b"a", b"w", 0.0, 3.0)) is None
+        assert store.publish(Held(b"c", b"v", 0.0, 4.0)) == b"b"
         assert store.expire(1000 * HOUR) == 0
         assert [held.key for held in store.due(3.5)] == [b"a"]
         assert store.withdraw(b"a")
@@ -163,7 +163,7 @@ class TestRecords:
         """By default republishing is the publisher's business."""
         for interval, due in ((0.0, 0), (HOUR, 1)):
             store = records(replicate_interval=interval)
-            store.hold(b"a", b"v", 0.0, 1.0)
+            store.hold(Held(b"a", b"v", 0.0, 1.0))
             assert len(list(store.due(2.0))) == due
 
 

@@ -25,7 +25,13 @@ from rumormill.core.inputs import (
     Received,
     Subscribe,
 )
-from rumormill.core.trace import DuplicateMessage, PublishMessage, RejectMessage, SendRPC
+from rumormill.core.trace import (
+    DuplicateMessage,
+    Penalise,
+    PublishMessage,
+    RejectMessage,
+    SendRPC,
+)
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons, rpc
@@ -172,6 +178,32 @@ def test_a_name_without_its_signature_is_worth_nothing() -> None:
     assert refusals(lone.receive(peer_id(9), publication(foreign))) == [reasons.BAD_SIGNATURE]
     effects = lone.receive(peer_id(9), publication(honest))
     assert [each.event.data for each in effects if isinstance(each, Deliver)] == [b"x"]
+
+
+def test_a_link_does_not_vouch_for_a_forged_event_in_the_dht() -> None:
+    """4: who may publish himself cannot put words into another's mouth: he forges an event, stores
+    it under its true hash, and links to it from one that he has signed."""
+    world = World(8, store_events=True)
+    topic = world.create(0, **ANYONE)
+    world.subscribe(topic, *range(1, 8), wait=5.0)
+    cid = cids.parse(topic)
+    liar = 3
+    forged = event_by(1, cid, b"forged", dates.iso_at(world.now - 1.0)).event
+    host, machine = world.host(liar), world.machine(liar)
+    machine.dht.put_value(content_key(forged.cid), forged.dag(), world.now, host.effects)
+    host.carry_out()
+    world.run(5.0)
+    linked = event_by(liar, cid, b"honest", dates.iso_at(world.now), forged.cid)
+    for neighbour in machine.membership.neighbours(cid):
+        message = publication(linked, world.now)
+        world.host(int.from_bytes(neighbour)).handle(Received(peer_id(liar), message))
+    world.run(60.0)
+    others = [index for index in range(8) if index != liar]
+    assert [world.data(index, topic) for index in others] == [[b"honest"]] * len(others)
+    rejected = [each.reason for _, each in world.traced(RejectMessage)]
+    assert rejected
+    assert set(rejected) == {reasons.NOT_SIGNED}
+    assert world.traced(Penalise) == []
 
 
 def test_a_liar_is_cut_off_and_everybody_else_is_served() -> None:

@@ -1,6 +1,8 @@
 """What the answers of a search are worth: values and providers, checked before they are believed.
 
-Whoever gives a value that its key contradicts is punished, and what else it said is not heeded.
+Whoever gives a value that its key contradicts is punished, and what else it said is not heeded. A
+value without the proof that its namespace wants is no lie, since other implementations pass records
+on without, and no success either: the search goes on for one that has it.
 """
 
 from rumormill.core import trace
@@ -61,14 +63,18 @@ class Findings:
         if refused or record.key != key:
             self._contacts.punish(peer, refused or WRONG_ANSWER, now, effects)
             return False
-        operation.values += 1
+        vouched = self._validators.vouched(key, value, record.proof)
+        operation.values += vouched
         if operation.value is None or operation.value == value:
             operation.value = value
             operation.found[peer] = None
+            if vouched:
+                operation.proof = record.proof
         elif self._validators.better(key, value, operation.value):
             operation.outdated.update(operation.found)
             operation.found = {peer: None}
             operation.value = value
+            operation.proof = record.proof if vouched else b""
         else:
             operation.outdated[peer] = None
         return True

@@ -209,26 +209,36 @@ class Kademlia:
         operation = self._new(LookupKind.GET_VALUE, key)
         held = self.records.get(key, now)
         if held is not None:
-            operation.value, operation.values = held.value, 1
-            operation.found[self.peer] = None
-            if self.config.quorum == 1:
+            operation.value, operation.found[self.peer] = held.value, None
+            if self._validators.vouched(key, held.value, held.proof):
+                operation.proof, operation.values = held.proof, 1
+            if self._findings.suffice(operation):
                 return self._finish_later(operation, "", now, effects)
         return self.submit(operation, now, effects)
 
     def put_value(
-        self, key: bytes, value: bytes, now: float, effects: Effects, *, republish: bool = True
+        self,
+        key: bytes,
+        value: bytes,
+        now: float,
+        effects: Effects,
+        *,
+        proof: bytes = b"",
+        republish: bool = True,
     ) -> int:
         """Store a value at the peers closest to its key, and go on doing so as it ages."""
         limits = self.config.limits
         if len(key) > limits.key_bytes or len(value) > limits.value_bytes:
             raise LimitError(f"a value of {len(value)} bytes under a key of {len(key)} is too long")
+        if len(proof) > limits.proof_bytes:
+            raise LimitError(f"a proof of {len(proof)} bytes is too long")
         refused = self._validators.refusal(key, value)
         if refused:
             raise LocalError(f"the value may not be stored under its key: {refused}")
         if republish:
-            self._upkeep.publish(key, value, now, effects)
+            self._upkeep.publish(key, value, proof, now, effects)
         operation = self._new(LookupKind.PUT_VALUE, key)
-        operation.value = value
+        operation.value, operation.proof = value, proof
         return self.submit(operation, now, effects)
 
     def withdraw_value(self, key: bytes) -> bool:
@@ -383,7 +393,7 @@ class Kademlia:
     def _record(self, operation: Operation, now: float) -> Record:
         assert operation.value is not None
         received = now if operation.received is None else operation.received
-        return Record(operation.key, operation.value, rfc3339.write(received))
+        return Record(operation.key, operation.value, rfc3339.write(received), operation.proof)
 
     def _store(
         self, operation: Operation, holders: list[PeerId], now: float, effects: Effects

@@ -46,7 +46,8 @@ class LookupResult(msgspec.Struct, frozen=True):
     `reason` is empty when it found or stored what it should, and otherwise says why not:
     `not-found`, `not-stored`, `timed-out`, `no-peers` (nobody to ask), `busy` (too many wait).
     `peers` are the closest peers, the providers, the peer that was looked for, the peers that gave
-    the value, or the peers that store it. `stored` counts the peers that confirmed a value, or that
+    the value, or the peers that store it. `proof` vouches for the value, where that is wanted and
+    somebody had it. `stored` counts the peers that confirmed a value, or that
     were told of a provider (nobody confirms that). `asked` and `failed` count questions.
     """
 
@@ -54,6 +55,7 @@ class LookupResult(msgspec.Struct, frozen=True):
     kind: LookupKind
     key: bytes
     value: bytes | None = None
+    proof: bytes = b""
     peers: tuple[PeerId, ...] = ()
     stored: int = 0
     asked: int = 0
@@ -68,6 +70,7 @@ class Operation(msgspec.Struct):
     kind: LookupKind
     key: bytes
     value: bytes | None = None
+    proof: bytes = b""
     internal: bool = False
     lookup: Lookup | None = None
     storing: int = 0
@@ -80,7 +83,7 @@ class Operation(msgspec.Struct):
     outdated: dict[PeerId, None] = msgspec.field(default_factory=dict)
     """The peers that gave a worse value."""
     values: int = 0
-    """Valid values that were found."""
+    """Valid values that were found, with a proof where one is wanted."""
     received: float | None = None
     """When a value that is passed on was published."""
 
@@ -92,6 +95,7 @@ def result_of(operation: Operation, reason: str) -> LookupResult:
         operation.kind,
         operation.key,
         operation.value,
+        operation.proof,
         tuple(operation.stored or operation.found),
         len(operation.stored),
         operation.asked,

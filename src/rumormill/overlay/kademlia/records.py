@@ -17,12 +17,19 @@ STORE_FULL = "kad-store-full"
 
 
 class Held(msgspec.Struct):
-    """A value, when it was published as far as we know, and when it is to be passed on."""
+    """A value, when it was published as far as we know, when it is to be passed on, and what
+    vouches for it."""
 
     key: bytes
     value: bytes
     received: float
     due: float
+    proof: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """The bytes that count against the bound."""
+        return len(self.key) + len(self.value) + len(self.proof)
 
 
 class RecordStore:
@@ -43,7 +50,7 @@ class RecordStore:
 
     @property
     def size(self) -> int:
-        """Bytes of all keys and values that are held for others."""
+        """Bytes of all keys, values and proofs that are held for others."""
         return self._bytes
 
     def get(self, key: bytes, now: float) -> Held | None:
@@ -61,25 +68,25 @@ class RecordStore:
         """Return a record that this peer published."""
         return self._own.get(key)
 
-    def publish(self, key: bytes, value: bytes, now: float, due: float) -> bytes | None:
+    def publish(self, record: Held) -> bytes | None:
         """Keep a record of our own; return the key of the one that made room, if one did."""
-        self._own.pop(key, None)
+        self._own.pop(record.key, None)
         evicted = None
         if len(self._own) >= self._config.own_records:
             evicted = next(iter(self._own))
             del self._own[evicted]
-        self._own[key] = Held(key, value, now, due)
+        self._own[record.key] = record
         return evicted
 
     def withdraw(self, key: bytes) -> bool:
         """Publish a record of ours no longer; others forget it when it expires."""
         return self._own.pop(key, None) is not None
 
-    def hold(self, key: bytes, value: bytes, received: float, due: float) -> str:
+    def hold(self, record: Held) -> str:
         """Hold a record for others; return why not, or an empty string."""
+        key, size = record.key, record.size
         if key in self._held:
             self._drop(key)
-        size = len(key) + len(value)
         entry = (position(key) ^ self._position, key)
         config = self._config
         while len(self._held) >= config.records or self._bytes + size > config.records_bytes:
@@ -87,13 +94,13 @@ class RecordStore:
                 return STORE_FULL
             self._drop(self._by_distance[-1][1])
         insort(self._by_distance, entry)
-        self._held[key] = Held(key, value, received, due)
+        self._held[key] = record
         self._bytes += size
         return ""
 
     def _drop(self, key: bytes) -> None:
         held = self._held.pop(key)
-        self._bytes -= len(key) + len(held.value)
+        self._bytes -= held.size
         entry = (position(key) ^ self._position, key)
         del self._by_distance[bisect_left(self._by_distance, entry)]
 

@@ -141,7 +141,7 @@ class Server:
         The sender may say that it is older than it seems: a record that holders pass on among
         themselves expires as if its publisher had sent it. It cannot make one older that we hold.
         """
-        received = record.received
+        received, proof = record.received, record.proof
         if received is None or received > now:
             received = now
         elif now - received > self._config.record_age:
@@ -149,8 +149,18 @@ class Server:
         held = self._records.get(record.key, now)
         if held is not None and held.value == record.value:
             received = max(received, held.received)
+            proof = self._good_proof(held, proof)
         due = now + self._config.replicate_interval
-        return self._records.hold(record.key, record.value, received, due)
+        return self._records.hold(Held(record.key, record.value, received, due, proof))
+
+    def _good_proof(self, held: Held, other: bytes) -> bytes:
+        """Of two proofs of one value the one that vouches for it; it is looked at only when they
+        differ, so that an honest publisher costs its holders nothing."""
+        if not other or other == held.proof:
+            return held.proof
+        if held.proof and self._validators.vouched(held.key, held.value, held.proof):
+            return held.proof
+        return other
 
     def _get_providers(self, asker: PeerId, message: KadMessage, now: float) -> KadMessage:
         key = message.key
@@ -185,7 +195,7 @@ class Server:
 
 def record_of(held: Held) -> Record:
     """A record as it travels, with the date from which it ages."""
-    return Record(held.key, held.value, rfc3339.write(held.received))
+    return Record(held.key, held.value, rfc3339.write(held.received), held.proof)
 
 
 def is_content_id(key: bytes) -> bool:

@@ -14,6 +14,7 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects, SetTimer
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.operations import KadTimer, LookupKind, LookupResult
+from rumormill.overlay.kademlia.records import Held
 from rumormill.overlay.kademlia.space import key_in_bucket
 
 if TYPE_CHECKING:
@@ -105,10 +106,10 @@ class Upkeep:
 
     # Records.
 
-    def publish(self, key: bytes, value: bytes, now: float, effects: Effects) -> None:
+    def publish(self, key: bytes, value: bytes, proof: bytes, now: float, effects: Effects) -> None:
         """Keep a value of ours, and republish it."""
         due = now + self._jittered(self._overlay.config.republish_interval)
-        if self._overlay.records.publish(key, value, now, due) is not None:
+        if self._overlay.records.publish(Held(key, value, now, due, proof)) is not None:
             effects.append(trace.Refuse(self._overlay.peer, OWN_FULL))
 
     def provide(self, key: bytes, now: float, effects: Effects) -> None:
@@ -141,7 +142,7 @@ class Upkeep:
             interval = config.republish_interval if own else config.replicate_interval
             held.due = now + self._jittered(interval)
             operation = overlay.internal(LookupKind.PUT_VALUE, held.key)
-            operation.value = held.value
+            operation.value, operation.proof = held.value, held.proof
             operation.received = None if own else held.received
             operations.append(operation)
             if len(operations) == room:

@@ -31,7 +31,7 @@ BAD_KEY: Final = "kad-bad-key"
 
 
 class Validator(Protocol):
-    """Judges the values of one namespace. Both methods are pure."""
+    """Judges the values of one namespace. All methods are pure."""
 
     def refusal(self, key: bytes, value: bytes) -> str:
         """Why the value must not stand under the key, as a short label; empty where it may."""
@@ -41,9 +41,14 @@ class Validator(Protocol):
         """Whether `new` replaces `old`; both are valid."""
         ...
 
+    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
+        """Whether what travels beside a valid value vouches for it, or nothing needs to."""
+        ...
+
 
 class ContentValidator:
-    """The value of a content key hashes to it, so there is never a choice between two."""
+    """The value of a content key hashes to it: there is never a choice between two, and nothing
+    else is wanted."""
 
     def refusal(self, key: bytes, value: bytes) -> str:
         """Refuse a value that does not hash to the key's CID."""
@@ -55,6 +60,10 @@ class ContentValidator:
     def better(self, key: bytes, new: bytes, old: bytes) -> bool:
         """There is one value only."""
         return False
+
+    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
+        """The hash is enough."""
+        return True
 
 
 class PublicKeyValidator:
@@ -73,11 +82,13 @@ class PublicKeyValidator:
         """There is one value only."""
         return False
 
+    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
+        """The hash is enough."""
+        return True
 
-_CONTENT: Final = ContentValidator()
 
 DEFAULT_VALIDATORS: Final[Mapping[str, Validator]] = {
-    CONTENT_NAMESPACE: _CONTENT,
+    CONTENT_NAMESPACE: ContentValidator(),
     "pk": PublicKeyValidator(),
 }
 
@@ -85,15 +96,16 @@ DEFAULT_VALIDATORS: Final[Mapping[str, Validator]] = {
 class Validators:
     """Finds the validator of a key."""
 
-    __slots__ = ("_namespaces",)
+    __slots__ = ("_content", "_namespaces")
 
     def __init__(self, namespaces: Mapping[str, Validator] = DEFAULT_VALIDATORS) -> None:
         self._namespaces = {name.encode(): validator for name, validator in namespaces.items()}
+        self._content = namespaces.get(CONTENT_NAMESPACE)
 
     def of(self, key: bytes) -> Validator | None:
         """Return the validator of a key, or None where the key can hold nothing."""
         if len(key) == CID_BYTES and key.startswith(CID_PREFIX):
-            return _CONTENT
+            return self._content
         if key[:1] != b"/":
             return None
         end = key.find(b"/", 1)
@@ -108,6 +120,11 @@ class Validators:
         """Whether a valid value replaces another."""
         validator = self.of(key)
         return validator is not None and validator.better(key, new, old)
+
+    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
+        """Whether a proof vouches for a valid value, or none is wanted."""
+        validator = self.of(key)
+        return validator is not None and validator.vouched(key, value, proof)
 
 
 def content_key(cid: bytes) -> bytes:

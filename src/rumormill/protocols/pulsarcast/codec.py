@@ -206,19 +206,40 @@ def _read_event(data: bytes, limits: RpcLimits, payload: bytes | None) -> Signed
     fault = validation.event_fault(author, topic, payload, parent, created, version)
     if author is None or topic is None or payload is None or created is None or fault is not None:
         return fault or validation.NO_PAYLOAD
-    signature, key = found.get(_PUBLISHER_SIGNATURE, b""), found.get(_PUBLISHER_KEY, b"")
-    author_signature, author_key = found.get(_AUTHOR_SIGNATURE, b""), found.get(_AUTHOR_KEY, b"")
     if (
         len(payload) > limits.payload_bytes
         or max(len(author), len(publisher or b"")) > limits.peer_id_bytes
-        or max(len(key), len(author_key)) > limits.key_bytes
-        or max(len(signature), len(author_signature)) > limits.signature_bytes
     ):
         return OVERSIZED
     event = EventDescriptor(topic, author, payload, created, publisher, parent or None, version)
     # What arrived is forwarded as it is, unless its date was written otherwise than it is hashed.
     encoded = data if FIELD_3 in found and created == written else b""
+    return _with_signatures(event, found, limits, encoded) or OVERSIZED
+
+
+def _with_signatures(
+    event: EventDescriptor, found: dict[int, bytes], limits: RpcLimits, encoded: bytes
+) -> SignedEvent | None:
+    """An event with what vouches for it, or None where that is too long."""
+    signature, key = found.get(_PUBLISHER_SIGNATURE, b""), found.get(_PUBLISHER_KEY, b"")
+    author_signature, author_key = found.get(_AUTHOR_SIGNATURE, b""), found.get(_AUTHOR_KEY, b"")
+    if (
+        max(len(key), len(author_key)) > limits.key_bytes
+        or max(len(signature), len(author_signature)) > limits.signature_bytes
+    ):
+        return None
     return SignedEvent(event, signature, key, author_signature, author_key, encoded)
+
+
+def add_signatures(
+    event: EventDescriptor, data: bytes, limits: RpcLimits = DEFAULT_LIMITS
+) -> SignedEvent:
+    """Put an event and the fields that vouch for it together; unusable ones vouch for nothing."""
+    try:
+        found = {tag: data[start:end] for tag, start, end in split(data, limits.other_fields + 4)}
+    except DecodeError:
+        return SignedEvent(event)
+    return _with_signatures(event, found, limits, b"") or SignedEvent(event)
 
 
 def _link_in(found: dict[int, bytes], tag: int, limits: RpcLimits) -> bytes | None:

@@ -85,17 +85,11 @@ class Dissemination:
         signed: SignedEvent,
         now: float,
         effects: Effects,
-        *,
-        trusted: bool = False,
     ) -> bool:
-        """An event came because we missed it; whether it is known now.
-
-        A `trusted` one was named by the link of an event that was verified, which stands in for a
-        signature: the DHT keeps events without.
-        """
+        """An event came because we missed it; whether it is known now."""
         cid = signed.cid
         if cid not in feed.timeline.dates:
-            self._judge(feed, peer, signed, None, False, now, effects, trusted=trusted)
+            self._judge(feed, peer, signed, None, False, now, effects)
         return cid in feed.timeline.dates
 
     def _judge(
@@ -107,10 +101,8 @@ class Dissemination:
         live: bool,
         now: float,
         effects: Effects,
-        *,
-        trusted: bool = False,
     ) -> None:
-        fault = self.fault(feed, signed, now, trusted=trusted)
+        fault = self.fault(feed, signed, now)
         if fault is not None:
             effects.append(trace.RejectMessage(signed.cid, peer, fault, feed.text))
             if peer != self._context.id:
@@ -124,9 +116,7 @@ class Dissemination:
             verdict = self._validator(core_event(signed), peer)
         self._on_verdict(feed, peer, signed, message, verdict, live, now, effects)
 
-    def fault(
-        self, feed: Feed, signed: SignedEvent, now: float, *, trusted: bool = False
-    ) -> str | None:
+    def fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
         """Why an event must not be passed on, or None."""
         event, config = signed.event, self._context.config
         publisher = event.publisher
@@ -140,8 +130,6 @@ class Dissemination:
             return reasons.FUTURE_DATE
         if len(event.payload) > config.limits.payload_bytes:
             return reasons.TOO_LARGE
-        if trusted:
-            return None
         fault = fault_of(signed, self._context.identity, required=config.require_signatures)
         return reasons.NOT_SIGNED if fault == UNSIGNED else fault
 

@@ -1,7 +1,7 @@
 """The fields of one protobuf message, found without copying, counted, by their tags."""
 
 from rumormill.core.errors import DecodeError
-from rumormill.wire.protobuf import next_field
+from rumormill.wire.protobuf import item_fields
 
 # Tags as they appear on the wire: the field number, then the wire type in the lowest three bits.
 FIELD_1, FIELD_2, FIELD_3, FIELD_4, FIELD_5, FIELD_6 = 0x0A, 0x12, 0x1A, 0x22, 0x2A, 0x32
@@ -10,15 +10,7 @@ BOOL_1 = 0x08
 
 def split(data: bytes, most: int) -> list[tuple[int, int, int]]:
     """Every field as its tag and the start and end of its value; more than `most` is an error."""
-    found: list[tuple[int, int, int]] = []
-    position, end = 0, len(data)
-    while position < end:
-        if len(found) == most:
-            raise DecodeError("too-many-fields", f"more than {most} in one part of an RPC")
-        field = next_field(data, position, end)
-        found.append(field)
-        position = field[2]
-    return found
+    return item_fields(data, 0, len(data), most)
 
 
 def text_of(data: bytes, most: int) -> str:

@@ -74,8 +74,7 @@ class Gaps:
         def done(found: Found, source: PeerId, now: float, effects: Effects) -> None:
             current = self._events.feeds.get(topic)
             if current is not None and isinstance(found, SignedEvent):
-                trusted = source == self._context.id
-                self._events.backfill(current, source, found, now, effects, trusted=trusted)
+                self._events.backfill(current, source, found, now, effects)
 
         for each in sources:
             self.expect(topic, each, now)
@@ -143,17 +142,24 @@ class Gaps:
     def _ask_above(
         self, peer: PeerId, question: Fetch, cid: bytes, now: float, effects: Effects
     ) -> bool:
-        """A child misses what we miss too: get it from our own parent, and answer then."""
+        """A child misses what we miss too: get it from our own parent, and answer then.
+
+        Whatever came is judged before it is passed on: the child holds us to account for it.
+        """
         topic = question.topic
         branch = self._forest.branches.get(topic)
         if branch is None or peer not in branch.children or branch.parent is None:
             return False
 
-        def done(found: Found, _: PeerId, __: float, effects: Effects) -> None:
-            if isinstance(found, SignedEvent):
+        def done(found: Found, _: PeerId, now: float, effects: Effects) -> None:
+            feed = self._events.feeds.get(topic)
+            answer = Events(topic, missing=(cid,))
+            if (
+                feed is not None
+                and isinstance(found, SignedEvent)
+                and self._events.fault(feed, found, now) is None
+            ):
                 answer = Events(topic, (found,))
-            else:
-                answer = Events(topic, missing=(cid,))
             self._context.send(peer, addition(answer), effects)
 
         self.expect(topic, branch.parent, now)

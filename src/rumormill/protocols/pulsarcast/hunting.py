@@ -15,6 +15,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.validators import content_key
+from rumormill.protocols.pulsarcast.codec import add_signatures
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_event, read_topic
 from rumormill.protocols.pulsarcast.rpc import Events, Fetch, addition
@@ -92,9 +93,11 @@ class Hunting:
         self._go_on(hunt, now, effects)
         return True
 
-    def offer(self, cid: bytes, block: bytes, now: float, effects: Effects) -> None:
-        """Put a block into the DHT, for others to find."""
-        self._dht.put_value(content_key(cid), block, now, effects)
+    def offer(
+        self, cid: bytes, block: bytes, now: float, effects: Effects, *, proof: bytes = b""
+    ) -> None:
+        """Put a block into the DHT, with what vouches for it, for others to find."""
+        self._dht.put_value(content_key(cid), block, now, effects, proof=proof)
 
     def reset(self, now: float, effects: Effects) -> None:
         """Begin every hunt anew: answers that were on their way will not come."""
@@ -153,7 +156,9 @@ class Hunting:
         if hunt is not None and hunt.asked is not None:
             self._go_on(hunt, now, effects)
 
-    def on_value(self, cid: bytes, value: bytes | None, now: float, effects: Effects) -> None:
+    def on_value(
+        self, cid: bytes, value: bytes | None, proof: bytes, now: float, effects: Effects
+    ) -> None:
         """The DHT's answer; Kademlia has compared its hash with the key."""
         hunt = self._hunts.get(cid)
         if hunt is None or hunt.asked is not None:
@@ -165,7 +170,7 @@ class Hunting:
                     block = read_topic(value)
                 else:
                     event = read_event(value)
-                    block = SignedEvent(event) if event.topic == hunt.topic else None
+                    block = add_signatures(event, proof) if event.topic == hunt.topic else None
             except DecodeError:
                 block = None
         self._finish(hunt, block, self._context.id, now, effects)

@@ -43,9 +43,11 @@ from rumormill.core.inputs import (
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
+from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VALIDATORS
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import commands, reasons, validation
+from rumormill.protocols.pulsarcast.blocks import BlockValidator
 from rumormill.protocols.pulsarcast.branch import Branch, BranchTimer
 from rumormill.protocols.pulsarcast.catalogue import Catalogue
 from rumormill.protocols.pulsarcast.climbing import Climbing
@@ -108,6 +110,10 @@ class PulsarcastPeer:
             config.kademlia,
             on_result=self._on_result,
             addresses=hooks.addresses,
+            validators={
+                **DEFAULT_VALIDATORS,
+                CONTENT_NAMESPACE: BlockValidator(identity, required=config.require_signatures),
+            },
         )
         self.forest = Forest(context, self._on_left)
         self._hunting = Hunting(context, self.dht)
@@ -135,7 +141,7 @@ class PulsarcastPeer:
             self._syncing,
         )
         self._publishing = Publishing(
-            context, self.library, self.membership, self.events, self._hunting, self.dht
+            context, self.library, self.membership, self.events, self._hunting
         )
         self._requests = Requests(context, self.forest, self.events, self._publishing.grant)
         self._publishing.requests = self._requests
@@ -186,7 +192,7 @@ class PulsarcastPeer:
         elif result.kind is LookupKind.GET_VALUE:
             cid = cid_of_key(result.key)
             if cid is not None:
-                self._hunting.on_value(cid, result.value, now, effects)
+                self._hunting.on_value(cid, result.value, result.proof, now, effects)
 
     # What the runtime shows of us.
 

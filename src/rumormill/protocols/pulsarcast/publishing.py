@@ -18,8 +18,6 @@ from rumormill.core.effects import Effects, Published
 from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
-from rumormill.overlay.kademlia.kademlia import Kademlia
-from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
 from rumormill.protocols.pulsarcast.commands import AskToPublish
@@ -35,7 +33,7 @@ from rumormill.protocols.pulsarcast.hunting import Found, Hunting
 from rumormill.protocols.pulsarcast.library import Library
 from rumormill.protocols.pulsarcast.membership import Membership, cid_of
 from rumormill.protocols.pulsarcast.requests import Requests
-from rumormill.protocols.pulsarcast.rpc import RequestReply, RequestStatus
+from rumormill.protocols.pulsarcast.rpc import RequestReply, RequestStatus, encode_signatures
 from rumormill.protocols.pulsarcast.signing import (
     SignedEvent,
     publish_request,
@@ -62,14 +60,12 @@ class Publishing:
         membership: Membership,
         events: Dissemination,
         hunting: Hunting,
-        dht: Kademlia,
     ) -> None:
         self._context = context
         self._library = library
         self._membership = membership
         self._events = events
         self._hunting = hunting
-        self._dht = dht
         self._last_date = 0
         self._waiting = 0
         self.requests: Requests
@@ -186,8 +182,7 @@ class Publishing:
             if current is None or not isinstance(found, SignedEvent):
                 self._fail(text, data, reasons.NO_SUCH_PARENT, finished, now, effects)
                 return
-            trusted = source == own
-            self._events.backfill(current, source, found, now, effects, trusted=trusted)
+            self._events.backfill(current, source, found, now, effects)
             self._compose(current, data, parent, finished, now, effects)
 
         sources = self._membership.neighbours(topic.cid)
@@ -230,7 +225,8 @@ class Publishing:
         if self._context.config.store_events:
             dag = signed.event.dag()
             if len(dag) <= self._context.config.kademlia.limits.value_bytes:
-                self._dht.put_value(content_key(signed.cid), dag, now, effects)
+                proof = encode_signatures(signed)
+                self._hunting.offer(signed.cid, dag, now, effects, proof=proof)
             else:
                 effects.append(trace.Refuse(self._context.id, reasons.TOO_LARGE, feed.text))
         return reached

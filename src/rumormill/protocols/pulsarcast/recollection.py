@@ -116,16 +116,13 @@ class Histories:
         self._finish(reading, feed, kept, refused, now, effects)
 
     def _look_for(self, reading: _Reading, cid: bytes, now: float, effects: Effects) -> bool:
-        own = self._context.id
-
         def done(found: Found, source: PeerId, now: float, effects: Effects) -> None:
             feed = self._events.feeds.get(reading.topic)
             if feed is None:
                 reading.finished(None, reasons.NOT_SERVED, now, effects)
                 return
-            trusted = source == own
             if not isinstance(found, SignedEvent) or not self._events.backfill(
-                feed, source, found, now, effects, trusted=trusted
+                feed, source, found, now, effects
             ):
                 reading.lost[cid] = None
             self._walk(reading, feed, now, effects)
@@ -158,11 +155,10 @@ class Histories:
         graph = EventGraph(max(len(kept), 1))
         unsigned = 0
         for cid, signed in kept.items():
-            bare = not signed.publisher_signature
-            if self._events.fault(feed, signed, now, trusted=bare) is None:
+            if self._events.fault(feed, signed, now) is None:
                 event = signed.event
                 graph.add(cid, event.parent, dates.seconds(event.created))
-                unsigned += bare
+                unsigned += not signed.publisher_signature
             else:
                 refused += 1
         ordered = [core_event(kept[cid]) for cid in graph.order()]

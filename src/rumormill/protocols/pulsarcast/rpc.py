@@ -423,15 +423,19 @@ def encode_event_parts(signed: SignedEvent, payload: bytes | None) -> bytes:
         parts.append(bytes_field(4, event.publisher))
     parts.append(bytes_field(5, _link(event.parent)))
     parts.append(bytes_field(6, _metadata(event.created, event.protocol_version)))
-    for number, value in (
+    parts.append(encode_signatures(signed))
+    return b"".join(parts)
+
+
+def encode_signatures(signed: SignedEvent) -> bytes:
+    """The fields that vouch for an event."""
+    fields = (
         (PUBLISHER_SIGNATURE, signed.publisher_signature),
         (PUBLISHER_KEY, signed.publisher_key),
         (AUTHOR_SIGNATURE, signed.author_signature),
         (AUTHOR_KEY, signed.author_key),
-    ):
-        if value:
-            parts.append(bytes_field(number, value))
-    return b"".join(parts)
+    )
+    return b"".join([bytes_field(number, value) for number, value in fields if value])
 
 
 def encode_topic(topic: TopicDescriptor) -> bytes:

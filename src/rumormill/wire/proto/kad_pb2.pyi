@@ -8,14 +8,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Record(_message.Message):
-    __slots__ = ("key", "value", "timeReceived")
+    __slots__ = ("key", "value", "timeReceived", "proof")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     TIMERECEIVED_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     timeReceived: str
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., timeReceived: _Optional[str] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., timeReceived: _Optional[str] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("type", "key", "record", "closerPeers", "providerPeers", "clusterLevelRaw")
