@@ -221,7 +221,8 @@ def test_a_large_topic_is_read_again_from_its_segments(spark: Any, tmp_path: Pat
     with EventLog(home, StoreConfig(durability=Durability.OS)) as log:
         for start in range(0, count, 1000):
             fill(log, "large", 1000, start)
-    whole = "count(*) AS rows", "bit_xor(xxhash64(*)) AS digest", "count(distinct offset) AS offsets"
+    whole = ("count(*) AS rows", "bit_xor(xxhash64(*)) AS digest",
+             "count(distinct offset) AS offsets")  # fmt: skip
     frame = reading(spark, home, subscribe="large", includeProof="true", includeMetadata="true")
     first = frame.selectExpr(*whole).collect()
     assert (first[0].rows, first[0].offsets) == (count, count)
