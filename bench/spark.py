@@ -1,6 +1,6 @@
 """What reading topics in Spark costs, as ratios to Spark reading the same rows from Parquet.
 
-    python bench/spark.py [--events N] [--rounds R] [--authors A] [--quick] [--quick-java]
+    python bench/spark.py [--events N] [--rounds R] [--authors A] [--quick] [--brief]
                           [--folder DIR]
 
 A store with N events of one topic is made (46 byte ids, 100 byte payloads, 64 byte signatures), and
@@ -13,8 +13,8 @@ together, and depends less than the ratios on what else the machine does. Every 
 serves has been verified: by its hash, or by its segment's digests. The last part verifies hashes
 and Ed25519 signatures of the rows in Spark tasks, on one core and on two.
 
-Java runs as Spark starts it by itself. With `--quick-java` it runs as `session()` starts it, which
-compiles less well and sooner: for short jobs.
+Java runs as `session()` starts it; with `--brief`, as `session(brief=True)` does, which compiles
+less well and sooner.
 """
 
 import argparse
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--authors", type=int, default=100)
     parser.add_argument("--quick", action="store_true", help="100,000 events, 2 rounds")
-    parser.add_argument("--quick-java", action="store_true", help="Java as session() starts it")
+    parser.add_argument("--brief", action="store_true", help="Java as for work of seconds")
     parser.add_argument("--folder", default=None, help="a directory on the disk to measure")
     options = parser.parse_args()
     if options.quick:
@@ -213,9 +213,7 @@ def main() -> None:
               " local[2]", flush=True)  # fmt: skip
         make_store(home, options.events, options.authors)
         settings = {"spark.local.dir": str(folder / "local")}
-        if not options.quick_java:
-            settings["spark.driver.extraJavaOptions"] = "-Drumormill.bench=spark"
-        spark = session("local[2]", settings=settings)
+        spark = session("local[2]", brief=options.brief, settings=settings)
         for way, rate in compare(spark, home, folder, options.events, options.rounds).items():
             print(f"{way:12} {rate:12,.0f} rows/s")
         signed = min(SIGNED, options.events)

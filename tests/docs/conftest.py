@@ -18,6 +18,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> object:
     folder = tmp_path_factory.mktemp("spark-docs")
     return session(
         "local[2]",
+        brief=True,
         settings={
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),

@@ -19,6 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     folder = tmp_path_factory.mktemp("spark")
     started = session(
         "local[2]",
+        brief=True,
         settings={
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),

@@ -16,7 +16,7 @@ from rumormill.spark import session
 def main() -> None:
     kind, node, token, place, limit = sys.argv[1:]
     folder = Path(place)
-    spark = session("local[2]", app=kind)
+    spark = session("local[2]", app=kind, brief=True)
     stream = (
         spark.readStream.format("rumormill")
         .option("node", node)

