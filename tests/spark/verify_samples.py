@@ -40,7 +40,7 @@ def radius(count: int) -> list[Event]:
         made = Publication(IDENTITY.peer, "wide", int(NOW * 1e9) + number, b"pub %d" % number)
         sign_publication(made, IDENTITY)
         found.append(
-            Event("wide", made.data, made.author, made.id, (), made.time / 1e9, made.signature)
+            Event("wide", made.data, made.author, made.id, (), made.time / 1e9, made.proof)
         )
     return found
 

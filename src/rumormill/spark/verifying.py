@@ -77,9 +77,12 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
 def _check_radius(event: Event, verifier: SignatureVerifier) -> Verdict:
     time = int.from_bytes(event.id[-_TIME_BYTES:], "big")
     publication = Publication(event.author, event.topic, time, event.data)
-    holds = verifier.verify(
-        event.author, b"", PUBLICATION_PREFIX + publication.unsigned, event.proof
-    )
+    found = {FIELD_5: b"", FIELD_6: b""}
+    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
+        if tag in found:
+            found[tag] = event.proof[start:stop]
+    signed = PUBLICATION_PREFIX + publication.unsigned
+    holds = verifier.verify(event.author, found[FIELD_6], signed, found[FIELD_5])
     return _verdict(event.id == publication.id, VALID if holds else INVALID)
 
 
