@@ -264,7 +264,7 @@ def crashes(_sizes: list[int]) -> Iterable[Row]:
     """
     context = multiprocessing.get_context("fork")
     for seed in (1, 2):
-        overlay = Overlay(1000, seed, interval=0.02)
+        overlay = Overlay(1000, seed, interval=0.02, swap_interval=120.0)
         overlay.run(60)
         for share in (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
             found: multiprocessing.Queue[Row] = context.Queue()

@@ -101,6 +101,7 @@ class ActiveView:
         self._requests: dict[PeerId, _Request] = {}
         self._tried: dict[PeerId, None] = {}
         self._rest = self._rested = 0
+        self._has_swapped = False
         self._uninformed: dict[PeerId, None] = {}
         self._newcomers = Allowance(config.newcomer_rate, config.newcomer_burst)
 
@@ -286,12 +287,20 @@ class ActiveView:
         """Exchange a neighbour for somebody in reserve, or for a contact.
 
         Where all views are full nothing else ever changes them: two halves that a partition left
-        behind, each of them whole, would never find together again.
+        behind, each of them whole, would never find together again. The first exchange is as
+        likely one for a contact as not: what leads from everybody to the contact of its contact
+        holds a network together in which many joined at one moment, whatever circles they closed.
         """
         if len(self.active) < self._config.active_size:
             return
-        others = dict.fromkeys((*self.passive, *self._contacts))
-        free = [peer for peer in others if peer not in self.active and peer not in self._requests]
+        busy = {**self.active, **self._requests}
+        free = [
+            peer for peer in dict.fromkeys((*self.passive, *self._contacts)) if peer not in busy
+        ]
+        contacts = [peer for peer in self._contacts if peer not in busy]
+        if contacts and not self._has_swapped and self._randomness.random() < 0.5:
+            free = contacts
+        self._has_swapped = True
         if free:
             self._ask(self._randomness.choice(free), now, effects, insist=True, urgent=True)
 
