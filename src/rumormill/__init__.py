@@ -1,4 +1,4 @@
-"""Brokerless topic publish/subscribe: four dissemination protocols behind one API."""
+"""Brokerless topic publish/subscribe: five dissemination protocols behind one API."""
 
 from typing import TYPE_CHECKING
 

@@ -92,10 +92,6 @@ class Desk:
         if not subscriptions:
             self._subscriptions.pop(subscription.topic, None)
 
-    def has_subscribers(self, topic: Topic) -> bool:
-        """Whether anybody here wants a topic."""
-        return topic in self._subscriptions
-
     def all_subscriptions(self) -> list[Subscription]:
         """Everybody who is subscribed."""
         return [each for topic in self._subscriptions.values() for each in topic]
