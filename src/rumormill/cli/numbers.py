@@ -2,12 +2,10 @@
 
 import datetime
 import math
-import re
 
 from rumormill.cli.grammar import USAGE, CommandError
-
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+from rumormill.core.errors import ConfigError
+from rumormill.sim.units import parse_duration
 
 
 def whole(flag: str, text: str | None, *, least: int = 1) -> int | None:
@@ -27,10 +25,9 @@ def seconds(flag: str, text: str | None) -> float | None:
     """A positive number, with or without a unit of time."""
     if text is None:
         return None
-    match = _SPAN.fullmatch(text)
     try:
-        number = float(match[1]) * _SECONDS[match[2]] if match else float(text)
-    except ValueError:
+        number = parse_duration(text)
+    except ConfigError:
         number = math.nan
     if not 0 < number < 1e9:
         raise CommandError(f"{flag}: {text!r} is not a positive number such as 0.5", USAGE)
@@ -41,11 +38,13 @@ def moment(flag: str, text: str | None, now: float) -> float | None:
     """A time: so long ago (15m), or an ISO time, local unless it says otherwise."""
     if text is None:
         return None
-    if _SPAN.fullmatch(text):
-        return now - (seconds(flag, text) or 0)
     try:
         return datetime.datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
-        raise CommandError(
-            f"{flag}: {text!r} is neither a span such as 15m nor an ISO time", USAGE
-        ) from None
+        pass
+    try:
+        if text[-1:].isalpha():
+            return now - (seconds(flag, text) or 0)
+    except CommandError:
+        pass
+    raise CommandError(f"{flag}: {text!r} is neither a span such as 15m nor an ISO time", USAGE)

@@ -19,6 +19,7 @@ from typing import Final
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
 from rumormill.node import control_messages as said
 from rumormill.node.control_service import Service
+from rumormill.node.hanging_up import hang_up
 from rumormill.store.errors import CorruptLogError, DiskFullError
 
 SOCKET_NAME: Final = "control.sock"
@@ -104,11 +105,7 @@ class ControlServer:
         """Hang up on everybody and remove the socket."""
         if self._server is None:
             return
-        self._server.close()
-        for client in list(self._clients):
-            client.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
-        await self._server.wait_closed()
+        await hang_up(self._server, self._clients)
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rumormill.core.errors import LocalError
+from rumormill.node.hanging_up import hang_up
 
 MAX_REQUEST: Final = 8192
 MAX_CLIENTS: Final = 16
@@ -56,11 +57,7 @@ class MetricsServer:
         """Stop listening and drop whoever is still connected."""
         if self._server is None:
             return
-        self._server.close()
-        for client in list(self._clients):
-            client.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
-        await self._server.wait_closed()
+        await hang_up(self._server, self._clients)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -21,6 +21,7 @@ DURATIONS: Final[Mapping[str, float]] = {
     "m": 60.0,
     "min": 60.0,
     "h": 3600.0,
+    "d": 86400.0,
 }
 BANDWIDTHS: Final[Mapping[str, float]] = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 SIZES: Final[Mapping[str, float]] = {
