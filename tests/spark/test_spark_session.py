@@ -36,14 +36,14 @@ def test_a_missing_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[0]", 1)]
 )
 def test_shuffles_have_as_many_parts_as_a_local_master_has_cores(master: str, cores: int) -> None:
-    assert module._chosen(master, {})["spark.sql.shuffle.partitions"] == str(cores)
+    assert module._chosen(master, False, {})["spark.sql.shuffle.partitions"] == str(cores)
 
 
 def test_settings_of_the_caller_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours fill what is open; on a cluster nothing is said about the driver's address."""
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    chosen = module._chosen("local[2]", {"spark.driver.memory": "9g"})
+    chosen = module._chosen("local[2]", False, {"spark.driver.memory": "9g"})
     assert chosen["spark.driver.memory"] == "9g"
     assert chosen["spark.driver.host"] == "127.0.0.1"
     assert chosen["spark.executorEnv.PYTHONPATH"].endswith("/somewhere")
-    assert "spark.driver.host" not in module._chosen("spark://far:7077", {})
+    assert "spark.driver.host" not in module._chosen("spark://far:7077", False, {})
