@@ -147,7 +147,7 @@ def test_who_was_not_allowed_to_publish_is_named(
         return publish_request(sign_request(draft, author), publisher, None)
 
     good, asked, forged = event(ALICE, ALICE, 1), event(BOB, ALICE, 2), event(BOB, BOB, 3)
-    keep(tmp_path, [shelved(topic), *[stored(each) for each in (good, asked, forged)]])
+    keep(tmp_path, [shelved(topic, 0.0), *[stored(each) for each in (good, asked, forged)]])
     name = cids.text(topic.cid)
     assert main(["history", "verify", name, "--json", "--home", str(tmp_path)]) == 4
     report = json.loads(capsys.readouterr().out)

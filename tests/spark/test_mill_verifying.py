@@ -65,7 +65,7 @@ def test_an_unsigned_message_is_named_by_its_content() -> None:
 
 def test_a_kept_topic_is_named_by_its_descriptor() -> None:
     """Pulsarcast keeps descriptors beside events: the id proves all of one, and nobody signs it."""
-    event = shelved(TopicDescriptor("news", IDENTITY.peer, "2026-01-01T00:00:00.000Z"))
+    event = shelved(TopicDescriptor("news", IDENTITY.peer, "2026-01-01T00:00:00.000Z"), 0.0)
     assert verify_event("pulsarcast", event, VERIFIER) == Verdict(True, "absent")
     for field, value in (("data", b"other"), ("id", bytes(36)), ("author", b"other")):
         forged = msgspec.structs.replace(event, **{field: value})

@@ -175,6 +175,29 @@ def test_a_subscriber_that_was_away_gets_what_it_missed(
 
 
 @pytest.mark.parametrize("options", [{}, ANYONE], ids=["ordered", "open"])
+def test_a_subscriber_that_went_before_the_first_event_gets_it_all(
+    options: dict[str, None],
+) -> None:
+    """It has kept nothing but the topic, and knows by that since when events concern it."""
+    world = World(8, fan_out=2)
+    topic = world.create(0, **options)
+    world.subscribe(topic, *range(1, 8), wait=5.0)
+    world.crash(7)
+    for number in range(10):
+        world.publish(topic, number % 3, b"%d" % number, wait=0.5)
+    world.network.start(world.host(7), keep_state=False)
+    world.wire(range(8))
+    world.subscribe(topic, 7, wait=0.0)
+    for number in range(10, 15):
+        world.publish(topic, number % 3, b"%d" % number, wait=0.5)
+    world.run(60.0)
+    assert sorted(event.id for event in of(world, 7, topic)) == sorted(
+        event.id for event in of(world, 0, topic)
+    )
+    assert len(of(world, 7, topic)) == 15
+
+
+@pytest.mark.parametrize("options", [{}, ANYONE], ids=["ordered", "open"])
 def test_the_last_to_join_can_read_the_whole_history(options: dict[str, None]) -> None:
     """Forwards and backwards, verified, without being given the past as news."""
     world = World(8, fan_out=2, fetch_batch=16)

@@ -143,7 +143,7 @@ class Catalogue:
         self._publishing.publish(cids.text(meta), topic.dag(), now, effects, finished=announced)
 
     def _register(self, topic: TopicDescriptor, now: float, effects: Effects) -> None:
-        self._library.keep(topic, effects)
+        self._library.keep(topic, now, effects)
         self._library.offer(topic, now, effects)
 
     def on_delivered(self, feed: Feed, signed: SignedEvent, effects: Effects) -> None:
@@ -155,7 +155,7 @@ class Catalogue:
         except DecodeError:
             return
         if version.meta == feed.topic:
-            self._library.keep(version, effects)
+            self._library.keep(version, dates.seconds(version.created), effects)
 
     # Looking around.
 

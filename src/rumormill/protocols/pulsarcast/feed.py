@@ -68,9 +68,13 @@ class Feed:
         self.allowed = None if allowed is None else dict.fromkeys(allowed)
         self.recent: dict[bytes, SignedEvent] = {}
 
-    def fill(self, archive: Archive) -> None:
-        """Take in what was kept of the topic before: a peer that returns goes on where it was."""
-        newest = oldest = None
+    def fill(self, archive: Archive, since: float | None) -> None:
+        """Take in what was kept of the topic before: a peer that returns goes on where it was.
+
+        `since` is when it first had to do with the topic. It may not have got any event by then,
+        and still is to get what was published while it was away.
+        """
+        newest = oldest = None if since is None else round(since * 1000)
         for event in archive.scan(self.text):
             date = round((event.created or 0.0) * 1000)
             self.timeline.add(event.id, date)

@@ -14,7 +14,7 @@ from rumormill.core.effects import Effects, Keep, SetTimer
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
-from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import TopicView
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_topic
@@ -33,10 +33,9 @@ SHELF: Final[Topic] = "pulsarcast/topics"
 """Under which name the archive has descriptors; no topic is called so, as it is no CID."""
 
 
-def shelved(descriptor: TopicDescriptor) -> Event:
-    """A descriptor as the archive keeps it."""
-    created = dates.seconds(descriptor.created)
-    return Event(SHELF, descriptor.dag(), descriptor.author, descriptor.cid, created=created)
+def shelved(descriptor: TopicDescriptor, now: float) -> Event:
+    """A descriptor as the archive keeps it, dated by when it was put there."""
+    return Event(SHELF, descriptor.dag(), descriptor.author, descriptor.cid, created=now)
 
 
 def from_shelf(event: Event) -> TopicDescriptor | None:
@@ -111,11 +110,16 @@ class Library:
         if meta is not None:
             self._versions.setdefault(meta, {})[cid] = None
 
-    def keep(self, descriptor: TopicDescriptor, effects: Effects) -> None:
+    def keep(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> None:
         """Put a descriptor in, and into the archive."""
         self.add(descriptor)
         if self._context.archive.get(SHELF, descriptor.cid) is None:
-            effects.append(Keep(shelved(descriptor)))
+            effects.append(Keep(shelved(descriptor, now)))
+
+    def kept_since(self, cid: bytes) -> float | None:
+        """When a topic's descriptor was put into the archive: who subscribes or creates does so."""
+        kept = self._context.archive.get(SHELF, cid)
+        return None if kept is None else kept.created
 
     def _forget(self, cid: bytes) -> None:
         meta = self._known.pop(cid).meta

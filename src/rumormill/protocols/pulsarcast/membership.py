@@ -118,7 +118,7 @@ class Membership:
                 self._roll_back(cid, reasons.BRANCHES_FULL, now, effects)
                 return
             self._attempts.pop(cid, None)
-            self._library.keep(found, effects)
+            self._library.keep(found, now, effects)
             self._enter_for_good(found, now, effects)
             if meta and found.meta is not None:
                 self.subscribe(found.meta, now, effects, meta=False)
@@ -242,7 +242,7 @@ class Membership:
         branch = self._forest.branches.get(cid)
         if branch is None:
             feed = Feed(descriptor, self._context.config, milliseconds(now))
-            feed.fill(self._context.archive)
+            feed.fill(self._context.archive, self._library.kept_since(cid))
             self._events.feeds[cid] = feed
             branch = self._forest.plant(cid, descriptor.author)
             if cid in self.subscriptions:
