@@ -39,7 +39,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("t")
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-apart")
 def test_a_small_demonstration_shows_it_all(tmp_path: Path, scratch: Path) -> None:
     """Every protocol runs, nodes are killed and come back, no acknowledged event is lost, Spark
     has every event with its signature, the report is there, and nothing is left behind."""
@@ -132,7 +132,7 @@ def test_nodes_end_with_a_demonstration_that_is_killed(scratch: Path) -> None:
         assert time.monotonic() < deadline, "nodes are left behind"
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-apart")
 def test_a_signal_ends_spark_too(scratch: Path) -> None:
     """The stream runs then, and a node is dead."""
     arguments = ("--protocol", "gossipsub", "--nodes", "3", "--events", "200")

@@ -25,7 +25,7 @@ from rumormill.node.control_client import NoDaemonError
 from rumormill.node.control_messages import ControlError
 from rumormill.store import EventLog
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark-apart")
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 BATCH = 20

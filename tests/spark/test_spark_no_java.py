@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from spark_samples import environment
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark-apart")
 
 PROGRAM = """
 import os, shutil, sys
