@@ -2,11 +2,13 @@
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from command import Terminal, rumormill
 
+from rumormill.store import Durability, EventLog, StoreConfig, StoredEvent
 from rumormill.store.flight_client import DoorClient
 
 
@@ -44,6 +46,23 @@ def test_a_store_is_served_beside_its_node(home: Path) -> None:
             rumormill("pub", "news", "again", "--home", str(home))
             with DoorClient(said["flight"], token) as client:
                 assert [line.next for line in client.topics()] == [2]
+
+
+def test_a_served_store_is_sealed_before_anybody_reads_it(home: Path) -> None:
+    """A whole range gets its segment while the door is open."""
+    config = StoreConfig(durability=Durability.OS)
+    with EventLog(home, config) as log:
+        for first in range(0, config.segment_rows, 1024):
+            numbers = range(first, first + 1024)
+            log.append([StoredEvent("news", b"%d" % n, b"", b"", 1.0) for n in numbers]).result()
+    with Terminal("serve-store", str(home), "--flight", "127.0.0.1:0") as server:
+        server.prints()
+        end = time.monotonic() + 60.0
+        while not list((home / "segments").glob("*/0")):
+            assert time.monotonic() < end, "no segment was made"
+            time.sleep(0.05)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.ends() == 0
 
 
 @pytest.mark.parametrize(

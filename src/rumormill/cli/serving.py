@@ -20,6 +20,7 @@ from rumormill.store.flight_protocol import TOKEN_FILE, Door, load_or_create_tok
 from rumormill.store.log import EventLog
 from rumormill.store.model import StoreConfig
 from rumormill.store.notes import Note
+from rumormill.store.sealing import sealing_ahead
 
 _PUBLISH_SECONDS = 300.0
 """Our choice: a node that does not keep 256 rows in so long is stuck."""
@@ -39,7 +40,8 @@ def door_of(
     host = f"[{where[0]}]" if ":" in where[0] else where[0]
     address = f"{host}:{server.port}"
     try:
-        with announced(home, Door(address, tls is not None, shelf.publish is not None)):
+        door = Door(address, tls is not None, shelf.publish is not None)
+        with announced(home, door), sealing_ahead(shelf.log):
             yield address
     finally:
         server.shutdown()

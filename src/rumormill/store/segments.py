@@ -3,7 +3,8 @@
 Reading a range from the database costs a few microseconds for each row, most of them for SQLite's
 rows and for the hash of every one. So the first read that goes through a whole range of
 `segment_rows` events, proven by its chain as always, leaves the columns in a file. Later reads take
-them from there, for one checksum over each column.
+them from there, for one checksum over each column. Where a door is open, a thread makes that first
+read before anybody else does (`sealing`).
 
 The rule of this file: a segment is only ever a copy. It is served if it is whole and if the log, in
 the snapshot of the read, has the segment's hashes at both ends of the range: the last hash covers
@@ -154,6 +155,10 @@ class Segments:
             return None
         self._count("used")
         return part(found, position - start, until - start)
+
+    def has(self, topic: str, start: int) -> bool:
+        """Whether there is a file for the range that begins at `start`, whatever it is worth."""
+        return self._path(topic, start).exists()
 
     def seal(self, log: EventLog, topic: str, pieces: list[Columns]) -> None:
         """Keep a whole range whose pieces, one behind the other, have been proven."""
