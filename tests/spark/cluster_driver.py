@@ -18,7 +18,8 @@ from rumormill.spark import session
 from rumormill.spark.bronze import find_source
 from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
-from rumormill.spark.mill import Stream, mill
+from rumormill.spark.mill import mill
+from rumormill.spark.streaming import Stream
 from rumormill.spark.sweep import sweep
 
 

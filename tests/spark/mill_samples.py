@@ -13,6 +13,7 @@ from spark_samples import SOURCES
 
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
+from rumormill.store import EventLog, StoredEvent
 
 CRASH = {"kind": "crash", "at": 0.32, "fraction": 0.2, "duration": "2s"}
 SCENARIOS: dict[str, dict[str, Any]] = {
@@ -42,6 +43,12 @@ def simulate(folder: Path, peers: int = 16) -> dict[str, dict[str, Any]]:
         scenario = Scenario.from_dict({"protocol": name, "peers": peers, **keys})
         figures[name] = run_scenario(scenario, trace=folder / f"{name}{suffix}")
     return figures
+
+
+def append(home: Path, events: list[StoredEvent]) -> None:
+    """Put events into a store."""
+    with EventLog(home) as log:
+        log.append(events).result()
 
 
 def rumormill(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The mill on Spark: stores, streams, sweeps, and what is wrong with a source."""
+"""The mill on Spark: stores, sweeps, and what is wrong with a source."""
 
 import json
 import os
@@ -12,15 +12,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from mill_samples import DyingRoad, rumormill
+from mill_samples import DyingRoad, append, rumormill
 from spark_samples import LiveNode, environment, fill, publish
 from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
 from rumormill.protocols.pulsarcast.history import verify_history
-from rumormill.sim.run import run_scenario
-from rumormill.sim.scenario import Scenario, Topology
 from rumormill.spark.bronze import find_node, find_source
 from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
@@ -40,11 +38,6 @@ def chain() -> list[StoredEvent]:
     del events[6]
     events[-1] = msgspec.structs.replace(events[-1], data=b"forged")
     return [kept("pulsarcast", event, number) for number, event in enumerate(events)]
-
-
-def append(home: Path, events: list[StoredEvent]) -> None:
-    with EventLog(home) as log:
-        log.append(events).result()
 
 
 def test_a_store_becomes_verified_events_and_the_health_of_its_histories(
@@ -89,46 +82,6 @@ def test_a_store_becomes_verified_events_and_the_health_of_its_histories(
         len(each.data) for each in [*events, *history]
     )
     assert "Histories" in page(collect(lake), "A store")
-
-
-def test_a_stream_takes_every_event_once(spark: Any, tmp_path: Path) -> None:
-    """It goes on where it was, and a batch that is played again adds nothing."""
-    from rumormill.spark.mill import Stream
-
-    home, lake = tmp_path / "home", Lake.create(tmp_path / "lake")
-    events = [kept("gossipsub", event, number) for number, event in enumerate(gossipsub(9))]
-    append(home, events[:5])
-    source = find_source(str(home), name="live")
-    Stream(spark, source, lake).start(once=True).awaitTermination()
-    assert sorted(row["offset"] for row in lake.rows("events")) == list(range(5))
-    append(home, events[5:])
-    stream = Stream(spark, source, lake)
-    stream.start(once=True).awaitTermination()
-    assert sorted(row["offset"] for row in lake.rows("events")) == list(range(9))
-    [health] = lake.rows("dag_health")
-    assert (health["events"], health["valid"]) == (9, 9)
-    # Spark repeats a batch whose end it did not get to note: the same rows under the same number.
-    stream.take(spark.createDataFrame([], stream._found().schema), 1)
-    assert sorted(row["offset"] for row in lake.rows("events")) == list(range(9))
-
-
-@pytest.mark.slow
-def test_a_stream_of_trace_files_takes_every_file_once(spark: Any, tmp_path: Path) -> None:
-    """Each file that is added to the directory becomes a run, and those before stay."""
-    from rumormill.spark.mill import Stream
-
-    folder, lake = tmp_path / "traces", Lake.create(tmp_path / "lake")
-    folder.mkdir()
-    figures = {}
-    for number, name in enumerate(("one", "two")):
-        scenario = Scenario(peers=8, seed=number, topology=Topology(degree=4))
-        figures[f"traces/{name}"] = run_scenario(scenario, trace=folder / f"{name}.pb")
-        Stream(spark, find_source(str(folder)), lake).start(once=True).awaitTermination()
-        rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]
-        assert {row["run"]: row["delivered"] for row in rows} == {
-            run: each["delivered"] for run, each in figures.items()
-        }
-    assert {row["protocol"] for row in lake.rows("runs")} == {"gossipsub"}
 
 
 def test_a_truncated_trace_changes_nothing_in_the_lake(spark: Any, tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def run_mill(options: argparse.Namespace) -> int:
         lake = Lake.create(options.to)
         tell = teller()
         with _spark(options, tell) as spark:
-            from rumormill.spark.mill import Stream, mill
+            from rumormill.spark.mill import mill
+            from rumormill.spark.streaming import Stream
 
             settings: dict[str, Any] = {"protocol": options.protocol, "window": window}
             if options.stream:

@@ -128,16 +128,17 @@ def verify_event(protocol: str, event: Event, verifier: SignatureVerifier) -> Ve
         return Verdict(False, INVALID, BAD_PROOF)
 
 
-_SCHEMA: Final = (
+SCHEMA: Final = (
     "run STRING, protocol STRING, topic STRING, offset BIGINT, id BINARY, author BINARY,"
     " bytes BIGINT, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>,"
     " id_valid BOOLEAN, signature STRING, fault STRING"
 )
+"""Of verdicts, before links are followed."""
 
 
 def verify(events: DataFrame) -> DataFrame:
     """Check every event; rows are independent, so this holds for streams as well."""
-    return events.mapInArrow(_verify_batches, _SCHEMA)
+    return events.mapInArrow(_verify_batches, SCHEMA)
 
 
 def _verify_batches(batches: Iterator[Any]) -> Iterator[Any]:
