@@ -6,8 +6,10 @@ lake appears whole or not at all. Whatever is wrong with a source is one sentenc
 file, the topic and the place.
 """
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rumormill.core.errors import LocalError
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 DEFAULT_WINDOW: Final = 1.0
 """Seconds of a window. Our choice: short enough to see a fault begin and end."""
+
+_PARTS: Final = "spark.sql.shuffle.partitions"
+_PART_BYTES: Final = 16 << 20
+"""Of Parquet files; our choice: some three million entries of a trace."""
 
 Tell = Callable[[str], None]
 
@@ -75,11 +81,25 @@ def write_runs(spark: "SparkSession", draft: Draft, source: Source, protocol: st
 def build_tables(spark: "SparkSession", draft: Draft, window: float, tell: Tell) -> None:
     """Make silver and gold of a part whose bronze is there."""
     if (draft.path / "traces").is_dir():
-        _from_traces(spark, draft, window, tell)
+        with _cut_finely(spark, draft.path / "traces"):
+            _from_traces(spark, draft, window, tell)
     if (draft.path / "events").is_dir():
         from rumormill.spark.verifying import verify  # noqa: PLC0415
 
         build_event_tables(spark, draft, verify(draft.frame(spark, "events")), window, tell)
+
+
+@contextlib.contextmanager
+def _cut_finely(spark: "SparkSession", bronze: Path) -> Iterator[None]:
+    """Let Spark cut what it sorts into parts that fit into a task's memory, however large a table
+    is; it puts those together again that turn out to be small."""
+    size = sum(file.stat().st_size for file in bronze.glob("*.parquet"))
+    before = str(spark.conf.get(_PARTS))
+    spark.conf.set(_PARTS, str(max(int(before), size // _PART_BYTES)))
+    try:
+        yield
+    finally:
+        spark.conf.set(_PARTS, before)
 
 
 def _from_traces(spark: "SparkSession", draft: Draft, window: float, tell: Tell) -> None:

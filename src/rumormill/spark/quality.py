@@ -148,24 +148,9 @@ def latency_cdf(deliveries: DataFrame) -> DataFrame:
     )
 
 
-def _carried() -> Column:
-    """Every kind of thing inside one RPC and how often it is there, as an array of pairs."""
-    kinds = [
-        f.struct(f.lit("message").alias("kind"), f.size("messages").alias("messages")),
-        *[
-            f.struct(f.lit(name).alias("kind"), f.size(name).alias("messages"))
-            for name in ("ihave", "iwant", "graft", "prune", "idontwant")
-        ],
-    ]
-    subscribed = f.expr(
-        "transform(coalesce(subscription, array()), each -> named_struct("
-        "'kind', if(each.subscribe, 'subscribe', 'unsubscribe'), 'messages', 1))"
-    )
-    operated = f.expr(
-        "transform(coalesce(operations, array()), each ->"
-        " named_struct('kind', each.name, 'messages', 1))"
-    )
-    return f.concat(f.array(*kinds), subscribed, operated)
+_SUBSCRIBED: Final = "size(filter(subscription, each -> each.subscribe))"
+_UNSUBSCRIBED: Final = "size(filter(subscription, each -> NOT each.subscribe))"
+_THINGS: Final = "array<struct<kind: string, messages: bigint, bytes: bigint>>"
 
 
 def overhead(traces: DataFrame, quality: DataFrame) -> DataFrame:
@@ -175,41 +160,44 @@ def overhead(traces: DataFrame, quality: DataFrame) -> DataFrame:
     kinds of control are counted; a trace does not say how an RPC's bytes are shared among them.
     """
     sent = traces.where(f.col("type") == SEND)
-    things = (
-        sent.select("run", f.explode(_carried()).alias("one"))
-        .where("one.messages > 0")
-        .groupBy("run", f.col("one.kind").alias("kind"))
-        .agg(f.sum("one.messages").alias("messages"))
+    controls = {name: f.size(name) for name in ("ihave", "iwant", "graft", "prune", "idontwant")}
+    controls |= {"subscribe": f.expr(_SUBSCRIBED), "unsubscribe": f.expr(_UNSUBSCRIBED)}
+    sums = {
+        "rpcs": f.count("*"),
+        "size": f.sum("size"),
+        "data": f.sum("dataSize"),
+        "copies": f.sum(f.size("messages")),
+        **{kind: f.sum(number) for kind, number in controls.items()},
+    }
+    summed = sent.groupBy("run").agg(
+        *[f.coalesce(total, f.lit(0)).alias(name) for name, total in sums.items()]
     )
-    sums = sent.groupBy("run").agg(
-        f.count("*").alias("rpcs"),
-        f.coalesce(f.sum("size"), f.lit(0)).alias("size"),
-        f.coalesce(f.sum("dataSize"), f.lit(0)).alias("data"),
+    operated = (
+        sent.select("run", f.explode("operations.name").alias("kind"))
+        .groupBy("run", "kind")
+        .agg(f.count("*").alias("number"))
+        .groupBy("run")
+        .agg(f.collect_list(_thing(f.col("kind"), f.col("number"))).cast(_THINGS).alias("others"))
     )
-    control = (
-        things.where("kind <> 'message'").groupBy("run").agg(f.sum("messages").alias("controls"))
+    kinds = f.concat(
+        f.array(*[_thing(f.lit(kind), f.col(kind)) for kind in controls]).cast(_THINGS),
+        f.coalesce("others", f.array().cast(_THINGS)),
     )
-    published = things.where("kind = 'message'").select("run", f.col("messages").alias("copies"))
-    totals = (
-        sums.join(control, "run", "left")
-        .join(published, "run", "left")
-        .fillna(0, ["controls", "copies"])
-        .select(
-            "run",
-            f.explode(
-                f.array(
-                    _total("rpc", "rpcs", f.col("size")),
-                    _total("message", "copies", f.col("data")),
-                    _total("control", "controls", f.col("size") - f.col("data")),
-                )
-            ).alias("one"),
-        )
-        .select("run", "one.*")
+    control = f.aggregate(
+        kinds, f.lit(0).cast("bigint"), lambda before, each: before + each["messages"]
     )
-    kinds = things.where("kind <> 'message'").withColumn("bytes", f.lit(None).cast("bigint"))
+    totals = f.array(
+        _thing(f.lit("rpc"), f.col("rpcs"), f.col("size")),
+        _thing(f.lit("message"), f.col("copies"), f.col("data")),
+        _thing(f.lit("control"), control, f.col("size") - f.col("data")),
+    ).cast(_THINGS)
+    there = f.filter(kinds, lambda each: each["messages"] > 0)
     remote = quality.where(f.col("scope") == RUN).select("run", "remote_deliveries")
     return (
-        totals.unionByName(kinds)
+        summed.join(operated, "run", "left")
+        .select("run", f.explode(f.concat(totals, there)).alias("one"))
+        .groupBy("run", "one.kind", f.col("one.bytes").isNull())
+        .agg(f.sum("one.messages").alias("messages"), f.sum("one.bytes").alias("bytes"))
         .join(remote, "run", "left")
         .withColumns(
             {
@@ -220,9 +208,11 @@ def overhead(traces: DataFrame, quality: DataFrame) -> DataFrame:
     )
 
 
-def _total(kind: str, count: str, size: Column) -> Column:
+def _thing(kind: Column, number: Column, size: Column | None = None) -> Column:
+    """So many of a kind; how many bytes they have is known of totals alone."""
+    unknown = f.lit(None).cast("bigint")
     return f.struct(
-        f.lit(kind).alias("kind"),
-        f.col(count).cast("bigint").alias("messages"),
-        size.alias("bytes"),
+        kind.alias("kind"),
+        number.cast("bigint").alias("messages"),
+        (unknown if size is None else size).alias("bytes"),
     )
