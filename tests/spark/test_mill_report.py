@@ -235,6 +235,29 @@ def test_a_page_follows_the_readers_choice_of_light_or_dark(tmp_path: Path) -> N
         assert {*ruled} <= {("rule", "#dddddd"), ("axis", "#333333")}
 
 
+def test_a_topic_of_several_runs_says_so(tmp_path: Path) -> None:
+    """Publications are those of all runs; bytes are shown where some source tells them."""
+    lake = Lake.create(tmp_path / "lake")
+    rows = [
+        {"run": f"made/{run}", "protocol": "x", "topic": "news", "window_start": start,
+         "published": 2, "publishers": 1, "bytes": None}
+        for run in ("a", "b") for start in (0.0, 1.0)
+    ]  # fmt: skip
+    with lake.writing("made") as draft:
+        put(draft, "topic_activity", rows)
+    report = collect(lake)
+    assert report["topics"] == [
+        {"part": "made", "topic": "news", "runs": 2, "published": 8, "bytes": None}
+    ]
+    assert "<th>published in all</th></tr>" in page(report, "A sweep")
+    with lake.writing("home") as draft:
+        known = {"run": "home", "topic": "chat", "bytes": 99, "window_start": 0.0, "published": 1}
+        put(draft, "topic_activity", [{"protocol": "x", "publishers": 1, **known}])
+    told = page(collect(lake), "A sweep and a store")
+    assert "<td>8</td><td>–</td>" in told
+    assert "<td>1</td><td>99</td>" in told
+
+
 def test_names_from_a_lake_cannot_become_markup(tmp_path: Path) -> None:
     """A topic may be called anything."""
     text = page(collect(lake_of(tmp_path, topic=NASTY)), NASTY)

@@ -237,17 +237,13 @@ def _judged(told: DataFrame) -> DataFrame:
 
 def messages(traces: DataFrame, delivered: DataFrame) -> DataFrame:
     """Every message: who published it, how many copies were sent, how many came to nothing new."""
-    sent = (
+    sent = _counted(
         traces.where(f.col("type") == SEND)
         .select("run", f.explode("messages").alias("carried"))
-        .groupBy("run", f.col("carried.messageID").alias("message_id"))
-        .agg(f.count("*").alias("copies"), f.first("carried.topic").alias("sent_topic"))
+        .select("run", "carried.messageID", "carried.topic"),
+        "copies",
     )
-    again = (
-        traces.where(f.col("type") == DUPLICATE)
-        .groupBy("run", f.col("messageID").alias("message_id"))
-        .agg(f.count("*").alias("duplicates"), f.first("topic").alias("again_topic"))
-    )
+    again = _counted(traces.where(f.col("type") == DUPLICATE), "duplicates")
     got = (
         delivered.where("remote")
         .groupBy("run", "message_id")
@@ -264,10 +260,24 @@ def messages(traces: DataFrame, delivered: DataFrame) -> DataFrame:
     return found.join(got, key, "left").select(
         "run",
         "message_id",
-        f.coalesce("topic", "sent_topic", "again_topic").alias("topic"),
+        f.coalesce("topic", "copies_topic", "duplicates_topic").alias("topic"),
         "publisher",
         "published_at",
         f.coalesce(f.col("copies"), f.lit(0)).alias("copies"),
         f.coalesce(f.col("duplicates"), f.lit(0)).alias("duplicates"),
         f.coalesce(f.col("received"), f.lit(0)).alias("received"),
+    )
+
+
+def _counted(entries: DataFrame, name: str) -> DataFrame:
+    """How many entries a message has, and its topic.
+
+    By topic at first, although a message has one: Spark sums up numbers as it goes, and sorts all
+    rows where it has to pick a text.
+    """
+    return (
+        entries.groupBy("run", f.col("messageID").alias("message_id"), "topic")
+        .agg(f.count("*").alias(name))
+        .groupBy("run", "message_id")
+        .agg(f.sum(name).alias(name), f.min("topic").alias(f"{name}_topic"))
     )

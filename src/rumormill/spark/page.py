@@ -202,12 +202,15 @@ def _histories(histories: Sequence[Mapping[str, Any]]) -> list[str]:
 def _topics(topics: Sequence[Mapping[str, Any]]) -> list[str]:
     if not topics:
         return []
-    rows = [
-        [str(each["topic"]), each["part"], f"{each['published']:,}", f"{each['bytes']:,}"]
-        for each in topics[:MOST_TOPICS]
-    ]
-    title = "<h2>Busiest topics</h2>"
-    return [title, *_table(["topic", "part", "published", "bytes known"], rows)]
+    has_bytes = any(each["bytes"] is not None for each in topics)
+    heads = ["topic", "part", "runs", "published in all", *(["bytes"] if has_bytes else [])]
+    rows = []
+    for each in topics[:MOST_TOPICS]:
+        row = [str(each["topic"]), each["part"], str(each["runs"]), f"{each['published']:,}"]
+        if has_bytes:
+            row.append("–" if each["bytes"] is None else f"{each['bytes']:,}")
+        rows.append(row)
+    return ["<h2>Busiest topics</h2>", *_table(heads, rows)]
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> list[str]:

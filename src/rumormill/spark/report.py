@@ -232,13 +232,20 @@ def _curve(points: Mapping[float, Sequence[float]]) -> list[tuple[float, float]]
 
 
 def _topics(lake: Lake) -> list[dict[str, Any]]:
-    """What happened in each topic of each part, all windows together; the busiest first."""
+    """What happened in each topic of each part, all windows and runs together; the busiest first.
+
+    `bytes` is null where the source does not tell: traces have sizes of RPCs alone.
+    """
     sums: dict[tuple[str, str], dict[str, Any]] = {}
+    runs: dict[tuple[str, str], dict[str, None]] = {}
     for row in lake.rows("topic_activity"):
         part = row["run"].partition("/")[0]
-        found = sums.setdefault(
-            (part, row["topic"]), {"part": part, "topic": row["topic"], "published": 0, "bytes": 0}
-        )
+        key = (part, row["topic"])
+        empty = {"part": part, "topic": row["topic"], "runs": 0, "published": 0, "bytes": None}
+        found = sums.setdefault(key, empty)
         found["published"] += row["published"] or 0
-        found["bytes"] += row["bytes"] or 0
+        if row["bytes"] is not None:
+            found["bytes"] = (found["bytes"] or 0) + row["bytes"]
+        runs.setdefault(key, {})[row["run"]] = None
+        found["runs"] = len(runs[key])
     return sorted(sums.values(), key=lambda row: (-row["published"], str(row["topic"])))
