@@ -12,7 +12,8 @@ were deleted and which that read leaves behind, and with them. Figures are media
 interleaved rounds, behind one round that is not counted; processor time is that of all processes
 together, and depends less than the ratios on what else the machine does. Every row that the source
 serves has been verified: by its hash, or by its segment's digests. The last part verifies hashes
-and Ed25519 signatures of the rows in Spark tasks, on one core and on two.
+and Ed25519 signatures of the rows in Spark tasks, on one core and on two, beside the floor: the
+same signatures in as many bare processes, which is how far the machine's own cores scale.
 
 Java runs as `session()` starts it; with `--brief`, as `session(brief=True)` does, which compiles
 less well and sooner.
@@ -27,10 +28,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from rumormill.spark import session
@@ -176,21 +181,55 @@ def compare(spark: Any, home: Path, folder: Path, count: int, rounds: int) -> di
     return {way: count / statistics.median(taken) for way, taken in times.items()}
 
 
+Row = tuple[bytes, bytes, bytes]
+
+
+def count_good(rows: Iterable[Row]) -> int:
+    """How many of (author, data, signature) are good."""
+    good = 0
+    for author, data, signature in rows:
+        try:
+            VerifyKey(author[6:]).verify(data, signature)
+            good += 1
+        except BadSignatureError:
+            continue
+    return good
+
+
 def check(batches: Iterator[Any]) -> Iterator[Any]:
     """Verify the signature of every row; give back how many were good."""
     import pyarrow as pa  # noqa: PLC0415
-    from nacl.exceptions import BadSignatureError  # noqa: PLC0415
 
     for batch in batches:
-        good = 0
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "proof"))
-        for key, value, proof in zip(*columns, strict=True):
-            try:
-                VerifyKey(key[6:]).verify(value, proof)
-                good += 1
-            except BadSignatureError:
-                continue
-        yield pa.RecordBatch.from_pydict({"good": [good]})
+        yield pa.RecordBatch.from_pydict({"good": [count_good(zip(*columns, strict=True))]})
+
+
+def signed_rows(home: Path, count: int) -> list[Row]:
+    """What the floor verifies: the same rows, read beforehand."""
+    with EventLog(home, read_only=True) as log:
+        events = (event for chunk in log.chunks(TOPIC) for event in chunk)
+        return [(each.author, each.data, each.proof) for each in islice(events, count)]
+
+
+class Floor:
+    """Processes that do nothing but verify signatures."""
+
+    def __init__(self, rows: list[Row], cores: int) -> None:
+        self._pool = ProcessPoolExecutor(cores, mp_context=get_context("spawn"))
+        self._shares = [rows[number::cores] for number in range(cores)]
+        self._count = len(rows)
+        self.rate()
+
+    def rate(self) -> float:
+        """Signatures per second."""
+        found: list[int] = []
+        taken = timed(lambda: found.extend(self._pool.map(count_good, self._shares)))
+        assert sum(found) == self._count, "a signature is not good"
+        return self._count / taken
+
+    def close(self) -> None:
+        self._pool.shutdown()
 
 
 def verify(spark: Any, home: Path, count: int, cores: int) -> float:
@@ -233,13 +272,19 @@ def main() -> None:
             print(f"{way:14} {rate:12,.0f} rows/s")
         signed = min(SIGNED, options.events)
         verify(spark, home, signed, 2)
-        rates: dict[int, list[float]] = {1: [], 2: []}
-        for _ in range(min(3, options.rounds)):
-            for cores, found in rates.items():
-                found.append(verify(spark, home, signed, cores))
-        one, two = (statistics.median(rates[cores]) for cores in (1, 2))
-        print(f"hash + signature: {one:,.0f} rows/s on one core, {two:,.0f} on two:"
-              f" {two / one:.2f} x")  # fmt: skip
+        rows = signed_rows(home, signed)
+        floors = {cores: Floor(rows, cores) for cores in (1, 2)}
+        rates: dict[tuple[str, int], list[float]] = {}
+        for _ in range(options.rounds):
+            for cores, floor in floors.items():
+                rates.setdefault(("spark", cores), []).append(verify(spark, home, signed, cores))
+                rates.setdefault(("floor", cores), []).append(floor.rate())
+        for floor in floors.values():
+            floor.close()
+        for way, what in (("spark", "hash + signature in Spark"), ("floor", "signatures alone")):
+            one, two = (statistics.median(rates[way, cores]) for cores in (1, 2))
+            print(f"{what}: {one:,.0f} rows/s on one core, {two:,.0f} on two:"
+                  f" {two / one:.2f} x")  # fmt: skip
         spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
