@@ -163,6 +163,16 @@ def test_a_million_events_are_eight_tasks() -> None:
     assert [each.stop - each.start for each in cut] == [131_072] * 7 + [82_496]
 
 
+@pytest.mark.parametrize("parts", [2, 3, 4])
+def test_parts_that_end_where_segments_do_are_about_equal(parts: int) -> None:
+    """So that cores end together: no part differs from its share by more than a segment."""
+    cut = pieces([Piece("t", 0, 300_000)], parts, MAX_RECORDS_PER_PARTITION * 10)
+    assert len(cut) == parts
+    assert all(each.stop % SEGMENT_ROWS == 0 for each in cut[:-1])
+    share = 300_000 / parts
+    assert all(abs(each.stop - each.start - share) <= SEGMENT_ROWS for each in cut)
+
+
 TIME = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 

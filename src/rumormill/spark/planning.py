@@ -166,15 +166,17 @@ def pieces(ranges: list[Piece], min_partitions: int, max_records: int) -> list[P
 
 
 def _split(piece: Piece, parts: int, longest: int) -> list[Piece]:
-    """Equal parts, or about so many at bounds of the store's segments if they hold some each."""
+    """About equal parts, which end where segments of the store do if they hold some each."""
     size = piece.stop - piece.start
-    share = -(-size // parts)
-    step = min(-(-share // SEGMENT_ROWS), longest // SEGMENT_ROWS) * SEGMENT_ROWS
-    if parts == 1 or share < _ALIGNED_SEGMENTS * SEGMENT_ROWS or step == 0:
-        bounds = [piece.start + size * number // parts for number in range(parts + 1)]
-    else:
-        first = (piece.start // SEGMENT_ROWS) * SEGMENT_ROWS + step
-        bounds = [piece.start, *range(first, piece.stop, step), piece.stop]
+    bounds = [piece.start + size * number // parts for number in range(parts + 1)]
+    if parts > 1 and size // parts >= _ALIGNED_SEGMENTS * SEGMENT_ROWS:
+        bounds[1:-1] = [
+            (bound + SEGMENT_ROWS // 2) // SEGMENT_ROWS * SEGMENT_ROWS for bound in bounds[1:-1]
+        ]
+        if max(stop - start for start, stop in pairwise(bounds)) > longest:
+            step = longest // SEGMENT_ROWS * SEGMENT_ROWS
+            first = piece.start // SEGMENT_ROWS * SEGMENT_ROWS + step
+            bounds[1:-1] = range(first, piece.stop, step)
     return [Piece(piece.topic, start, stop) for start, stop in pairwise(bounds)]
 
 
