@@ -138,6 +138,21 @@ def test_a_batch_that_is_not_there_is_no_hole(spark: Any, tmp_path: Path) -> Non
         " from its beginning"
     )
     assert not lake.parts()
+    for span in ("batch-00000000-00000001", "batch-00000003-00000003"):
+        (lake.path / ".streams/live/batches" / span).mkdir(parents=True)
+    with pytest.raises(LocalError, match=r"^batches 2 to 2 of the stream live are not in "):
+        stream.take(None, 4)  # type: ignore[arg-type]
+
+
+def test_batches_without_a_checkpoint_are_not_gone_on_with(spark: Any, tmp_path: Path) -> None:
+    """Spark would count from 0 again, and its batches would be taken for those that are kept."""
+    from rumormill.spark.streaming import Stream
+
+    lake = Lake.create(tmp_path / "lake")
+    (lake.path / ".streams/live/batches/batch-00000000-00000000").mkdir(parents=True)
+    stream = Stream(spark, Source("live", "home", options={"home": "home"}), lake)
+    with pytest.raises(LocalError, match=r"the stream live has batches and no .*checkpoint, which"):
+        stream.start(once=True)
 
 
 def test_a_stream_of_trace_files_keeps_its_windows(spark: Any, tmp_path: Path) -> None:

@@ -82,10 +82,16 @@ class Stream:
     def start(self, *, once: bool = False, interval: float = 10.0) -> Any:
         """Begin to follow the source; `once` stops when all is read that is there now."""
         self._check_window()
+        checkpoint = self._folder / "checkpoint"
+        if self._next_batch() and not checkpoint.is_dir():
+            raise LocalError(
+                f"the stream {self._source.name} has batches and no {checkpoint}, which says where"
+                f" they end: remove {self._folder} to read the source from its beginning"
+            )
         writer = (
             self._found()
             .writeStream.foreachBatch(self.take)
-            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .option("checkpointLocation", str(checkpoint))
             .queryName(f"mill {self._source.name}")
         )
         trigger = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
@@ -95,7 +101,7 @@ class Stream:
         """The figures of trace files are kept by window, so a stream has one for all its life."""
         if self._source.is_store:
             return
-        self._batches.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
         note = self._folder / "stream.json"
         with contextlib.suppress(FileNotFoundError):
             kept = json.loads(note.read_text())["window"]
@@ -125,13 +131,9 @@ class Stream:
 
     def take(self, batch: "DataFrame", number: int) -> None:
         """Take one micro-batch into the part."""
-        spans = self._spans()
-        known = spans[-1].last + 1 if spans else 0
+        known = self._next_batch()
         if number > known:
-            raise LocalError(
-                f"batches {known} to {number - 1} of the stream {self._source.name} are not in"
-                f" {self._batches}: remove {self._folder} to read the source from its beginning"
-            )
+            raise self._hole(known, number - 1)
         if number == known:
             with self._writing(Span(number, number)) as draft:
                 self._keep(batch, draft)
@@ -139,6 +141,21 @@ class Stream:
         with self._lake.writing(self._source.name) as draft:
             self._put_together(draft, [self._batches / span.name for span in spans])
         self._tell(f"batch {number} is in the lake")
+
+    def _next_batch(self) -> int:
+        """The number of the first batch that is not kept; all before it must be."""
+        expected = 0
+        for span in self._spans():
+            if span.first > expected:
+                raise self._hole(expected, span.first - 1)
+            expected = span.last + 1
+        return expected
+
+    def _hole(self, first: int, last: int) -> LocalError:
+        return LocalError(
+            f"batches {first} to {last} of the stream {self._source.name} are not in"
+            f" {self._batches}: remove {self._folder} to read the source from its beginning"
+        )
 
     def _spans(self) -> list[Span]:
         """What is kept, in order; what a larger span replaces goes."""
