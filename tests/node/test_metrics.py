@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from live_nodes import run, take, until
@@ -19,6 +20,8 @@ from rumormill.protocols.pubsub.reasons import (
     VALIDATION_IGNORED,
     VALIDATION_THROTTLED,
 )
+from rumormill.store import StoreConfig
+from rumormill.store.arrow import read_batches
 from rumormill.wire.keys import PeerId
 
 PROPOSED = (
@@ -65,6 +68,22 @@ def test_two_nodes_count_what_they_exchange() -> None:
             page = render_metrics(got) + render_metrics(sent)
             for node in (alice, bob):
                 assert str(PeerId(node.id)) not in page
+
+    run(story)
+
+
+def test_segments_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
+    """Two ranges of four events: sealed by the first bulk read, used by the second."""
+
+    async def story() -> None:
+        config = StoreConfig(segment_rows=4)
+        async with Node(tmp_path / "home", store=config) as node:
+            await node.publish_many("news", [b"%d" % number for number in range(8)])
+            for _ in range(2):
+                await asyncio.to_thread(list, read_batches(node.log, "news", 0, 8))
+            segments = node.metrics()["rumormill_log_segments"]
+            assert segments == {"used": 2, "sealed": 2, "stale": 0, "damaged": 0, "refused": 0}
+            assert 'rumormill_log_segments{outcome="sealed"} 2\n' in render_metrics(node.metrics())
 
     run(story)
 

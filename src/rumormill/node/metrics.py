@@ -98,6 +98,7 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_log_duplicates", "counter", "", "events that the log had already"),
         ("rumormill_log_commits", "counter", "", "group commits"),
         ("rumormill_log_failed", "counter", "", "appends that failed"),
+        ("rumormill_log_segments", "counter", "outcome", "what became of sealed segments"),
     )
 }
 
@@ -240,6 +241,8 @@ def gather_metrics(
     counters = desk.log.counters
     for name in ("appended", "duplicates", "commits", "failed"):
         found[f"rumormill_log_{name}"][""] = getattr(counters, name)
+    if desk.log.segments is not None:
+        found["rumormill_log_segments"] = msgspec.structs.asdict(desk.log.segments.counters)
     return found
 
 
