@@ -12,7 +12,7 @@ from store_samples import fill
 
 from rumormill.store import EventLog, Retention, StoreConfig, segments
 from rumormill.store.arrow import read_batches
-from rumormill.store.sealing import sealing_ahead
+from rumormill.store.sealing import _REFUSED_SECONDS, _Sealer, sealing_ahead
 
 ROWS = 64
 EVENTS = 300
@@ -33,6 +33,21 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end, "the sealer did not come so far"
         time.sleep(0.005)
+
+
+class Rests(threading.Event):
+    """Notes how long the sealer wants to rest, lets it go on at once, and ends after some looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+        self._looks = looks
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Rest no time at all."""
+        assert timeout is not None
+        self.asked.append(timeout)
+        return self.asked.count(_REFUSED_SECONDS) >= self._looks or len(self.asked) > 100
 
 
 def test_the_first_read_of_a_served_store_finds_segments(home) -> None:
@@ -96,10 +111,11 @@ def test_where_nothing_can_be_written_it_rests(home, monkeypatch, why: str) -> N
             monkeypatch.setattr(segments, "FREE_BYTES", 1 << 60)
         else:
             monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 1)
-        with sealing_ahead(log, look_seconds=0.001):
-            wait_until(lambda: log.segments.counters.refused == 1)
-            time.sleep(0.1)
-        assert log.segments.counters.refused == 1
+        over = Rests(looks=2)
+        _Sealer(log, log.segments, over).run(look_seconds=1.0)
+        assert over.asked[-1] == _REFUSED_SECONDS
+        assert 1.0 not in over.asked
+        assert log.segments.counters.refused == 2, "one for each look, and four ranges are whole"
         assert not sealed(home)
 
 
