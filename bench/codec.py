@@ -14,11 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-from rumormill.wire.proto import rpc_pb2
-from rumormill.wire.pubsub import Control, IHave, Message, Rpc
-from rumormill.wire.pubsub_codec import decode_rpc, encode_message, encode_rpc
+from oracles import rpc_pb2
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_message, encode_rpc
+from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc
 
 REPEATS, LOOPS = 60, 4000
 

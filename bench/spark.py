@@ -38,8 +38,8 @@ from typing import Any
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from rumormill.log import Durability, EventLog, StoreConfig, StoredEvent
 from rumormill.spark import session
-from rumormill.store import Durability, EventLog, StoreConfig, StoredEvent
 
 TOPIC = "bench"
 PAYLOAD_BYTES = 100

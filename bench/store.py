@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rumormill.store import Durability, EventLog, StoreConfig, StoredEvent
+from rumormill.log import Durability, EventLog, StoreConfig, StoredEvent
 
 PAYLOAD_BYTES = 1024
 SINGLE = 300

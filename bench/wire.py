@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
+from rumormill.libp2p.yamux import YamuxSession
+from rumormill.libp2p.yamux_types import DataReceived
 from rumormill.wire.keys import PrivateKey
-from rumormill.wire.noise import NoiseHandshake, NoiseSession
-from rumormill.wire.yamux import YamuxSession
-from rumormill.wire.yamux_types import DataReceived
 
 if TYPE_CHECKING:
     from collections.abc import Callable

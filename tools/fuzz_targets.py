@@ -6,17 +6,17 @@ The rule that each checks: whatever the bytes are, they are read, or refused wit
 from collections.abc import Callable
 
 from rumormill.core.errors import PeerError
-from rumormill.wire.envelope import unseal_peer_record
+from rumormill.libp2p.envelope import unseal_peer_record
+from rumormill.libp2p.identify import Identify
+from rumormill.libp2p.multistream import Initiator, Listener
+from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
+from rumormill.libp2p.yamux import YamuxSession
+from rumormill.libp2p.yamux_types import DataReceived
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, proof_fields, signing_payload
+from rumormill.protocols.radius.codec import decode_frame, encode_frame
 from rumormill.wire.frames import FrameReader
-from rumormill.wire.identify import Identify
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
-from rumormill.wire.multistream import Initiator, Listener
-from rumormill.wire.noise import NoiseHandshake, NoiseSession
-from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc, proof_fields, signing_payload
-from rumormill.wire.radius_codec import decode_frame, encode_frame
-from rumormill.wire.yamux import YamuxSession
-from rumormill.wire.yamux_types import DataReceived
 
 KEY = PrivateKey(bytes(32))
 PROTOCOLS = ("/noise", "/yamux/1.0.0", "/meshsub/1.2.0")

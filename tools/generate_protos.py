@@ -1,8 +1,8 @@
-"""Regenerate the modules that protoc makes from the schemas under src/rumormill/wire/proto.
+"""Regenerate the modules that protoc makes from our schemas, which the tests use as oracles.
 
-Run without arguments to write them in place. The compiler comes with grpcio-tools, so its version
-is the one that the development dependencies install; a test compares the committed modules with
-what `generate` writes.
+Run without arguments to write them into tests/oracles. The compiler comes with grpcio-tools, so its
+version is the one that the development dependencies install; a test compares the committed
+modules with what `generate` writes.
 """
 
 import sys
@@ -10,29 +10,31 @@ from pathlib import Path
 
 from grpc_tools import protoc
 
-SOURCES = Path(__file__).resolve().parent.parent / "src"
-SCHEMAS = tuple(
-    f"rumormill/wire/proto/{name}.proto"
-    for name in ("kad", "pulsarcast", "radius", "rpc", "skipring", "trace")
-)
+ROOT = Path(__file__).resolve().parent.parent
+ORACLES = ROOT / "tests" / "oracles"
+
+
+def schemas() -> list[Path]:
+    """Every schema, beside the codec that it describes."""
+    return sorted((ROOT / "src" / "rumormill").rglob("*.proto"))
 
 
 def generate(target: Path) -> list[Path]:
-    """Compile every schema into `target`; return the written paths relative to it."""
-    # The schemas are named from the source root, so that the modules know their package.
-    arguments = [
-        "protoc",
-        f"--proto_path={SOURCES}",
-        f"--python_out={target}",
-        f"--pyi_out={target}",
-        *SCHEMAS,
-    ]
-    if protoc.main(arguments) != 0:
-        raise SystemExit("protoc refused a schema; its message stands above")
-    stems = [schema.removesuffix(".proto") for schema in SCHEMAS]
+    """Compile every schema into `target`; return the names of what was written."""
+    for schema in schemas():
+        arguments = [
+            "protoc",
+            f"--proto_path={schema.parent}",
+            f"--python_out={target}",
+            f"--pyi_out={target}",
+            schema.name,
+        ]
+        if protoc.main(arguments) != 0:
+            raise SystemExit("protoc refused a schema; its message stands above")
+    stems = [schema.stem for schema in schemas()]
     return [Path(f"{stem}_pb2{suffix}") for stem in stems for suffix in (".py", ".pyi")]
 
 
 if __name__ == "__main__":
-    for written in generate(SOURCES):
+    for written in generate(ORACLES):
         sys.stdout.write(f"{written}\n")

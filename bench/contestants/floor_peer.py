@@ -9,12 +9,15 @@ log.
 
 import asyncio
 import sys
+from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from stage import TOPIC, Count, perform
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from oracles.rpc_pb2 import RPC, Message
 from rumormill.wire.keys import PrivateKey
-from rumormill.wire.proto.rpc_pb2 import RPC, Message
 
 _FRAME = 65535 - 16
 _PREFIX = b"libp2p-pubsub:"

@@ -10,7 +10,6 @@ import sys
 import time
 
 import trio
-from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
 from libp2p.peer.peerinfo import info_from_p2p_addr
@@ -19,6 +18,8 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 from stage import TOPIC, WINDOW, Count, payload, resident_bytes
+
+from libp2p import new_host
 
 
 class Peer:

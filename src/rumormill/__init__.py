@@ -7,6 +7,7 @@ from rumormill.version import __version__
 if TYPE_CHECKING:
     from rumormill.core.errors import LocalError, RumormillError
     from rumormill.core.inputs import Verdict
+    from rumormill.log.model import Durability, StoreConfig
     from rumormill.node.config import NodeConfig
     from rumormill.node.node import Node
     from rumormill.node.peer_view import PeerView
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from rumormill.node.subscription import ReceivedEvent as Event
     from rumormill.node.sync import SyncNode, SyncSubscription
     from rumormill.node.topic import Topic
-    from rumormill.store.model import Durability, StoreConfig
 
 __all__ = [
     "Durability",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Durability": "rumormill.store.model",
+    "Durability": "rumormill.log.model",
     "Event": "rumormill.node.subscription",
     "LocalError": "rumormill.core.errors",
     "Node": "rumormill.node.node",
@@ -46,7 +46,7 @@ _HOMES = {
     "PeerView": "rumormill.node.peer_view",
     "Receipt": "rumormill.node.receipt",
     "RumormillError": "rumormill.core.errors",
-    "StoreConfig": "rumormill.store.model",
+    "StoreConfig": "rumormill.log.model",
     "Subscription": "rumormill.node.subscription",
     "SyncNode": "rumormill.node.sync",
     "SyncSubscription": "rumormill.node.sync",

@@ -21,8 +21,8 @@ import pytest
 from chaos_node import REPEATS
 
 import rumormill
+from rumormill.log import EventLog
 from rumormill.node.identity import load_or_create_key
-from rumormill.store import EventLog
 
 SCRIPT = Path(__file__).with_name("chaos_node.py")
 ROLES = ("publisher", "relay", "subscriber")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rumormill.log import CorruptLogError, StoreError
 from rumormill.node.node import Node
-from rumormill.store import CorruptLogError, StoreError
 
 EVENTS = 200
 

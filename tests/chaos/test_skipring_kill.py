@@ -15,10 +15,10 @@ from processes import PATIENCE, Process, ask_all
 from ring_nodes import TOPIC
 
 from rumormill.core.event import Event
+from rumormill.log import EventLog
 from rumormill.node.identity import NodeIdentity, load_or_create_key
 from rumormill.protocols.skipring.envelope import check_event
 from rumormill.protocols.skipring.labels import label_of, text_of
-from rumormill.store import EventLog
 
 SCRIPT = Path(__file__).with_name("ring_nodes.py")
 

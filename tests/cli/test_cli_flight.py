@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from command import Terminal, rumormill
 
-from rumormill.store import Durability, EventLog, StoreConfig, StoredEvent
-from rumormill.store.flight_client import DoorClient
+from rumormill.daemon.flight_client import DoorClient
+from rumormill.log import Durability, EventLog, StoreConfig, StoredEvent
 
 
 @pytest.fixture

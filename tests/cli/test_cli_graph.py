@@ -8,6 +8,8 @@ from command import rumormill
 
 from rumormill.cli import main
 from rumormill.core.event import Event
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import StoredEvent
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
@@ -20,8 +22,6 @@ from rumormill.protocols.pulsarcast.signing import (
     sign_event,
     sign_request,
 )
-from rumormill.store.log import EventLog
-from rumormill.store.model import StoredEvent
 from rumormill.wire.keys import PrivateKey
 
 ALICE = NodeIdentity(PrivateKey(bytes(32)))

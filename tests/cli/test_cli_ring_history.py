@@ -8,10 +8,10 @@ import pytest
 from command import rumormill
 
 from rumormill.cli import main
+from rumormill.log import EventLog, StoredEvent
 from rumormill.node.identity import NodeIdentity
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.envelope import Author, Publication, named
-from rumormill.store import EventLog, StoredEvent
 from rumormill.wire.keys import PrivateKey
 
 

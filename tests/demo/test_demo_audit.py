@@ -6,7 +6,7 @@ import pytest
 
 from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
 from rumormill.demo.script import Script, write_script
-from rumormill.store import EventLog, StoredEvent
+from rumormill.log import EventLog, StoredEvent
 
 NAMES = {"reddit.com": "on the network"}
 IDS = [b"one", b"two", b"three"]

@@ -9,10 +9,10 @@ from doc_pages import ROOT, pages
 
 from rumormill.cli.grammar import PROTOCOLS
 from rumormill.cli.parser import build_parser
+from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.metrics import METRICS
 from rumormill.protocols.registry import protocol
-from rumormill.store.model import StoreConfig
 
 UNITS = {"KiB": 1024, "MiB": 1 << 20}
 _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: ([A-Za-z]+)|/s)?")

@@ -8,13 +8,13 @@ from typing import Any
 from interop_peer import PATIENCE, ForeignPeer
 
 from rumormill.core import trace
-from rumormill.node.connection import Connection
+from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.ping import PING, PingInitiator
+from rumormill.libp2p.stream import Stream
 from rumormill.node.node import Node
-from rumormill.node.stream import Stream
 from rumormill.node.subscription import Subscription
 from rumormill.trace.entries import Batch
 from rumormill.wire.keys import PeerId
-from rumormill.wire.ping import PING, PingInitiator
 
 TOPIC = "interop"
 

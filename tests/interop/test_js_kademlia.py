@@ -14,6 +14,7 @@ from interop_peer import PATIENCE, ForeignPeer, Program
 from rumormill.core import trace
 from rumormill.node.node import Node
 from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.messages import KadMessage, KadType, Record
 from rumormill.overlay.kademlia.operations import LookupResult
 from rumormill.overlay.kademlia.peer import (
     FindClosest,
@@ -29,7 +30,6 @@ from rumormill.overlay.kademlia.peer import (
 from rumormill.overlay.kademlia.validators import CID_PREFIX, WRONG_HASH, content_key
 from rumormill.protocols.kademlia.spec import SPEC
 from rumormill.trace.entries import Batch
-from rumormill.wire.kad import KadMessage, KadType, Record
 from rumormill.wire.keys import PeerId
 
 pytestmark = pytest.mark.interop

@@ -10,17 +10,17 @@ import struct
 from typing import Self
 
 from rumormill.core.errors import PeerError
+from rumormill.libp2p.multistream import Initiator, Listener, Outcome
+from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession
+from rumormill.libp2p.yamux import YAMUX, YamuxSession
+from rumormill.libp2p.yamux_types import DataReceived, StreamOpened
 from rumormill.node.node import Node
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.protocols.pubsub.codec import encode_rpc, signing_payload
+from rumormill.protocols.pubsub.messages import Message, Rpc, SubOpts
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
-from rumormill.wire.multistream import Initiator, Listener, Outcome
-from rumormill.wire.noise import NOISE, NoiseHandshake, NoiseSession
-from rumormill.wire.pubsub import Message, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import encode_rpc, signing_payload
-from rumormill.wire.yamux import YAMUX, YamuxSession
-from rumormill.wire.yamux_types import DataReceived, StreamOpened
 
 DATA, WINDOW, PING_FRAME, GO_AWAY = 0, 1, 2, 3
 SYN, ACK, FIN, RST = 1, 2, 4, 8

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from live_nodes import run, until
 
 from rumormill.core.errors import LocalError
-from rumormill.node import control_messages as said
-from rumormill.node.control import ControlServer, socket_path
-from rumormill.node.control_client import ControlClient, NoDaemonError
-from rumormill.node.control_service import NodeService
+from rumormill.daemon import control_messages as said
+from rumormill.daemon.control import ControlServer, socket_path
+from rumormill.daemon.control_client import ControlClient, NoDaemonError
+from rumormill.daemon.control_service import NodeService
 from rumormill.node.node import Node
 from rumormill.node.receipt import Receipt
 

@@ -10,9 +10,9 @@ from network import take
 
 from rumormill import Node
 from rumormill.cli import session
+from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.swarm import Swarm
 from rumormill.node.config import NodeConfig
-from rumormill.node.connection import Connection
-from rumormill.node.swarm import Swarm
 from rumormill.wire.keys import PrivateKey
 
 

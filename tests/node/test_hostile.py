@@ -26,21 +26,21 @@ from hostile_peer import (
 from live_nodes import HonestPair, honest_pair, only_bob_is_left, run, until
 
 from rumormill.core.errors import LocalError
-from rumormill.node.address_book import MAX_ADDRESSES
+from rumormill.libp2p.address_book import MAX_ADDRESSES
+from rumormill.libp2p.envelope import seal_peer_record
+from rumormill.libp2p.identify import Identify
+from rumormill.libp2p.multistream import Initiator
+from rumormill.libp2p.noise import NOISE
+from rumormill.libp2p.services import IDENTIFY, IDENTIFY_PUSH, PING
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
-from rumormill.node.services import IDENTIFY, IDENTIFY_PUSH, PING
+from rumormill.protocols.pubsub.codec import encode_rpc
+from rumormill.protocols.pubsub.messages import Control, IHave, Prune, Rpc, SubOpts
 from rumormill.trace.entries import Batch
-from rumormill.wire.envelope import seal_peer_record
 from rumormill.wire.frames import frame
-from rumormill.wire.identify import Identify
 from rumormill.wire.keys import PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
-from rumormill.wire.multistream import Initiator
-from rumormill.wire.noise import NOISE
 from rumormill.wire.protobuf import varint
-from rumormill.wire.pubsub import Control, IHave, Prune, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import encode_rpc
 
 WINDOW_BYTES = 256 * 1024
 

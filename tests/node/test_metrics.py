@@ -11,8 +11,10 @@ from live_nodes import run, take, until
 
 from rumormill.core import trace
 from rumormill.core.inputs import Verdict
+from rumormill.daemon.metrics_http import MAX_CLIENTS, MAX_REQUEST, MetricsServer
+from rumormill.log import StoreConfig
+from rumormill.log.arrow import read_batches
 from rumormill.node.metrics import MAX_LABELS, METRICS, OTHER, Counts, Values, render_metrics
-from rumormill.node.metrics_http import MAX_CLIENTS, MAX_REQUEST, MetricsServer
 from rumormill.node.node import Node
 from rumormill.protocols.pubsub.reasons import (
     INVALID_SIGNATURE,
@@ -20,8 +22,6 @@ from rumormill.protocols.pubsub.reasons import (
     VALIDATION_IGNORED,
     VALIDATION_THROTTLED,
 )
-from rumormill.store import StoreConfig
-from rumormill.store.arrow import read_batches
 from rumormill.wire.keys import PeerId
 
 PROPOSED = (

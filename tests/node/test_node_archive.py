@@ -11,10 +11,10 @@ from parlour import PARLOUR, act, guest
 from rumormill.core.effects import Deliver, Keep
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
+from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.sync import SyncNode
-from rumormill.store.model import StoreConfig
 
 TOPIC = "t"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rumormill.core.trace import UndeliverableMessage
+from rumormill.log.errors import DiskFullError
+from rumormill.log.model import StoreConfig
 from rumormill.node.desk import DISK_FULL
 from rumormill.node.node import Node
-from rumormill.store.errors import DiskFullError
-from rumormill.store.model import StoreConfig
 from rumormill.trace.entries import Batch
 
 TOPIC = "news"

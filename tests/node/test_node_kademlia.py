@@ -10,6 +10,7 @@ from live_nodes import run, until
 
 from rumormill.node.node import Node
 from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.peer import (
     FindClosest,
     FindProviders,
@@ -20,7 +21,6 @@ from rumormill.overlay.kademlia.peer import (
 )
 from rumormill.overlay.kademlia.validators import CID_PREFIX, content_key
 from rumormill.protocols.kademlia.spec import SPEC, junk_question, kad_decoder, max_kad_message
-from rumormill.wire.kad import encode_kad
 
 PEERS = 20
 

@@ -12,7 +12,7 @@ from parlour import PARLOUR, Saying, act, guest, tell_where
 from rumormill.core.effects import Connect, Disconnect, Learn, Mail, Send
 from rumormill.core.inputs import ConnectFailed, PeerConnected, PeerDisconnected, SendDropped
 from rumormill.core.inputs import Received as Got
-from rumormill.node.address_book import MAX_HINTED_PEERS, MAX_HINTS, AddressBook
+from rumormill.libp2p.address_book import MAX_HINTED_PEERS, MAX_HINTS, AddressBook
 from rumormill.node.channel import NOT_SPOKEN
 from rumormill.node.config import NodeConfig
 from rumormill.node.letters import NOT_REACHED, OURSELVES, TOO_MANY_LETTERS

@@ -11,10 +11,10 @@ import pytest
 from live_nodes import run, take, until
 
 from rumormill.core.trace import UndeliverableMessage
+from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.subscription import Overflow
-from rumormill.store.model import Durability, StoreConfig
 from rumormill.trace.entries import Batch
 
 QUICK = NodeConfig(redial_delay_first=0.05, stream_retry_first=0.05)

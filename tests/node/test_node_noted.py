@@ -7,9 +7,9 @@ import pytest
 from network import run
 
 from rumormill.core.errors import RumormillError
+from rumormill.log.errors import DiskFullError
+from rumormill.log.notes import Note, note_keys, read_note
 from rumormill.node.node import Node
-from rumormill.store.errors import DiskFullError
-from rumormill.store.notes import Note, note_keys, read_note
 
 
 def test_noted_events_are_kept_in_order_and_reach_the_peers(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_peers_never_hear_of_events_that_could_not_be_kept(
                     def full(*_: object) -> int:
                         raise DiskFullError("no room left")
 
-                    patched.setattr("rumormill.store.writer.put_events", full)
+                    patched.setattr("rumormill.log.writer.put_events", full)
                     with pytest.raises(RumormillError, match="no room left"):
                         await node.publish_noted([("news", b"lost", Note("k", b"1"))])
                 assert note_keys(node.log, "") == []

@@ -17,11 +17,11 @@ from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked, AskFailed, PeerDisconnected
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
+from rumormill.libp2p.stream import REFUSED
 from rumormill.node.config import NodeConfig
 from rumormill.node.letters import OURSELVES
 from rumormill.node.node import Node
 from rumormill.node.queries import TIMED_OUT, TOO_MANY_QUESTIONS, UNANSWERED
-from rumormill.node.stream import REFUSED
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.protobuf import varint

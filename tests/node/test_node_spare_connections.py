@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from rumormill.libp2p.connection import Connection
 from rumormill.node.config import NodeConfig
-from rumormill.node.connection import Connection
 from rumormill.node.node import Node
 from rumormill.wire.multiaddr import Multiaddr
 

@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rumormill.log.model import StoredEvent
 from rumormill.node.rescue import Rescue
-from rumormill.store.model import StoredEvent
 
 Taken = tuple[StoredEvent, None]
 

@@ -26,11 +26,11 @@ from rumormill.core.inputs import (
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
+from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import parse_latency
 from rumormill.sim.network import Network
-from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
 
 TOPIC = "news"
 REGRAFT_AFTER = 61.0

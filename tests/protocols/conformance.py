@@ -7,8 +7,8 @@ from protocols.pubsub_rig import Puppet, Rig
 from rumormill.core.effects import Effects, Send
 from rumormill.core.inputs import Input, Received
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
-from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
-from rumormill.wire.pubsub_control import MAX_ID_BYTES
+from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
+from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 
 Reaction = Callable[[Rpc], Rpc | None]
 

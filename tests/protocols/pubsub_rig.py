@@ -26,7 +26,9 @@ from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig
+from rumormill.protocols.pubsub.messages import Rpc
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import Constant
@@ -34,8 +36,6 @@ from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network
 from rumormill.trace.entries import Batch
 from rumormill.trace.recorder import Recorder
-from rumormill.wire.pubsub import Rpc
-from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
 
 
 def _through_the_codec(message: Any) -> Rpc:

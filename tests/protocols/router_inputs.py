@@ -23,10 +23,18 @@ from rumormill.protocols.gossipsub.score_params import (
     PeerScoreParams,
     TopicScoreParams,
 )
+from rumormill.protocols.pubsub.codec import signing_payload
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
+from rumormill.protocols.pubsub.messages import (
+    Control,
+    IHave,
+    Message,
+    PeerInfo,
+    Prune,
+    Rpc,
+    SubOpts,
+)
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.wire.pubsub import Control, IHave, Message, PeerInfo, Prune, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import signing_payload
 
 SELF = b"self!"
 PEERS = [b"peer%d" % number for number in range(8)]

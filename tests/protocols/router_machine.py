@@ -42,8 +42,8 @@ from rumormill.core.inputs import (
     Verdict,
 )
 from rumormill.core.trace import TRACE_PAYLOADS
-from rumormill.wire.pubsub import Control, Message, Prune, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
+from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
 
 CENTURY = 3.2e9
 STEPS = [0.0, 0.001, 0.3, 1.0, 3.0, 130.0]

@@ -12,13 +12,13 @@ from rumormill.core.trace import DeliverMessage, RejectMessage
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.authorship import Authorship, content_hash
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
+from rumormill.protocols.pubsub.limits import RpcLimits
+from rumormill.protocols.pubsub.messages import Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.router import NO_SUBSCRIBERS
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.link import LinkFaults
-from rumormill.wire.pubsub import Message, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc
-from rumormill.wire.pubsub_limits import RpcLimits
 
 TREE = [(0, 1), (1, 2), (1, 4), (2, 3), (0, 5), (5, 6), (5, 8), (6, 7), (8, 9)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from spark_samples import SOURCES, fill
 
-from rumormill.store import EventLog
+from rumormill.log import EventLog
 
 
 @pytest.fixture(scope="session")

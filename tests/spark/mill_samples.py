@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from spark_samples import SOURCES
 
+from rumormill.log import EventLog, StoredEvent
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
-from rumormill.store import EventLog, StoredEvent
 
 CRASH = {"kind": "crash", "at": 0.32, "fraction": 0.2, "duration": "2s"}
 SCENARIOS: dict[str, dict[str, Any]] = {

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from rumormill.node.control import socket_path
-from rumormill.node.control_client import ControlClient
-from rumormill.store import EventLog, StoredEvent
+from rumormill.daemon.control import socket_path
+from rumormill.daemon.control_client import ControlClient
+from rumormill.log import EventLog, StoredEvent
 
 SOURCES = Path(__file__).resolve().parent.parent.parent / "src"
 FIRST_TIME = 1_700_000_000.0

@@ -13,8 +13,8 @@ from mill_samples import rumormill
 from spark_samples import SOURCES, environment
 from verify_samples import MAKERS, kept
 
+from rumormill.log import EventLog
 from rumormill.spark.lake import Lake
-from rumormill.store import EventLog
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 

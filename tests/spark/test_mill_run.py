@@ -18,14 +18,14 @@ from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
+from rumormill.daemon.flight import Shelf, open_door
+from rumormill.log import EventLog, StoredEvent
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.spark.bronze import find_node, find_source
 from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
 from rumormill.spark.page import page
 from rumormill.spark.report import collect
-from rumormill.store import EventLog, StoredEvent
-from rumormill.store.flight import Shelf, open_door
 
 pytestmark = pytest.mark.xdist_group("spark")
 

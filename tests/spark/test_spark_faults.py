@@ -16,13 +16,13 @@ from spark_samples import (
 )
 
 from rumormill.core.errors import LocalError
+from rumormill.daemon.flight import Shelf, open_door
+from rumormill.log import EventLog, NotAStoreError, Retention
 from rumormill.spark.access import NodeAccess
 from rumormill.spark.options import read_options
 from rumormill.spark.planning import DataLossError, Piece
 from rumormill.spark.reading import read_piece
 from rumormill.spark.source import BatchReader, Range, StreamReader
-from rumormill.store import EventLog, NotAStoreError, Retention
-from rumormill.store.flight import Shelf, open_door
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from spark_samples import LiveNode, environment, publish
 
-from rumormill.node.control_client import NoDaemonError
-from rumormill.node.control_messages import ControlError
-from rumormill.store import EventLog
+from rumormill.daemon.control_client import NoDaemonError
+from rumormill.daemon.control_messages import ControlError
+from rumormill.log import EventLog
 
 pytestmark = pytest.mark.xdist_group("spark-apart")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as spark_filters
 
 from rumormill.core.errors import LocalError
+from rumormill.log.arrow import event_schema
 from rumormill.spark.access import Extent, HomeAccess
 from rumormill.spark.filters import Condition, apply, condition_of, narrowed, wants_topic
 from rumormill.spark.options import MAX_RECORDS_PER_PARTITION, ReadOptions, read_options
@@ -24,7 +25,6 @@ from rumormill.spark.planning import (
     subscribed,
 )
 from rumormill.spark.reading import read_piece
-from rumormill.store.arrow import event_schema
 
 
 def options(*, streaming: bool = False, **given: str) -> ReadOptions:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from spark_samples import LiveNode, configured, fill, streaming
 
-from rumormill.store import EventLog
-from rumormill.store.notes import note_keys
+from rumormill.log import EventLog
+from rumormill.log.notes import note_keys
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -18,11 +18,11 @@ from spark_samples import (
     streaming,
 )
 
+from rumormill.log import Durability, EventLog, StoreConfig
+from rumormill.log.arrow import COLUMNS, event_schema
 from rumormill.spark.options import read_options
 from rumormill.spark.planning import Piece
 from rumormill.spark.source import FULL_SCHEMA, BatchReader, Range, RumormillSource, StreamReader
-from rumormill.store import Durability, EventLog, StoreConfig
-from rumormill.store.arrow import COLUMNS, event_schema
 
 pytestmark = pytest.mark.xdist_group("spark")
 

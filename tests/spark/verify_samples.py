@@ -1,6 +1,7 @@
 """Events of every protocol as a node keeps them, made and signed with real keys."""
 
 from rumormill.core.event import Event
+from rumormill.log import StoredEvent
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pubsub.authorship import Authorship, author_and_seqno, proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
@@ -8,11 +9,10 @@ from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.proof import stored
 from rumormill.protocols.pulsarcast.signing import sign_event
+from rumormill.protocols.radius.codec import sign_publication
+from rumormill.protocols.radius.messages import Publication
 from rumormill.protocols.skipring.envelope import Author
-from rumormill.store import StoredEvent
 from rumormill.wire.keys import PrivateKey
-from rumormill.wire.radius import Publication
-from rumormill.wire.radius_codec import sign_publication
 
 IDENTITY = NodeIdentity(PrivateKey(bytes(range(32))))
 NOW = 1_700_000_000.0

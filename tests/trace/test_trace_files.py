@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_payloads import ONE_OF_EACH, entries
 
+from oracles import trace_pb2
 from rumormill.core import trace
 from rumormill.core.errors import LocalError
 from rumormill.trace import files
@@ -26,7 +27,6 @@ from rumormill.trace.events import (
 from rumormill.trace.files import open_writer, read_trace, replay
 from rumormill.trace.hashing import LineEncoder, TraceHash
 from rumormill.trace.shapes import SHAPES
-from rumormill.wire.proto import trace_pb2
 from rumormill.wire.protobuf import bytes_field, read_varint, varint, varint_field
 
 ALL_FORMATS = ["t.ndjson", "t.jsonl", "t.json", "t.pb", "t.pb.gz", "t.parquet"]

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rumormill.wire.envelope import seal_peer_record
+from rumormill.libp2p.envelope import seal_peer_record
+from rumormill.libp2p.identify import Identify
+from rumormill.libp2p.multistream import encode_line
+from rumormill.libp2p.yamux import YamuxSession
+from rumormill.protocols.pubsub.codec import encode_rpc
+from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
+from rumormill.protocols.radius.codec import encode_frame
+from rumormill.protocols.radius.messages import Frame, Interest, Publication, Relay, Spread
 from rumormill.wire.frames import FrameReader, frame
-from rumormill.wire.identify import Identify
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
-from rumormill.wire.multistream import encode_line
-from rumormill.wire.pubsub import Control, IHave, Message, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import encode_rpc
-from rumormill.wire.radius import Frame, Interest, Publication, Relay, Spread
-from rumormill.wire.radius_codec import encode_frame
-from rumormill.wire.yamux import YamuxSession
 
 
 def load() -> ModuleType:

@@ -24,13 +24,13 @@ from rumormill.cli.meeting import find_tickets
 from rumormill.cli.session import run_async
 from rumormill.cli.settings import Resolved, metrics_endpoint, resolve
 from rumormill.core.errors import LocalError
-from rumormill.node.control import ControlServer, socket_path
-from rumormill.node.control_service import NodeService
+from rumormill.daemon.control import ControlServer, socket_path
+from rumormill.daemon.control_service import NodeService
+from rumormill.daemon.flight_protocol import TOKEN_FILE
+from rumormill.daemon.metrics_http import MetricsServer
 from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.metrics import render_metrics
-from rumormill.node.metrics_http import MetricsServer
 from rumormill.node.node import Node
-from rumormill.store.flight_protocol import TOKEN_FILE
 from rumormill.trace.entries import Observer
 from rumormill.trace.live import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
@@ -177,7 +177,7 @@ async def _flight(node: Node, resolved: Resolved) -> AsyncIterator[str | None]:
         return
     # Imported here, because Arrow takes a while and most nodes do not need it.
     from rumormill.cli.serving import door_of, publisher_of
-    from rumormill.store.flight import Shelf
+    from rumormill.daemon.flight import Shelf
 
     door = contextlib.ExitStack()
     shelf = Shelf(node.log, publisher_of(node, asyncio.get_running_loop()))

@@ -28,10 +28,10 @@ from rumormill.cli.doctor_machine import (
 from rumormill.cli.grammar import FAILURE
 from rumormill.cli.settings import Resolved, flight_endpoint, metrics_endpoint, resolve
 from rumormill.core.errors import LocalError
-from rumormill.node.control import socket_path
+from rumormill.daemon.control import socket_path
+from rumormill.log.errors import NotAStoreError, StoreError
+from rumormill.log.event_log import EventLog
 from rumormill.node.identity import KEY_FILE, load_or_create_key
-from rumormill.store.errors import NotAStoreError, StoreError
-from rumormill.store.log import EventLog
 from rumormill.version import __version__
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -140,7 +140,7 @@ def _check_store(home: Path) -> Check:
     except (StoreError, OSError) as error:
         return Check("log", FAILED, str(error), "see docs/store.md: restore a good copy or repair")
     if not report.ok:
-        advice = "see docs/store.md: restore a good copy or repair it with rumormill.store.repair"
+        advice = "see docs/store.md: restore a good copy or repair it with rumormill.log.repair"
         more = f", and {len(report.findings) - 1} more" if len(report.findings) > 1 else ""
         return Check("log", FAILED, report.findings[0].sentence() + more, advice)
     return Check("log", OK, f"{report.events} events, {report.size} bytes, all verified")

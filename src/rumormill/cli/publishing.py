@@ -19,7 +19,7 @@ from rumormill.cli.printing import receipt_json
 from rumormill.cli.session import Session, open_session, run_async
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LimitError
-from rumormill.node.control_messages import BATCH_BYTES, BATCH_EVENTS
+from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS
 
 _CHUNK = 64 * 1024
 _MAX_LINE = 4 << 20

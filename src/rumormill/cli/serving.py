@@ -14,13 +14,13 @@ from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.node_verbs import FLIGHT_ENDPOINT
 from rumormill.cli.settings import flight_endpoint
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
+from rumormill.daemon.flight import Publish, Shelf, announced, open_door
+from rumormill.daemon.flight_protocol import TOKEN_FILE, Door, load_or_create_token
+from rumormill.daemon.sealing import sealing_ahead
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import StoreConfig
+from rumormill.log.notes import Note
 from rumormill.node.node import Node
-from rumormill.store.flight import Publish, Shelf, announced, open_door
-from rumormill.store.flight_protocol import TOKEN_FILE, Door, load_or_create_token
-from rumormill.store.log import EventLog
-from rumormill.store.model import StoreConfig
-from rumormill.store.notes import Note
-from rumormill.store.sealing import sealing_ahead
 
 _PUBLISH_SECONDS = 300.0
 """Our choice: a node that does not keep 256 rows in so long is stuck."""

@@ -17,9 +17,9 @@ import msgspec
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, PeerError
+from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
-from rumormill.store.model import Durability, StoreConfig
 from rumormill.trace.files import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
 

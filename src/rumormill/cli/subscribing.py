@@ -13,7 +13,7 @@ from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import Session, open_session, run_async
 from rumormill.cli.settings import Resolved, resolve
-from rumormill.node.control_messages import Begun
+from rumormill.daemon.control_messages import Begun
 
 
 class _Tally:

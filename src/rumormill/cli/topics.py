@@ -20,10 +20,12 @@ from rumormill.cli.session import open_session, refuse_what_is_decided, run_asyn
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
 from rumormill.core.topics import TopicOptions
-from rumormill.node.control import socket_path
-from rumormill.node.control_client import ControlClient, NoDaemonError
-from rumormill.node.control_messages import ControlError, TopicList
-from rumormill.node.control_service import Service, list_topics
+from rumormill.daemon.control import socket_path
+from rumormill.daemon.control_client import ControlClient, NoDaemonError
+from rumormill.daemon.control_messages import ControlError, TopicList
+from rumormill.daemon.control_service import Service, list_topics
+from rumormill.log.errors import StoreError
+from rumormill.log.event_log import EventLog
 from rumormill.node.topics import topic_options
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.commands import TopicView
@@ -31,8 +33,6 @@ from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.library import view_of_kept
 from rumormill.protocols.pulsarcast.membership import cid_of
 from rumormill.protocols.pulsarcast.readable import readable_view, topic_from_readable
-from rumormill.store.errors import StoreError
-from rumormill.store.log import EventLog
 
 _FOR_CREATE: Final = {
     "allow": "--allow",
@@ -153,7 +153,7 @@ async def _home_service(resolved: Resolved) -> AsyncIterator[Service]:
 
 @contextlib.asynccontextmanager
 async def _home_node(resolved: Resolved) -> AsyncIterator[Service]:
-    from rumormill.node.control_service import NodeService
+    from rumormill.daemon.control_service import NodeService
     from rumormill.node.node import Node
     from rumormill.protocols.registry import protocol
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rumormill.demo.script import Script
-from rumormill.store.log import EventLog
+from rumormill.log.event_log import EventLog
 
 _BATCH = 1000
 

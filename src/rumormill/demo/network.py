@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from rumormill.core.trace import NodeDown
+from rumormill.daemon.flight import Shelf, open_door
+from rumormill.daemon.flight_protocol import load_or_create_token
 from rumormill.demo.daemon import TRACE_INTERVAL, Daemon
 from rumormill.demo.script import Contender, Script
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.registry import protocol
-from rumormill.store.flight import Shelf, open_door
-from rumormill.store.flight_protocol import load_or_create_token
 from rumormill.trace.live import LiveWriter
 
 OBSERVER: Final = "observer"

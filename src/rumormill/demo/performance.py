@@ -16,10 +16,10 @@ from typing import Final, Protocol
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.daemon.control_messages import ControlError
 from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
 from rumormill.demo.network import Network, now, trace_is_written
 from rumormill.demo.script import Contender, Script
-from rumormill.node.control_messages import ControlError
 from rumormill.sim.workload import PlannedPublish
 
 SETTLE_SECONDS: Final = 30.0

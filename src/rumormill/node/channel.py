@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.messages import WireMessage
-from rumormill.node.connection import RETIRED, Connection
-from rumormill.node.stream import ENDED, REFUSED, Stream
+from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.stream import ENDED, REFUSED, Stream
 from rumormill.wire.frames import FrameReader
 
 if TYPE_CHECKING:

@@ -1,47 +1,13 @@
 """Settings of a node that are not the protocol's: limits, times, queues."""
 
-from rumormill.core.config import Config, require
+from rumormill.libp2p.config import ConnectionConfig
 
 
-class NodeConfig(Config, frozen=True, kw_only=True):
-    """Limits and times of the runtime. Where no source is named, the value is our choice."""
+class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
+    """Limits and times of the runtime, those of its connections among them.
 
-    max_connections: int = 512
-    """Connections at most, both directions. go's connection manager starts to trim at 192."""
-
-    max_connections_per_address: int = 256
-    """Connections from one network address. High, because whole test networks and NATs share
-    one address; the scores of a protocol judge such crowds better."""
-
-    max_pending_upgrades: int = 64
-    """Connections that have not finished their handshake: what a flood of dials can hold."""
-
-    upgrade_timeout: float = 10.0
-    """Seconds for security and multiplexer, so that a silent dialler cannot hold a place."""
-
-    dial_timeout: float = 10.0
-    """Seconds for a TCP connection."""
-
-    negotiation_timeout: float = 10.0
-    """Seconds for a new stream to agree on its protocol. go: 10."""
-
-    redial_delay_first: float = 0.5
-    """Seconds before a lost or failed peer that was asked for is dialled again."""
-
-    redial_delay_longest: float = 60.0
-    """The delay doubles up to this."""
-
-    keep_alive_interval: float = 15.0
-    """Seconds between pings on a connection."""
-
-    keep_alive_timeout: float = 30.0
-    """Seconds without an answer after which a connection is dead."""
-
-    idle_timeout: float = 60.0
-    """Seconds after which a connection that no protocol uses is closed."""
-
-    max_streams_per_protocol: int = 16
-    """Inbound streams of one kind (identify, ping, ...) on one connection."""
+    Where no source is named, the value is our choice.
+    """
 
     queue_messages: int = 8192
     """RPCs that wait for one peer. At go's 32, bursts lose messages; at a mebibyte each,
@@ -57,19 +23,6 @@ class NodeConfig(Config, frozen=True, kw_only=True):
     """Seconds after which a peer whose queue does not move is disconnected: until then it holds
     up to `queue_bytes`. Twice `keep_alive_timeout`, which finds a peer that is dead; this one
     lives, and answers pings, and does not read."""
-
-    retire_timeout: float = 2.0
-    """Seconds that a connection stays open when the peer has made another in its place, so that
-    what is on its way arrives."""
-
-    close_timeout: float = 2.0
-    """Seconds that a closed connection waits for its peer to read and close too."""
-
-    max_pending_dials: int = 64
-    """Dials under way that the network asked for: what a liar's addresses can hold."""
-
-    max_waiting_dials: int = 1024
-    """Peers that wait to be dialled because letters or questions for them do."""
 
     letters_per_peer: int = 256
     """Letters that wait for one peer to be reached: what a protocol says within a few round
@@ -112,11 +65,3 @@ class NodeConfig(Config, frozen=True, kw_only=True):
     trace_interval: float = 1.0
     """Seconds after which observers are shown what was recorded: what a kill can take from a trace
     that is written to a file. Short intervals cost a wake-up each."""
-
-    shutdown_timeout: float = 5.0
-    """Seconds that a graceful shutdown spends on emptying queues."""
-
-    def validate(self) -> None:
-        """Refuse values under which nothing can work."""
-        for name in self.__struct_fields__:
-            require(getattr(self, name) > 0, name, "must be positive")

@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, Topic
+from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import Appended, StoredEvent
+from rumormill.log.notes import Note
+from rumormill.log.writer import Ticket
 from rumormill.node.rescue import Rescue
 from rumormill.node.subscription import Subscription
-from rumormill.store.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
-from rumormill.store.log import EventLog
-from rumormill.store.model import Appended, StoredEvent
-from rumormill.store.notes import Note
-from rumormill.store.writer import Ticket
 
 LOG_BUSY: Final = "the log is busy"
 LOG_FAILED: Final = "the log has failed"

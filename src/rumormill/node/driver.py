@@ -48,14 +48,14 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
+from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.dialler import Dialler
+from rumormill.libp2p.stream import Stream, StreamHandler
+from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
-from rumormill.node.connection import Connection
-from rumormill.node.dialler import Dialler
 from rumormill.node.letters import Letters
 from rumormill.node.queries import Queries
-from rumormill.node.stream import Stream, StreamHandler
-from rumormill.node.swarm import Swarm
 from rumormill.protocols.registry import ProtocolSpec
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.frames import frame
@@ -125,6 +125,7 @@ class Driver:
                 self,
                 swarm,
                 dialler,
+                config,
                 spec.queries,
                 decode=spec.queries.decoder(settings),
                 max_frame=spec.queries.max_message(settings),

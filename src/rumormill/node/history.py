@@ -4,8 +4,8 @@ import asyncio
 from typing import Final
 
 from rumormill.core.ids import Topic
+from rumormill.log.event_log import EventLog
 from rumormill.node.subscription import ReceivedEvent, received_event
-from rumormill.store.log import EventLog
 
 _CHUNK: Final = 500
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rumormill.core.errors import DecodeError, LocalError, PeerError
 from rumormill.core.ids import PeerId
+from rumormill.libp2p.envelope import unseal_peer_record
 from rumormill.wire import keys
-from rumormill.wire.envelope import unseal_peer_record
 
 KEY_FILE = "identity.key"
 

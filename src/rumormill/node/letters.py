@@ -12,10 +12,10 @@ from rumormill.core import trace
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import SendDropped
 from rumormill.core.messages import WireMessage
+from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.dialler import Dialler
 from rumormill.node.channel import Channel
 from rumormill.node.config import NodeConfig
-from rumormill.node.connection import Connection
-from rumormill.node.dialler import Dialler
 
 if TYPE_CHECKING:
     from rumormill.node.driver import Driver

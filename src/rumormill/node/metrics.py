@@ -24,9 +24,9 @@ from rumormill.protocols.pubsub.reasons import (
 from rumormill.trace.entries import Batch
 
 if TYPE_CHECKING:
+    from rumormill.libp2p.swarm import Swarm
     from rumormill.node.desk import Desk
     from rumormill.node.driver import Driver
-    from rumormill.node.swarm import Swarm
 
 Values: TypeAlias = dict[str, float]
 """One metric: value by label; a metric without label has the label `""`."""

@@ -26,6 +26,11 @@ from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Unsubscribe, Validated
+from rumormill.libp2p.swarm import Swarm
+from rumormill.log.errors import OffsetAheadError
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import Durability, StoreConfig, check_topic
+from rumormill.log.notes import Note
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk
@@ -44,15 +49,10 @@ from rumormill.node.subscription import (
     Subscription,
     chosen_overflow,
 )
-from rumormill.node.swarm import Swarm
 from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators
 from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
-from rumormill.store.errors import OffsetAheadError
-from rumormill.store.log import EventLog
-from rumormill.store.model import Durability, StoreConfig, check_topic
-from rumormill.store.notes import Note
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -428,7 +428,7 @@ class Node:
         return await self._publisher.publish_many(topic, [bytes(data) for data in items])
 
     async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
-        """Publish for a program that may ask again: `store.notes` says afterwards what was done."""
+        """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
             self._check_publishable(topic)
         return await self._publisher.publish_noted(items)

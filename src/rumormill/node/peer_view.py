@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from rumormill.core.ids import PeerId
+from rumormill.libp2p.connection import Connection
 from rumormill.node.channel import Channel
-from rumormill.node.connection import Connection
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
 

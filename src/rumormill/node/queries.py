@@ -22,15 +22,15 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Answered, Asked, AskFailed
 from rumormill.core.messages import WireMessage
+from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.dialler import Dialler
+from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
+from rumormill.libp2p.swarm import Swarm
+from rumormill.libp2p.yamux_types import RESET_BY_PEER
 from rumormill.node.config import NodeConfig
-from rumormill.node.connection import Connection
-from rumormill.node.dialler import Dialler
 from rumormill.node.letters import OURSELVES
-from rumormill.node.stream import ENDED, REFUSED, Stream, StreamHandler
-from rumormill.node.swarm import Swarm
 from rumormill.protocols.registry import QuerySpec
 from rumormill.wire.frames import FrameReader, frame
-from rumormill.wire.yamux_types import RESET_BY_PEER
 
 if TYPE_CHECKING:
     from rumormill.node.driver import Driver
@@ -55,13 +55,14 @@ class Queries:
         driver: "Driver",
         swarm: Swarm,
         dialler: Dialler,
+        config: NodeConfig,
         spec: QuerySpec,
         *,
         decode: Callable[[bytes], WireMessage],
         max_frame: int,
     ) -> None:
         self.driver = driver
-        self.config: NodeConfig = swarm.config
+        self.config = config
         self.decode = decode
         self.max_frame = max_frame
         self._swarm = swarm

@@ -11,7 +11,7 @@ from rumormill.core.config import Config
 from rumormill.core.errors import ConfigError, LocalError, PeerError
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
-from rumormill.node.address_book import AddressBook
+from rumormill.libp2p.address_book import AddressBook
 from rumormill.node.driver import Driver
 from rumormill.protocols.registry import ProtocolSpec, Servers
 from rumormill.wire.multiaddr import Multiaddr

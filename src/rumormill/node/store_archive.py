@@ -9,9 +9,9 @@ from typing import Final
 
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, Topic
-from rumormill.store.errors import DamagedRangeError, OffsetGoneError, StoreError
-from rumormill.store.log import EventLog
-from rumormill.store.model import StoredEvent
+from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import StoredEvent
 
 _CHUNK: Final = 256
 

@@ -15,9 +15,9 @@ import msgspec
 
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.store.errors import OffsetGoneError
-from rumormill.store.log import EventLog
-from rumormill.store.model import StoredEvent
+from rumormill.log.errors import OffsetGoneError
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import StoredEvent
 
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""

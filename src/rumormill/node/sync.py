@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
+from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.peer_view import PeerView
@@ -29,7 +30,6 @@ from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
 from rumormill.node.topics import Who
 from rumormill.node.validation import TopicValidator
-from rumormill.store.model import Durability, StoreConfig
 from rumormill.trace.entries import Observer
 
 _BATCH: Final = 256

@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from rumormill.core.errors import LocalError
-from rumormill.store.arrow import read_batches
-from rumormill.store.flight_client import DoorClient
-from rumormill.store.flight_protocol import ENDPOINT_FILE, Door, load_or_create_token
-from rumormill.store.log import EventLog
-from rumormill.store.model import StoreConfig
+from rumormill.daemon.flight_client import DoorClient
+from rumormill.daemon.flight_protocol import ENDPOINT_FILE, Door, load_or_create_token
+from rumormill.log.arrow import read_batches
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import StoreConfig
 
 _CONFIG: Final = StoreConfig(open_verify_bytes=1)
 """On open only the newest rows are verified: whatever is read is verified then."""

@@ -12,9 +12,9 @@ import msgspec
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError, LocalError
+from rumormill.log.event_log import DEFAULT_CONFIG
 from rumormill.spark.access import Extent
 from rumormill.spark.options import EARLIEST, LATEST, Bound, ReadOptions
-from rumormill.store.log import DEFAULT_CONFIG
 
 Offsets = dict[str, int]
 """By topic, in the order of names, the next offset to read."""

@@ -6,10 +6,10 @@ A piece that ends early is lost data, never the end of a batch.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rumormill.log.errors import DamagedRangeError, OffsetAheadError, OffsetGoneError
 from rumormill.spark.access import Access
 from rumormill.spark.filters import Condition, apply
 from rumormill.spark.planning import DataLossError, Piece
-from rumormill.store.errors import DamagedRangeError, OffsetAheadError, OffsetGoneError
 
 
 def read_piece(

@@ -21,16 +21,16 @@ from rumormill.core.errors import DecodeError, PeerError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pubsub.authorship import author_and_seqno, content_hash
+from rumormill.protocols.pubsub.codec import signing_payload
+from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
+from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history import HistoryVerifier
 from rumormill.protocols.pulsarcast.library import SHELF, from_shelf
+from rumormill.protocols.radius.codec import PUBLICATION_PREFIX
+from rumormill.protocols.radius.messages import Publication
 from rumormill.protocols.skipring import envelope
 from rumormill.wire.protobuf import item_fields
-from rumormill.wire.pubsub import Message
-from rumormill.wire.pubsub_codec import signing_payload
-from rumormill.wire.pubsub_control import FIELD_3, FIELD_5, FIELD_6
-from rumormill.wire.radius import Publication
-from rumormill.wire.radius_codec import PUBLICATION_PREFIX
 
 VALID: Final = "valid"
 ABSENT: Final = "absent"

@@ -2,7 +2,7 @@
 
 The rule: one plan per struct, built once from `core.trace`; what the schema numbers differently
 from the order of the fields there is listed below, and nothing else is. The schema itself is
-`wire/proto/trace.proto`. Unknown fields are skipped, absent ones are empty, and a length is
+`trace/trace.proto`. Unknown fields are skipped, absent ones are empty, and a length is
 checked against the record before anything is cut out of it.
 """
 

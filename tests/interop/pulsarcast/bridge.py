@@ -9,11 +9,12 @@ import json
 import sys
 
 import trio
-from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
 from libp2p.peer.peerinfo import info_from_p2p_addr
 from multiaddr import Multiaddr
+
+from libp2p import new_host
 
 PROTOCOL = TProtocol("/pulsarcast/1.0.0")
 CHUNK = 65_536

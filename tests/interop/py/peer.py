@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import trio
-from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
 from libp2p.host.ping import PingService
@@ -29,6 +28,8 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 from libp2p.utils.varint import read_length_prefixed_protobuf
 from multiaddr import Multiaddr
+
+from libp2p import new_host
 
 LOOK_EVERY = 0.02
 

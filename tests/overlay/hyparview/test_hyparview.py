@@ -13,7 +13,7 @@ from rumormill.overlay.hyparview import reasons
 from rumormill.overlay.hyparview.active_view import Beat
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.membership import Shuffle
-from rumormill.wire.hyparview import (
+from rumormill.overlay.hyparview.messages import (
     BEAT,
     DISCONNECT,
     FORWARD_JOIN,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from rumormill.core.effects import Answer, Effects
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Asked, Input
+from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.space import distance
-from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
 
 
 class Eclipser:

@@ -13,6 +13,7 @@ from rumormill.core.ids import PeerId
 from rumormill.core.machine import Machine
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.messages import decode_kad, encode_kad
 from rumormill.overlay.kademlia.operations import LookupResult
 from rumormill.overlay.kademlia.peer import KademliaPeer, Request
 from rumormill.overlay.kademlia.space import distance
@@ -21,7 +22,6 @@ from rumormill.sim.host import Host
 from rumormill.sim.network import CRASHED, Network
 from rumormill.trace.entries import Batch
 from rumormill.trace.recorder import Recorder
-from rumormill.wire.kad import decode_kad, encode_kad
 
 PROTOCOL = "/kademlia-test"
 

@@ -23,6 +23,7 @@ from rumormill.core.inputs import (
 )
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.messages import KadMessage, KadType
 from rumormill.overlay.kademlia.operations import (
     KadTimer,
     LookupResult,
@@ -31,7 +32,6 @@ from rumormill.overlay.kademlia.validators import (
     DEFAULT_VALIDATORS,
     Validator,
 )
-from rumormill.wire.kad import KadMessage, KadType
 
 OWN = b"own"
 VALUE = b"value"

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rumormill.overlay.kademlia.lookup import Lookup
+from rumormill.overlay.kademlia.messages import KadPeer
 from rumormill.overlay.kademlia.space import distance, position
-from rumormill.wire.kad import KadPeer
 
 OWN = b"own"
 TARGET = b"target"

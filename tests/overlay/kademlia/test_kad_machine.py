@@ -34,8 +34,10 @@ from rumormill.core.inputs import (
     Subscribe,
     TimerFired,
 )
+from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.findings import WRONG_ANSWER
+from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.operations import (
     BUSY,
     NO_PEERS,
@@ -62,8 +64,6 @@ from rumormill.overlay.kademlia.validators import (
     NO_VALIDATOR,
     WRONG_HASH,
 )
-from rumormill.wire import rfc3339
-from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
 
 
 def record(value: bytes = VALUE, key: bytes = KEY, date: str = "") -> Record:

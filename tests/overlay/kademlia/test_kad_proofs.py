@@ -11,7 +11,7 @@ from rumormill.core.errors import LimitError
 from rumormill.core.inputs import (
     Answered,
 )
-from rumormill.wire.kad import KadMessage, KadType, Record
+from rumormill.overlay.kademlia.messages import KadMessage, KadType, Record
 
 
 class Sworn(Newest):

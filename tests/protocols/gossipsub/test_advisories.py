@@ -34,6 +34,16 @@ from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_2
 from rumormill.protocols.gossipsub.router import GossipSub, _Heartbeat
 from rumormill.protocols.gossipsub.score_params import HARDENING_THRESHOLDS
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, signing_payload
+from rumormill.protocols.pubsub.messages import (
+    Control,
+    IHave,
+    Message,
+    PeerInfo,
+    Prune,
+    Rpc,
+    SubOpts,
+)
 from rumormill.protocols.pubsub.reasons import (
     INVALID_SIGNATURE,
     MISSING_SIGNATURE,
@@ -41,8 +51,6 @@ from rumormill.protocols.pubsub.reasons import (
 )
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.wire.frames import FrameReader
-from rumormill.wire.pubsub import Control, IHave, Message, PeerInfo, Prune, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import decode_rpc, encode_rpc, signing_payload
 
 TOPIC = "news"
 SELF, EVIL, GOOD = b"self", b"evil", b"good"

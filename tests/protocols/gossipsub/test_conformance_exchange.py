@@ -16,8 +16,8 @@ from rumormill.protocols.gossipsub.exchange import (
     public_records,
     whole_record,
 )
+from rumormill.protocols.pubsub.messages import PeerInfo
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.wire.pubsub import PeerInfo
 
 HUB: dict[str, Any] = {"D": 0, "D_lo": 0, "D_hi": 0, "D_out": 0, "D_score": 0}
 LEAF: dict[str, Any] = {"D": 4, "D_lo": 3, "D_hi": 5, "D_score": 3}

@@ -12,7 +12,7 @@ from protocols.conformance import (
 from protocols.pubsub_rig import Rig
 from rumormill.core.trace import RecvRPC
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0
-from rumormill.wire.pubsub import Control, Prune, Rpc
+from rumormill.protocols.pubsub.messages import Control, Prune, Rpc
 
 
 def test_gossipsub_gossip() -> None:

@@ -10,8 +10,8 @@ from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
 from rumormill.core.trace import RecvRPC
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_1, PROTOCOLS
-from rumormill.wire.pubsub import Control, Prune, Rpc
-from rumormill.wire.pubsub_control import MAX_ID_BYTES
+from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
+from rumormill.protocols.pubsub.messages import Control, Prune, Rpc
 
 PUBLISHER, MIDDLE, NEIGHBOUR = 0, 1, 2
 

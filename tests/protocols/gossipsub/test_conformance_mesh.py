@@ -16,8 +16,8 @@ from rumormill.protocols.gossipsub.score_params import (
     TopicScoreParams,
 )
 from rumormill.protocols.pubsub import reasons as pubsub_reasons
+from rumormill.protocols.pubsub.messages import Control, Prune, Rpc, SubOpts
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
-from rumormill.wire.pubsub import Control, Prune, Rpc, SubOpts
 
 
 class TestLinks:

@@ -8,8 +8,8 @@ from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Subscribe
 from rumormill.core.trace import DeliverMessage
 from rumormill.protocols.pubsub import reasons
+from rumormill.protocols.pubsub.messages import Control, Rpc, SubOpts
 from rumormill.protocols.pubsub.subscription_filter import TopicAllowList
-from rumormill.wire.pubsub import Control, Rpc, SubOpts
 
 IDS = [number.to_bytes(4, "big") for number in range(3)]
 

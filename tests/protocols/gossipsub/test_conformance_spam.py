@@ -17,8 +17,8 @@ from rumormill.protocols.gossipsub.score_params import (
     score_parameter_decay,
 )
 from rumormill.protocols.pubsub.authorship import author_and_seqno
+from rumormill.protocols.pubsub.messages import Control, IHave, Message, Prune, Rpc, SubOpts
 from rumormill.protocols.pubsub.reasons import MISSING_SIGNATURE
-from rumormill.wire.pubsub import Control, IHave, Message, Prune, Rpc, SubOpts
 
 TOPIC = "news"
 SUBSCRIBE_AND_GRAFT = Rpc(subscriptions=(SubOpts(True, TOPIC),), control=Control(graft=(TOPIC,)))

@@ -10,11 +10,11 @@ from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.gated import GatedGossipSub
 from rumormill.protocols.gossipsub.gater import GaterParams
 from rumormill.protocols.gossipsub.spec import SPEC
+from rumormill.protocols.pubsub.codec import signing_payload
+from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.reasons import VALIDATION_THROTTLED
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
-from rumormill.wire.pubsub_codec import signing_payload
 
 
 def gated(rig: Rig) -> tuple[int, list[Any]]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.gossipsub import message_cache
 from rumormill.protocols.gossipsub.message_cache import TOO_OFTEN, MessageCache
-from rumormill.wire.pubsub import Message
+from rumormill.protocols.pubsub.messages import Message
 
 
 def message(number, topic="test", data=b"data"):

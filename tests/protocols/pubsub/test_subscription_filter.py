@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rumormill.protocols.pubsub.messages import SubOpts
 from rumormill.protocols.pubsub.subscription_filter import (
     SubscriptionLimit,
     TopicAllowList,
     TopicPattern,
 )
-from rumormill.wire.pubsub import SubOpts
 
 YES = [SubOpts(True, "test1"), SubOpts(True, "test2"), SubOpts(True, "test3")]
 

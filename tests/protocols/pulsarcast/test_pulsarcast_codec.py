@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulsarcast_vectors import PEERS, block_cid
 
+from oracles import pulsarcast_pb2 as pb
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.protocols.pulsarcast import validation
 from rumormill.protocols.pulsarcast.codec import OVERSIZED, decode_rpc, encode_rpc, read_messages
@@ -35,7 +36,6 @@ from rumormill.protocols.pulsarcast.rpc import (
     request_to_publish,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
-from rumormill.wire.proto import pulsarcast_pb2 as pb
 from rumormill.wire.protobuf import bytes_field, varint_field
 
 ALICE, BOB = PEERS["alice"], PEERS["bob"]

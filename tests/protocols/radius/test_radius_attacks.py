@@ -12,12 +12,12 @@ from radius_rig import Bag, interest_of, peer_id
 from rumormill.core.errors import ConfigError, LimitError, LocalError
 from rumormill.core.inputs import Publish, Received, Subscribe, Validated, Verdict
 from rumormill.protocols.radius import reasons
+from rumormill.protocols.radius.codec import sign_publication
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
+from rumormill.protocols.radius.messages import Frame, Interest, Publication, Relay, Spread
 from rumormill.protocols.radius.spec import SPEC
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.wire.radius import Frame, Interest, Publication, Relay, Spread
-from rumormill.wire.radius_codec import sign_publication
 
 VICTIM, ATTACKER, OWNER = 0, 1, 7
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from radius_rig import Bag, Edge, diameter, distances, interest_of, peer_id
 
 from rumormill.core.inputs import Received
-from rumormill.wire.radius import Frame, Spread
+from rumormill.protocols.radius.messages import Frame, Spread
 
 SERVING = ("all", "few")
 

@@ -20,12 +20,12 @@ from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
 from rumormill.node.letters import TOO_MANY_LETTERS
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
+from rumormill.protocols.radius.messages import Frame, Spread
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import Constant
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
 from rumormill.sim.network import Network
-from rumormill.wire.radius import Frame, Spread
 
 RING = [(peer, (peer + 1) % 6) for peer in range(6)]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from oracles import skipring_pb2
 from rumormill.overlay.patricia import Prefix, Summary, prefix_of
 from rumormill.protocols.skipring import messages
 from rumormill.protocols.skipring.envelope import Publication, named
@@ -16,7 +17,6 @@ from rumormill.protocols.skipring.publication_messages import (
     PublishNew,
     Want,
 )
-from rumormill.wire.proto import skipring_pb2
 
 topics = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 labels = st.one_of(st.integers(0, 40), st.integers(0, 2**LABEL_BITS - 1)).map(label_of)

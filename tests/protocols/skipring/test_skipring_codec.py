@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipring_letters import letters, to_protobuf
 
+from oracles import skipring_pb2
 from rumormill.core.errors import DecodeError
 from rumormill.protocols.skipring.codec import (
     _decode_any,
@@ -27,7 +28,6 @@ from rumormill.protocols.skipring.limits import (
 )
 from rumormill.protocols.skipring.messages import RING_MESSAGES, Letter
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES, PublishNew
-from rumormill.wire.proto import skipring_pb2
 from rumormill.wire.protobuf import bytes_field, string_field, varint_field
 
 TOPIC = string_field(1, "t")

@@ -24,9 +24,7 @@ from rumormill.core.randomness import Randomness
 from rumormill.overlay.hyparview import reasons
 from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.passive_view import PassiveView
-from rumormill.overlay.hyparview.size_estimate import SizeEstimate
-from rumormill.wire.hyparview import (
+from rumormill.overlay.hyparview.messages import (
     BEAT,
     DISCONNECT,
     JOIN,
@@ -35,6 +33,8 @@ from rumormill.wire.hyparview import (
     Membership,
     PeerInfo,
 )
+from rumormill.overlay.hyparview.passive_view import PassiveView
+from rumormill.overlay.hyparview.size_estimate import SizeEstimate
 
 Change: TypeAlias = Callable[[PeerId, float, Effects], None]
 

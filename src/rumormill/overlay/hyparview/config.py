@@ -1,7 +1,7 @@
 """HyParView's parameters, each with the source of its default."""
 
 from rumormill.core.config import Config, require
-from rumormill.wire.hyparview import MAX_MINIMA, MAX_PEERS
+from rumormill.overlay.hyparview.messages import MAX_MINIMA, MAX_PEERS
 
 
 class HyParViewConfig(Config, frozen=True, kw_only=True):

@@ -30,8 +30,7 @@ from rumormill.overlay.hyparview import reasons
 from rumormill.overlay.hyparview.active_view import ActiveView, Beat, Swap
 from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.open_shuffles import OpenShuffles
-from rumormill.wire.hyparview import (
+from rumormill.overlay.hyparview.messages import (
     BEAT,
     DISCONNECT,
     FORWARD_JOIN,
@@ -43,6 +42,7 @@ from rumormill.wire.hyparview import (
     Membership,
     PeerInfo,
 )
+from rumormill.overlay.hyparview.open_shuffles import OpenShuffles
 
 
 class Shuffle(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import msgspec
 
 from rumormill.core.config import Config, require
-from rumormill.wire.kad import KadLimits
+from rumormill.overlay.kademlia.messages import KadLimits
 
 HOUR = 3600.0
 

@@ -13,10 +13,10 @@ from rumormill.core import trace
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType
 from rumormill.overlay.kademlia.questions import CHECK, Questions
 from rumormill.overlay.kademlia.subnets import network_of, network_of_text
 from rumormill.overlay.kademlia.table import FULL, RoutingTable
-from rumormill.wire.kad import KadMessage, KadPeer, KadType
 
 OFFENCE_WEIGHT = 1.0
 _REMEMBERED_MAX = 1024

@@ -10,9 +10,9 @@ from rumormill.core.effects import Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
+from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, Record
 from rumormill.overlay.kademlia.operations import LookupKind, Operation
 from rumormill.overlay.kademlia.validators import BAD_KEY, Validators
-from rumormill.wire.kad import KadMessage, KadPeer, Record
 
 WRONG_ANSWER = "kad-wrong-answer"
 

@@ -29,10 +29,12 @@ from rumormill.core.inputs import (
     TimerFired,
 )
 from rumormill.core.randomness import Randomness
+from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.findings import WRONG_ANSWER, Findings
 from rumormill.overlay.kademlia.lookup import Lookup
+from rumormill.overlay.kademlia.messages import KadMessage, KadType, Record
 from rumormill.overlay.kademlia.operations import (
     BUSY,
     LOCAL,
@@ -55,8 +57,6 @@ from rumormill.overlay.kademlia.server import Server, is_content_id
 from rumormill.overlay.kademlia.space import position
 from rumormill.overlay.kademlia.upkeep import Upkeep
 from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
-from rumormill.wire import rfc3339
-from rumormill.wire.kad import KadMessage, KadType, Record
 
 _QUESTIONS = {
     LookupKind.GET_VALUE: KadType.GET_VALUE,

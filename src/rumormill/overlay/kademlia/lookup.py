@@ -20,8 +20,8 @@ from bisect import insort
 from collections.abc import Sequence
 
 from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.messages import KadPeer
 from rumormill.overlay.kademlia.space import position
-from rumormill.wire.kad import KadPeer
 
 _ASKED, _ANSWERED = 1, 2
 _NOBODY = -1

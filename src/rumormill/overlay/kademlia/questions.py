@@ -4,7 +4,7 @@ import msgspec
 
 from rumormill.core.effects import Ask, Effects, Learn
 from rumormill.core.ids import PeerId
-from rumormill.wire.kad import KadMessage, KadType
+from rumormill.overlay.kademlia.messages import KadMessage, KadType
 
 CHECK = 0
 """The owner of questions that only see whether a peer is there; lookups count from one."""

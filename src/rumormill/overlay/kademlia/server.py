@@ -10,14 +10,14 @@ from rumormill.core.effects import Answer, Decline, Effects, Learn
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Asked
+from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
+from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.providers import ProviderStore
 from rumormill.overlay.kademlia.records import Held, RecordStore
 from rumormill.overlay.kademlia.space import position
 from rumormill.overlay.kademlia.validators import BAD_KEY, NO_VALIDATOR, Validators
-from rumormill.wire import rfc3339
-from rumormill.wire.kad import KadMessage, KadPeer, KadType, Record
 from rumormill.wire.protobuf import read_varint
 
 CLIENT = "kad-client"

@@ -15,8 +15,8 @@ import msgspec
 
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.messages import KadPeer
 from rumormill.overlay.kademlia.space import BITS, position, shared_bits
-from rumormill.wire.kad import KadPeer
 
 FULL = "kad-bucket-full"
 CROWDED = "kad-subnet-full"

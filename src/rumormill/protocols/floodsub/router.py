@@ -7,8 +7,8 @@ is one copy per link and direction: with n links per peer, about n - 1 copies pe
 
 from rumormill.core.effects import Effects, SendAll
 from rumormill.core.ids import PeerId
+from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pubsub.router import PubSubRouter
-from rumormill.wire.pubsub import Message
 
 FLOODSUB = "/floodsub/1.0.0"
 

@@ -4,11 +4,11 @@ from rumormill.core.identity import Identity
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
+from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.reading import max_rpc, rpc_decoder
 from rumormill.protocols.registry import Hooks, ProtocolSpec
-from rumormill.wire.pubsub_codec import encode_rpc
 
 
 def _build(

@@ -18,7 +18,7 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.membership import Membership
 from rumormill.protocols.gossipsub.standing import Standing
-from rumormill.wire.pubsub import PeerInfo
+from rumormill.protocols.pubsub.messages import PeerInfo
 
 RecordCheck: TypeAlias = Callable[[PeerId, bytes], bool]
 """Whether a signed peer record is valid and belongs to the peer."""

@@ -17,7 +17,7 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.gater import Gater, GaterParams
 from rumormill.protocols.gossipsub.router import GossipSub
-from rumormill.wire.pubsub import Message, Rpc
+from rumormill.protocols.pubsub.messages import Message, Rpc
 
 
 class _EveryId(Mapping[MessageId, None]):

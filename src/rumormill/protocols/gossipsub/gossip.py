@@ -18,8 +18,8 @@ from rumormill.protocols.gossipsub.membership import Membership
 from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.gossipsub.promises import Promises
 from rumormill.protocols.gossipsub.standing import Standing
+from rumormill.protocols.pubsub.messages import IHave, Message
 from rumormill.protocols.pubsub.seen_cache import SeenCache
-from rumormill.wire.pubsub import IHave, Message
 
 
 class Gossip:

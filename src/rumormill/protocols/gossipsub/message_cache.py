@@ -12,7 +12,7 @@ from typing import Final
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.wire.pubsub import Message
+from rumormill.protocols.pubsub.messages import Message
 
 MESSAGES_MAX: Final = 100_000
 """Our choice: 20,000 messages a second over the 5 heartbeats of the specification."""

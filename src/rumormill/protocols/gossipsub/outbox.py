@@ -8,7 +8,7 @@ heartbeat gossips anew (1.0, "Control message piggybacking").
 import msgspec
 
 from rumormill.core.ids import PeerId, Topic
-from rumormill.wire.pubsub import Control, IHave, Prune
+from rumormill.protocols.pubsub.messages import Control, IHave, Prune
 
 
 class _Waiting(msgspec.Struct):

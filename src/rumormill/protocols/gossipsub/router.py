@@ -44,9 +44,9 @@ from rumormill.protocols.gossipsub.outbox import Outbox
 from rumormill.protocols.gossipsub.score import ApplicationScore
 from rumormill.protocols.gossipsub.standing import Standing
 from rumormill.protocols.pubsub.authorship import MessageIdFunction
+from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
 from rumormill.protocols.pubsub.router import PeerFilter, PubSubRouter, Validator
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Control, Message, Prune, Rpc, SubOpts
 
 
 class _Heartbeat(msgspec.Struct, frozen=True):

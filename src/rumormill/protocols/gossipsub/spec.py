@@ -7,10 +7,10 @@ from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.gated import GatedGossipSub
 from rumormill.protocols.gossipsub.membership import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
+from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.reading import max_rpc, rpc_decoder
 from rumormill.protocols.registry import Hooks, ProtocolSpec
-from rumormill.wire.pubsub_codec import encode_rpc
 
 
 def _build(

@@ -11,9 +11,7 @@ from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.overlay.kademlia.peer import KademliaPeer
-from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
-from rumormill.wire.kad import (
+from rumormill.overlay.kademlia.messages import (
     KAD_PROTOCOL,
     KadMessage,
     KadPeer,
@@ -22,6 +20,8 @@ from rumormill.wire.kad import (
     decode_kad,
     encode_kad,
 )
+from rumormill.overlay.kademlia.peer import KademliaPeer
+from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 
 BARE_PROTOCOL = "/rumormill/kademlia/1.0.0"
 

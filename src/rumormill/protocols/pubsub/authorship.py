@@ -13,9 +13,9 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub import reasons
+from rumormill.protocols.pubsub.codec import proof_fields, sign_message, signing_payload
 from rumormill.protocols.pubsub.config import SignPolicy
-from rumormill.wire.pubsub import Message
-from rumormill.wire.pubsub_codec import proof_fields, sign_message, signing_payload
+from rumormill.protocols.pubsub.messages import Message
 
 MessageIdFunction: TypeAlias = Callable[[Message], MessageId]
 

@@ -12,7 +12,7 @@ from typing import Final, TypeGuard, TypeVar
 
 from rumormill.core.effects import Effects, Published, Send, SendAll
 from rumormill.core.ids import PeerId
-from rumormill.wire.pubsub import Message, Rpc
+from rumormill.protocols.pubsub.messages import Message, Rpc
 
 Item = TypeVar("Item")
 

@@ -6,8 +6,16 @@ nobody has, links asked for and refused at random, back-offs of centuries.
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
+from rumormill.protocols.pubsub.messages import (
+    Control,
+    IHave,
+    Message,
+    PeerInfo,
+    Prune,
+    Rpc,
+    SubOpts,
+)
 from rumormill.protocols.scraps import some_peer, some_topic
-from rumormill.wire.pubsub import Control, IHave, Message, PeerInfo, Prune, Rpc, SubOpts
 
 _BACKOFFS = (0, 1, 60, 3600, 2**63 - 1, 2**64 - 1)
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from rumormill.protocols.pubsub.authorship import default_message_id
+from rumormill.protocols.pubsub.codec import decode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig
-from rumormill.wire.pubsub import Rpc
-from rumormill.wire.pubsub_codec import decode_rpc
-from rumormill.wire.pubsub_limits import RpcLimits
+from rumormill.protocols.pubsub.limits import RpcLimits
+from rumormill.protocols.pubsub.messages import Rpc
 
 
 def rpc_decoder(config: PubSubConfig) -> Callable[[bytes], Rpc]:

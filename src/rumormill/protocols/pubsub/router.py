@@ -58,10 +58,10 @@ from rumormill.protocols.pubsub.authorship import (
 )
 from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.config import PubSubConfig
+from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.seen_cache import SeenCache
+from rumormill.protocols.pubsub.split import counts_fit, split_rpc
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
-from rumormill.wire.pubsub import Control, Message, Rpc, SubOpts
-from rumormill.wire.pubsub_split import counts_fit, split_rpc
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from rumormill.core.ids import Topic
-from rumormill.wire.pubsub import SubOpts
+from rumormill.protocols.pubsub.messages import SubOpts
 
 PATTERN_TOPIC_MAX: Final = 1024
 """Our choice: longer topics are refused unread, since a pattern's cost grows with its input."""

@@ -8,6 +8,7 @@ from rumormill.core.ids import Topic
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
 from rumormill.core.topics import ANYONE, TopicOptions
+from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
@@ -20,7 +21,6 @@ from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.readable import readable_view
 from rumormill.protocols.pulsarcast.rpc import Rpc
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, TopicMaking
-from rumormill.wire.kad import KAD_PROTOCOL, encode_kad
 
 
 def _build(

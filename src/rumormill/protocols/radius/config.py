@@ -5,8 +5,8 @@ from typing import Literal
 
 from rumormill.core.config import Config, require
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.wire.hyparview import MAX_PEER_BYTES
-from rumormill.wire.radius import MARK_BYTES
+from rumormill.overlay.hyparview.messages import MAX_PEER_BYTES
+from rumormill.protocols.radius.messages import MARK_BYTES
 
 _ENDLESS = 2**31
 

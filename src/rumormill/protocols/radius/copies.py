@@ -4,7 +4,7 @@ import msgspec
 
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
-from rumormill.wire.radius import Publication
+from rumormill.protocols.radius.messages import Publication
 
 
 class Copy(msgspec.Struct):

@@ -17,7 +17,7 @@ import msgspec
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
-from rumormill.wire.radius import Interest
+from rumormill.protocols.radius.messages import Interest
 
 _IRREGULAR: Final = 0.1
 """Renewals come within this part of a `ttl` of the time at which they are due. Our choice: twice

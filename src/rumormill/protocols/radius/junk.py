@@ -7,9 +7,16 @@ make no sense, and minima that claim a network of any size.
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
+from rumormill.overlay.hyparview.messages import Membership, PeerInfo
+from rumormill.protocols.radius.messages import (
+    MARK_BYTES,
+    Frame,
+    Interest,
+    Publication,
+    Relay,
+    Spread,
+)
 from rumormill.protocols.scraps import some_peer, some_topic
-from rumormill.wire.hyparview import Membership, PeerInfo
-from rumormill.wire.radius import MARK_BYTES, Frame, Interest, Publication, Relay, Spread
 
 _HOPS = (0, 1, 6, 2**31, 2**32 - 1)
 _DATES = (0, 1, 10**9, 2**63, 2**64 - 1)

@@ -10,7 +10,7 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.hyparview.active_view import Change
-from rumormill.wire.hyparview import Membership
+from rumormill.overlay.hyparview.messages import Membership
 
 NO_MEMBERSHIP = "no membership protocol in use"
 

@@ -25,7 +25,7 @@ import hashlib
 
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.protocols.radius.interests import Entry
-from rumormill.wire.radius import MARK_BYTES
+from rumormill.protocols.radius.messages import MARK_BYTES
 
 
 def live_subscribers(

@@ -1,0 +1,115 @@
+"""A client of the Flight door: what the store offers, with the store's own errors.
+
+Whatever goes wrong on the way becomes one sentence that names the door; what the store behind it
+says comes out as the error that the store raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from rumormill.core.errors import LocalError
+from rumormill.daemon import flight_protocol as said
+from rumormill.log.arrow import event_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CALL_SECONDS: Final = 60.0
+"""Our choice: for questions; a stream of data takes as long as it takes."""
+
+
+class DoorClient:
+    """A connection to a door. Use it in a `with`."""
+
+    def __init__(self, endpoint: str, token: str, *, tls: bool = False, roots: str = "") -> None:
+        self._flight = said.flight_library()
+        self.endpoint = endpoint
+        header = (b"authorization", f"Bearer {token}".encode())
+        self._quick = self._flight.FlightCallOptions(headers=[header], timeout=CALL_SECONDS)
+        self._long = self._flight.FlightCallOptions(headers=[header])
+        scheme = "grpc+tls" if tls else "grpc+tcp"
+        settings = {"tls_root_certs": roots.encode()} if roots else {}
+        with self._translated():
+            self._client = self._flight.connect(f"{scheme}://{endpoint}", **settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+    def topics(self) -> list[said.TopicLine]:
+        """Every topic with its extent."""
+        return msgspec.json.decode(self._act("topics"), type=list[said.TopicLine])
+
+    def since(self, topic: str, time: float) -> int | None:
+        """The offset of the first event that was received at a time or later."""
+        request = msgspec.json.encode(said.SinceRequest(topic, time))
+        return msgspec.json.decode(self._act("since", request), type=int | None)
+
+    def forget(self, prefix: str, keep: str = "") -> int:
+        """Let go of what the door remembers of published rows; return of how many keys."""
+        request = msgspec.json.encode(said.ForgetRequest(prefix, keep))
+        return msgspec.json.decode(self._act("forget", request), type=int)
+
+    def batches(self, topic: str, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
+        """A range as Arrow batches; an error of the store is raised where it struck."""
+        request = said.RangeRequest(topic, start, stop, tuple(columns))
+        ticket = self._flight.Ticket(msgspec.json.encode(request))
+        with self._translated():
+            reader = self._client.do_get(ticket, self._long)
+            if not reader.schema.equals(event_schema(columns)):
+                raise LocalError(f"the node at {self.endpoint} serves another version's columns")
+            for chunk in reader:
+                yield chunk.data
+
+    def put(
+        self, key: str, topic: str | None, schema: Any, batches: Iterator[Any]
+    ) -> said.PutResult:
+        """Publish rows under a key, once."""
+        request = msgspec.json.encode(said.PutRequest(key, topic))
+        descriptor = self._flight.FlightDescriptor.for_command(request)
+        with self._translated():
+            writer, answers = self._client.do_put(descriptor, schema, self._long)
+            with contextlib.closing(writer):
+                for batch in batches:
+                    writer.write_batch(batch)
+                writer.done_writing()
+                answer = answers.read()
+            if answer is None:
+                raise LocalError(f"the node at {self.endpoint} did not say that it published")
+            return msgspec.json.decode(answer.to_pybytes(), type=said.PutResult)
+
+    def _act(self, kind: str, body: bytes = b"") -> bytes:
+        with self._translated():
+            (result,) = self._client.do_action((kind, body), self._quick)
+            found: bytes = result.body.to_pybytes()
+            return found
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        flight = self._flight
+        import pyarrow as arrow  # noqa: PLC0415
+
+        try:
+            yield
+        except flight.FlightUnauthenticatedError:
+            raise LocalError(
+                f"the node at {self.endpoint} refuses the token: it is in the file"
+                f" {said.TOKEN_FILE} of the node's home"
+            ) from None
+        except (flight.FlightError, arrow.ArrowException) as error:
+            extra = getattr(error, "extra_info", b"")
+            if extra:
+                with contextlib.suppress(msgspec.MsgspecError):
+                    raise said.error_of(msgspec.json.decode(extra, type=said.Fault)) from None
+            first = str(error).strip().partition("\n")[0]
+            raise LocalError(f"the node at {self.endpoint} cannot be reached: {first}") from None

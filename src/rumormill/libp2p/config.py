@@ -1,0 +1,65 @@
+"""Limits and times of connections: how many, how long, how often."""
+
+from rumormill.core.config import Config, require
+
+
+class ConnectionConfig(Config, frozen=True, kw_only=True):
+    """Limits and times of connections. Where no source is named, the value is our choice."""
+
+    max_connections: int = 512
+    """Connections at most, both directions. go's connection manager starts to trim at 192."""
+
+    max_connections_per_address: int = 256
+    """Connections from one network address. High, because whole test networks and NATs share
+    one address; the scores of a protocol judge such crowds better."""
+
+    max_pending_upgrades: int = 64
+    """Connections that have not finished their handshake: what a flood of dials can hold."""
+
+    upgrade_timeout: float = 10.0
+    """Seconds for security and multiplexer, so that a silent dialler cannot hold a place."""
+
+    dial_timeout: float = 10.0
+    """Seconds for a TCP connection."""
+
+    negotiation_timeout: float = 10.0
+    """Seconds for a new stream to agree on its protocol. go: 10."""
+
+    redial_delay_first: float = 0.5
+    """Seconds before a lost or failed peer that was asked for is dialled again."""
+
+    redial_delay_longest: float = 60.0
+    """The delay doubles up to this."""
+
+    keep_alive_interval: float = 15.0
+    """Seconds between pings on a connection."""
+
+    keep_alive_timeout: float = 30.0
+    """Seconds without an answer after which a connection is dead."""
+
+    idle_timeout: float = 60.0
+    """Seconds after which a connection that no protocol uses is closed."""
+
+    max_streams_per_protocol: int = 16
+    """Inbound streams of one kind (identify, ping, ...) on one connection."""
+
+    retire_timeout: float = 2.0
+    """Seconds that a connection stays open when the peer has made another in its place, so that
+    what is on its way arrives."""
+
+    close_timeout: float = 2.0
+    """Seconds that a closed connection waits for its peer to read and close too."""
+
+    max_pending_dials: int = 64
+    """Dials under way that the network asked for: what a liar's addresses can hold."""
+
+    max_waiting_dials: int = 1024
+    """Peers that wait to be dialled because letters or questions for them do."""
+
+    shutdown_timeout: float = 5.0
+    """Seconds that a graceful shutdown spends on emptying queues."""
+
+    def validate(self) -> None:
+        """Refuse values under which nothing can work."""
+        for name in self.__struct_fields__:
+            require(getattr(self, name) > 0, name, "must be positive")

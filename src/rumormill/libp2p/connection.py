@@ -1,0 +1,433 @@
+"""A connection: TCP bytes through noise and yamux to streams, and back.
+
+The upgrade is a chain of pure machines, each of which hands on the bytes that lie behind it:
+multistream agrees on noise, noise proves who is there, multistream agrees on yamux (unless noise
+did), and yamux carries streams from then on. Whatever breaks a rule ends this connection and
+nothing else.
+
+Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
+waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
+buffer is full, bytes stay in the bounded queues of yamux, and from there push back.
+"""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from rumormill.core.errors import LocalError, PeerError
+from rumormill.libp2p.multistream import Initiator, Listener, Outcome
+from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession
+from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
+from rumormill.libp2p.yamux import YAMUX, YamuxSession
+from rumormill.libp2p.yamux_types import (
+    DataReceived,
+    GoneAway,
+    PingAnswered,
+    StreamEnded,
+    StreamOpened,
+    StreamReset,
+)
+from rumormill.wire.keys import PeerId, PublicKey
+from rumormill.wire.multiaddr import Multiaddr
+
+if TYPE_CHECKING:
+    from rumormill.libp2p.swarm import Swarm
+
+RETIRED = "another connection has taken its place"
+_WRITE_CHUNK = 256 * 1024
+_HIGH_WATER = 512 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """One connection to one peer."""
+
+    def __init__(
+        self, swarm: "Swarm", *, outbound: bool, expected_peer: PeerId | None = None
+    ) -> None:
+        self.swarm = swarm
+        self.outbound = outbound
+        self.remote_peer: bytes = b""
+        self.remote_key: PublicKey | None = None
+        self.remote_address = ""
+        self.session = YamuxSession(client=outbound)
+        self.closed_because: str | None = None
+        self.retired = False
+        """Whether the peer has made another connection in this one's place."""
+        self.ended_in_use = False
+        """Whether there were streams when the connection ended."""
+        self.ready = False
+        self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.last_used = 0.0
+        self.transient = False
+        """Whether it was opened for letters or questions only, so that it ends when idle."""
+        self.active = False
+        """Whether a protocol's message has passed since the swarm looked last."""
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._noise: NoiseSession | None = None
+        self._streams: dict[int, Stream] = {}
+        self._flush_scheduled = False
+        self._writable = True
+        self._deadline: asyncio.TimerHandle | None = None
+        self._awaited_ping: int | None = None
+        self._pinged_at = 0.0
+        self._handshake = NoiseHandshake(
+            swarm.key,
+            initiator=outbound,
+            static_secret=secrets.token_bytes(32),
+            ephemeral_secret=secrets.token_bytes(32),
+            expected_peer=expected_peer,
+            muxers=(YAMUX,),
+        )
+        self._negotiation: Initiator | Listener = self._negotiate(NOISE)
+        self._stage: Callable[[bytes], bytes] = self._agree_on_security
+
+    def _negotiate(self, protocol: str) -> Initiator | Listener:
+        return Initiator((protocol,)) if self.outbound else Listener((protocol,))
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the upgrade."""
+        # Cast, because uvloop's transports have the methods and not the class.
+        transport = self._transport = cast("asyncio.Transport", transport)
+        transport.set_write_buffer_limits(high=_HIGH_WATER)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peername = transport.get_extra_info("peername")
+        if peername:
+            self.remote_address = str(Multiaddr.tcp(peername[0].partition("%")[0], peername[1]))
+        if not self.swarm.admit(self):
+            return
+        timeout = self.swarm.config.upgrade_timeout
+        self._deadline = self._loop.call_later(timeout, self._give_up_upgrade)
+        transport.write(self._negotiation.data_to_send())
+        if self.outbound:
+            # noise is the only proposal, so its first message need not wait for the answer.
+            transport.write(self._handshake.data_to_send())
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the socket through the layers."""
+        if self.closed_because is not None:
+            return  # read only so that the kernel delivers what we sent last
+        try:
+            if self.ready and self._noise is not None:
+                self._on_frames(self._noise.decrypt(data))
+                return
+            while data and self.closed_because is None:
+                data = self._stage(data)
+        except PeerError as error:
+            self._fail(error)
+
+    def eof_received(self) -> bool:
+        """Close when the peer does: half-open connections serve nobody."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell everybody who has a stream here."""
+        self._end("connection lost" if error is None else f"connection lost: {error}")
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.swarm.on_lost(self)
+
+    def pause_writing(self) -> None:
+        """The kernel's buffer is full: leave bytes where they are bounded."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """The kernel takes bytes again."""
+        self._writable = True
+        self.wake()
+
+    # The upgrade.
+
+    def _agree_on_security(self, data: bytes) -> bytes:
+        rest = self._negotiation.receive(data)
+        self._write_plain(self._negotiation.data_to_send())
+        if self._negotiation.outcome is Outcome.REFUSED:
+            raise PeerError("no-common-security", "the peer does not speak noise")
+        if self._negotiation.outcome is Outcome.AGREED:
+            self._stage = self._shake_hands
+        return rest
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        handshake = self._handshake
+        rest = handshake.receive(data)
+        self._write_plain(handshake.data_to_send())
+        if handshake.session is None or handshake.remote is None:
+            return rest
+        self._noise = handshake.session
+        self.remote_peer = bytes(handshake.remote.peer_id)
+        self.remote_key = handshake.remote.public_key
+        if handshake.muxer == YAMUX:
+            self._become_ready()
+            self._stage = self._read_streams
+            return rest
+        self._negotiation = self._negotiate(YAMUX)
+        self._write_secret(self._negotiation.data_to_send())
+        self._stage = self._agree_on_muxer
+        return rest
+
+    def _agree_on_muxer(self, data: bytes) -> bytes:
+        assert self._noise is not None
+        plain = self._noise.decrypt(data)
+        if not plain:
+            return b""
+        rest = self._negotiation.receive(plain)
+        self._write_secret(self._negotiation.data_to_send())
+        if self._negotiation.outcome is Outcome.REFUSED:
+            raise PeerError("no-common-muxer", "the peer does not speak yamux")
+        if self._negotiation.outcome is Outcome.AGREED:
+            self._become_ready()
+            self._stage = self._read_streams
+            self._on_frames(rest)
+        return b""
+
+    def _read_streams(self, data: bytes) -> bytes:
+        assert self._noise is not None
+        self._on_frames(self._noise.decrypt(data))
+        return b""
+
+    def _become_ready(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self.ready = True
+        self.last_used = self._loop.time()
+        self.swarm.on_ready(self)
+        if not self.ready_or_failed.done():
+            self.ready_or_failed.set_result(None)
+
+    # Streams.
+
+    def open_stream(self, protocols: tuple[str, ...], handler: StreamHandler) -> Stream:
+        """Open a stream that agrees on the first of `protocols` that the peer speaks."""
+        if not self.ready or self.closed_because is not None:
+            raise LocalError("the connection is not open")
+        negotiation = Initiator(protocols)
+        stream_id = self.session.open_stream()
+        stream = Stream(self, stream_id, negotiation, handler)
+        self._begin(stream, negotiation)
+        return stream
+
+    def _begin(self, stream: Stream, negotiation: Initiator | Listener) -> None:
+        """Start the negotiation of a new stream, and its clock."""
+        self._streams[stream.id] = stream
+        stream.send(negotiation.data_to_send())
+        stream.deadline = self._loop.call_later(
+            self.swarm.config.negotiation_timeout, self._give_up_negotiation, stream
+        )
+
+    def _give_up_negotiation(self, stream: Stream) -> None:
+        self.swarm.count("negotiation-timeout")
+        self.drop_stream(stream, "negotiation timeout")
+
+    def _on_frames(self, data: bytes) -> None:
+        if not data or self.closed_because is not None:
+            return
+        try:
+            events = self.session.receive(data)
+        finally:
+            self.wake()
+        streams = self._streams
+        for event in events:
+            if self._streams is not streams:
+                break  # a handler has closed the connection
+            kind = type(event)
+            if kind is DataReceived:
+                stream = streams.get(event.stream_id)  # type: ignore[union-attr]
+                if stream is not None:
+                    self._give(stream, event.data)  # type: ignore[union-attr]
+            else:
+                self._on_event(event)
+
+    def _give(self, stream: Stream, data: bytes) -> None:
+        try:
+            stream.receive(data)
+        except PeerError as error:
+            self.swarm.count(error.reason)
+            self.drop_stream(stream, error.reason)
+
+    def _on_event(self, event: Any) -> None:
+        if isinstance(event, StreamOpened):
+            negotiation = Listener(self.swarm.services)
+            self.session.accept(event.stream_id)
+            self._begin(Stream(self, event.stream_id, negotiation, None), negotiation)
+        elif isinstance(event, StreamEnded):
+            self._tell_closed(event.stream_id, ENDED)
+        elif isinstance(event, StreamReset):
+            self._tell_closed(event.stream_id, event.reason)
+        elif isinstance(event, PingAnswered):
+            self._awaited_ping = None
+        elif isinstance(event, GoneAway):
+            self.close("the peer went away")
+
+    def _tell_closed(self, stream_id: int, reason: str) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return
+        if reason != ENDED:
+            self.forget_stream(stream)
+        if stream.handler is not None:
+            stream.handler.on_close(stream, reason)
+        elif reason == ENDED:
+            self.drop_stream(stream)
+
+    def on_negotiated(self, stream: Stream) -> None:
+        """A stream agreed on its protocol: give it to its handler."""
+        if stream.handler is None:
+            stream.handler = self.swarm.serve(self, stream)
+            if stream.handler is None:
+                self.drop_stream(stream, "too many streams of one protocol")
+                return
+        stream.handler.on_open(stream)
+
+    def streams_of(self, protocol: str) -> int:
+        """How many streams of a protocol are open."""
+        return sum(stream.protocol == protocol for stream in self._streams.values())
+
+    @property
+    def local_host(self) -> str:
+        """The network address of our own end, without zone."""
+        assert self._transport is not None
+        name = self._transport.get_extra_info("sockname")
+        return str(name[0]).partition("%")[0] if name else ""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether any stream is open."""
+        return bool(self._streams)
+
+    def forget_stream(self, stream: Stream) -> None:
+        """Let go of a stream that both sides have ended."""
+        stream.stop_deadline()
+        if self._streams.get(stream.id) is stream:
+            del self._streams[stream.id]
+
+    def drop_stream(self, stream: Stream, reason: str = "reset") -> None:
+        """Reset a stream and tell its handler."""
+        if self._streams.get(stream.id) is not stream:
+            return
+        self.forget_stream(stream)
+        self.session.reset(stream.id)
+        self.wake()
+        if stream.handler is not None:
+            stream.handler.on_close(stream, reason)
+
+    # Writing.
+
+    def wake(self) -> None:
+        """Send what waits, once, before the loop waits for input again."""
+        if not self._flush_scheduled and self._writable:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        transport, noise = self._transport, self._noise
+        if transport is None or noise is None or not self.ready:
+            return
+        session = self.session
+        while self._writable and self.closed_because is None:
+            data = session.data_to_send(_WRITE_CHUNK)
+            if not data:
+                break
+            transport.write(noise.encrypt(data))
+        for stream_id in session.take_writable():
+            stream = self._streams.get(stream_id)
+            if stream is not None and stream.handler is not None:
+                stream.handler.on_writable(stream)
+
+    def _write_plain(self, data: bytes) -> None:
+        if data and self._transport is not None:
+            self._transport.write(data)
+
+    def _write_secret(self, data: bytes) -> None:
+        if data and self._transport is not None and self._noise is not None:
+            self._transport.write(self._noise.encrypt(data))
+
+    # Life and death.
+
+    def keep_alive(self, now: float) -> None:
+        """Ping the peer, or give it up when it has not answered the last ping for too long."""
+        if self._awaited_ping is not None:
+            if now - self._pinged_at >= self.swarm.config.keep_alive_timeout:
+                self.swarm.count("keep-alive-timeout")
+                self.close("keep-alive timeout")
+            return
+        value = self._awaited_ping = secrets.randbits(32)
+        self._pinged_at = now
+        self.session.ping(value)
+        self.wake()
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything that was queued has been given to the kernel."""
+        return self._transport is None or not (
+            self._flush_scheduled
+            or self.session.queued_bytes
+            or self._transport.get_write_buffer_size()
+        )
+
+    def _give_up_upgrade(self) -> None:
+        self.swarm.count("upgrade-timeout")
+        self.close("upgrade timeout")
+
+    def _fail(self, error: PeerError) -> None:
+        """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
+        self.swarm.count(error.reason)
+        if self.ready:
+            self._flush()
+        self._end(str(error))
+        self._let_go(orderly=False)
+
+    def close(self, reason: str) -> None:
+        """Close at once; what the kernel has taken still arrives, what is queued does not."""
+        if self.closed_because is not None:
+            return
+        if self.ready:
+            self.session.go_away()
+            self._flush()
+        self._end(reason)
+        self._let_go(orderly=self.ready)
+
+    def abort(self, reason: str) -> None:
+        """Drop the connection without a word."""
+        self._end(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _let_go(self, *, orderly: bool) -> None:
+        """Close the socket, by force if the peer does not read what it was sent last.
+
+        Closing a socket that has unread bytes makes the kernel throw away what the peer has not
+        read yet. So an orderly end closes our half only, and waits for the peer's.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._deadline = self._loop.call_later(self.swarm.config.close_timeout, transport.abort)
+        if orderly and transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()
+
+    def _end(self, reason: str) -> None:
+        if self.closed_because is not None:
+            return
+        self.closed_because = reason
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if not self.ready_or_failed.done():
+            self.ready_or_failed.set_exception(LocalError(reason))
+            self.ready_or_failed.exception()  # whoever dialled asks; a listener does not
+        streams, self._streams = self._streams, {}
+        self.ended_in_use = bool(streams)
+        for stream in streams.values():
+            stream.stop_deadline()
+            if stream.handler is not None:
+                stream.handler.on_close(stream, reason)
+        self.swarm.on_closed(self)

@@ -1,0 +1,94 @@
+"""The small services of every libp2p node: identify, identify push and ping.
+
+identify tells a peer who we are and what we speak, and is answered from what the swarm knows now.
+ping echoes 32 bytes. Both are served on streams that the peer opens; identify is also asked for on
+every new connection.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from rumormill.core.errors import PeerError
+from rumormill.libp2p.identify import Identify, IdentifyReader
+from rumormill.libp2p.ping import PingListener
+from rumormill.libp2p.stream import ENDED, Stream
+
+IDENTIFY: Final = "/ipfs/id/1.0.0"
+IDENTIFY_PUSH: Final = "/ipfs/id/push/1.0.0"
+PING: Final = "/ipfs/ping/1.0.0"
+
+
+class AnswerIdentify:
+    """Tells the peer who we are, and ends."""
+
+    def __init__(self, describe: Callable[[Stream], Identify]) -> None:
+        self._describe = describe
+
+    def on_open(self, stream: Stream) -> None:
+        """Send the one message of this protocol."""
+        stream.send(self._describe(stream).encode())
+        stream.end()
+
+    def on_data(self, stream: Stream, data: bytes) -> None:
+        """Nothing is expected."""
+
+    def on_writable(self, stream: Stream) -> None:
+        """An identify message always fits."""
+
+    def on_close(self, stream: Stream, reason: str) -> None:
+        """Forget the stream once the peer has ended it too."""
+        stream.connection.forget_stream(stream)
+
+
+class ReadIdentify:
+    """Reads what a peer says of itself, asked for or pushed."""
+
+    def __init__(self, learn: Callable[[Stream, Identify], None]) -> None:
+        self._learn = learn
+        self._reader = IdentifyReader()
+
+    def on_open(self, stream: Stream) -> None:
+        """Only the peer speaks."""
+        stream.end()
+
+    def on_data(self, stream: Stream, data: bytes) -> None:
+        """Collect the message."""
+        self._reader.receive(data)
+
+    def on_writable(self, stream: Stream) -> None:
+        """Nothing is ever sent."""
+
+    def on_close(self, stream: Stream, reason: str) -> None:
+        """Read what came, when it came whole."""
+        stream.connection.forget_stream(stream)
+        if reason != ENDED:
+            return
+        try:
+            self._learn(stream, self._reader.finish())
+        except PeerError as error:
+            stream.connection.swarm.count(error.reason)
+
+
+class AnswerPing:
+    """Echoes pings."""
+
+    def __init__(self) -> None:
+        self._listener = PingListener()
+
+    def on_open(self, stream: Stream) -> None:
+        """Wait for the first ping."""
+
+    def on_data(self, stream: Stream, data: bytes) -> None:
+        """Echo; a peer that does not read its answers is cut off."""
+        answer = self._listener.receive(data)
+        if answer and stream.send(answer) < len(answer):
+            raise PeerError("unread-pongs", "the peer pings and does not read the answers")
+
+    def on_writable(self, stream: Stream) -> None:
+        """Answers are sent whole or not at all."""
+
+    def on_close(self, stream: Stream, reason: str) -> None:
+        """End our side when the peer has ended its own."""
+        if reason == ENDED:
+            stream.end()
+        stream.connection.forget_stream(stream)

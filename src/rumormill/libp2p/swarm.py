@@ -1,0 +1,484 @@
+"""All connections of a node: who is connected, who may be, and who is wanted.
+
+The swarm listens and dials, bounds how many connections there are and from where, uses one
+connection per peer, and redials the peers that it was told to keep.
+
+When two peers dial each other at the same moment there are two connections. The first one that is
+ready is used; the other is a spare, on which the peer's streams are served and none is opened. It
+is not closed while it carries any: other implementations choose one connection for their pubsub
+stream and do not open another when it is lost (js-libp2p). A spare without streams is closed when
+it has been idle. For the same reason both go when either is lost with streams on it, so that the
+peers meet again from the start.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from rumormill.core.errors import LimitError, LocalError, PeerError
+from rumormill.core.ids import PeerId
+from rumormill.libp2p.address_book import MAX_HINTS, AddressBook
+from rumormill.libp2p.config import ConnectionConfig
+from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.envelope import seal_peer_record, unseal_peer_record
+from rumormill.libp2p.identify import Identify
+from rumormill.libp2p.services import (
+    IDENTIFY,
+    IDENTIFY_PUSH,
+    PING,
+    AnswerIdentify,
+    AnswerPing,
+    ReadIdentify,
+)
+from rumormill.libp2p.stream import Stream, StreamHandler
+from rumormill.version import __version__
+from rumormill.wire import keys
+from rumormill.wire.multiaddr import Multiaddr, known_addresses
+
+_AGENT = f"rumormill/{__version__}"
+_PROTOCOL_VERSION = "ipfs/0.1.0"
+_POLL = 0.005
+_WILDCARDS = ("0.0.0.0", "::")
+_MAX_LOCAL_HOSTS = 8
+
+
+class Swarm:
+    """The connections of one node."""
+
+    def __init__(self, key: keys.PrivateKey, config: ConnectionConfig) -> None:
+        self.key = key
+        self.id: PeerId = bytes(key.peer_id)
+        self.config = config
+        self.book = AddressBook()
+        self.connections: dict[PeerId, Connection] = {}
+        self.spares: dict[PeerId, Connection] = {}
+        self._retired: dict[PeerId, Connection] = {}
+        """Second connections, one per peer at most, dialled in the other direction."""
+        self.counts: dict[str, int] = {}
+        """What peers were refused or cut off for, by reason."""
+        self.on_peer: Callable[[Connection], None] = lambda _: None
+        self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
+        self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
+        self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
+            IDENTIFY: lambda *_: AnswerIdentify(self._describe),
+            IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn),
+            PING: lambda *_: AnswerPing(),
+        }
+        self._all: dict[Connection, None] = {}
+        self._upgrading = 0
+        self._per_host: dict[str, int] = {}
+        self._local_hosts: dict[str, None] = {}
+        self._servers: list[asyncio.Server] = []
+        self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
+        self._wanted: dict[PeerId, float] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._redialling: dict[PeerId, None] = {}
+        self._closing = False
+        self._sealed: tuple[tuple[bytes, ...], bytes] | None = None
+        self.has_queued: Callable[[], bool] = lambda: False
+        """Whether a protocol has something to send that no connection has taken yet."""
+
+    def count(self, reason: str) -> None:
+        """Count a refusal."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, with what live connections have refused."""
+        totals = dict(self.counts)
+        for connection in self._all:
+            if connection.closed_because is None:
+                _add(totals, connection.session.drops)
+        return totals
+
+    # Listening.
+
+    async def listen(self, host: str, port: int) -> None:
+        """Accept connections at a TCP address."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                lambda: Connection(self, outbound=False), host, port, backlog=256
+            )
+        except OSError as error:
+            raise LocalError(
+                f"cannot listen on {host} port {port}: {error.strerror or error}"
+            ) from error
+        self._servers.append(server)
+
+    @property
+    def listen_addresses(self) -> list[Multiaddr]:
+        """Where this node listens, as addresses without peer id."""
+        return [
+            Multiaddr.tcp(sock.getsockname()[0], sock.getsockname()[1])
+            for server in self._servers
+            for sock in server.sockets
+        ]
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in, or close it when there are too many."""
+        host = _host_of(connection)
+        refusal = None
+        if self._closing:
+            refusal = "closing"
+        elif len(self._all) >= self.config.max_connections:
+            refusal = "too-many-connections"
+        elif self._upgrading >= self.config.max_pending_upgrades and not connection.outbound:
+            refusal = "too-many-upgrades"
+        elif self._per_host.get(host, 0) >= self.config.max_connections_per_address:
+            refusal = "too-many-from-address"
+        if refusal is not None:
+            self.count(refusal)
+            connection.abort(refusal)
+            return False
+        self._all[connection] = None
+        self._upgrading += 1
+        self._per_host[host] = self._per_host.get(host, 0) + 1
+        return True
+
+    # Connections come and go.
+
+    def on_ready(self, connection: Connection) -> None:
+        """A connection finished its upgrade."""
+        self._upgrading -= 1
+        peer = connection.remote_peer
+        if peer == self.id:
+            self.count("self-dial")
+            connection.close("connected to ourselves")
+            return
+        other = self.connections.get(peer)
+        if other is not None:
+            self.count("duplicate-connection")
+            if connection.outbound != other.outbound:
+                self._keep_spare(connection)
+                return
+        self.connections[peer] = connection
+        if len(self._local_hosts) < _MAX_LOCAL_HOSTS:
+            self._local_hosts[connection.local_host] = None
+        if other is not None:  # most likely dead on the other side, which dialled again
+            self._retire(other)
+        connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
+        self.on_peer(connection)
+
+    def _retire(self, connection: Connection) -> None:
+        """Close a connection soon, when what is on its way has arrived; one for each peer."""
+        connection.retired = True
+        older = self._retired.get(connection.remote_peer)
+        if older is not None:
+            older.close(RETIRED)
+        self._retired[connection.remote_peer] = connection
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.config.retire_timeout, connection.close, RETIRED)
+
+    def _keep_spare(self, connection: Connection) -> None:
+        older = self.spares.get(connection.remote_peer)
+        self.spares[connection.remote_peer] = connection
+        if older is not None:
+            older.close("duplicate connection")
+
+    def on_closed(self, connection: Connection) -> None:
+        """A connection ended, for whatever reason; its socket may need a moment more."""
+        if connection not in self._all:
+            return
+        if not connection.ready:
+            self._upgrading -= 1
+        _add(self.counts, connection.session.drops)
+        peer = connection.remote_peer
+        if connection.retired:
+            if self._retired.get(peer) is connection:
+                del self._retired[peer]
+        elif self.spares.get(peer) is connection:
+            del self.spares[peer]
+            if connection.ended_in_use and peer in self.connections:
+                self.connections[peer].close("the peer's other connection is gone")
+        elif self.connections.get(peer) is connection:
+            del self.connections[peer]
+            spare = self.spares.pop(peer, None)
+            if spare is not None:
+                spare.close("the peer's other connection is gone")
+            self.on_peer_gone(peer, connection.closed_because or "closed")
+            if peer in self._wanted and not self._closing and peer not in self._redialling:
+                self._redialling[peer] = None
+                self.spawn(self._redial(peer))
+
+    def on_lost(self, connection: Connection) -> None:
+        """A connection's socket is closed: it no longer counts."""
+        if self._all.pop(connection, self) is self:
+            return
+        host = _host_of(connection)
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+    def serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
+        """Find the handler of a stream that a peer opened; None when it has too many."""
+        if connection.streams_of(stream.protocol) > self.config.max_streams_per_protocol:
+            self.count("too-many-streams")
+            return None
+        return self.services[stream.protocol](connection, stream)
+
+    # Dialling.
+
+    async def connect(self, address: Multiaddr, *, keep: bool = True) -> PeerId:
+        """Dial an address with a peer id; return when the connection is ready.
+
+        With `keep`, the peer is dialled again whenever its connection is lost.
+        """
+        peer, endpoint = address.peer_id, address.tcp_endpoint
+        if peer is None or endpoint is None:
+            raise LocalError(
+                f"{address} does not name a TCP address and a peer (/ip4/…/tcp/…/p2p/…)"
+            )
+        self.book.give(bytes(peer), endpoint)
+        if keep:
+            self._wanted[bytes(peer)] = self.config.redial_delay_first
+        await self.dial(bytes(peer))
+        return bytes(peer)
+
+    def dial_record(self, peer: PeerId, record: bytes) -> str:
+        """Dial a peer in the background, with the addresses of a signed record if there is one.
+
+        Return why not, when it cannot even be tried; `on_unreached` tells of what fails later.
+        """
+        if record:
+            try:
+                self._learn_record(peer, record)
+            except PeerError as error:
+                self.count(error.reason)
+                return error.reason
+        if len(self._dialling) >= self.config.max_pending_dials:
+            self.count("too-many-dials")
+            return "too many dials"
+        self.spawn(self._dial_quietly(peer, self.on_unreached))
+        return ""
+
+    async def dial(self, peer: PeerId, *, transient: bool = False) -> Connection:
+        """Return the connection to a peer, dialling where there is none.
+
+        A transient one is closed when nothing passes over it; it lasts once anybody asks for it
+        without that.
+        """
+        connection = self.connections.get(peer)
+        if connection is None:
+            task = self._dialling.get(peer)
+            if task is None:
+                dialling = self._dial(peer, transient=transient)
+                task = self._dialling[peer] = asyncio.ensure_future(dialling)
+                task.add_done_callback(lambda done: self._on_dialled(peer, done))
+            connection = await asyncio.shield(task)
+        connection.transient &= transient
+        return connection
+
+    def _on_dialled(self, peer: PeerId, task: asyncio.Task[Connection]) -> None:
+        self._dialling.pop(peer, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it may be gone
+
+    async def _dial(self, peer: PeerId, *, transient: bool = False) -> Connection:
+        endpoints = self.book.endpoints(peer)
+        if not endpoints:
+            raise LocalError(f"no address is known of {keys.PeerId(peer)}")
+        self._make_room()
+        if len(self._all) >= self.config.max_connections:
+            raise LimitError(f"{len(self._all)} connections are open (max_connections)")
+        loop = asyncio.get_running_loop()
+        expected = keys.PeerId(peer)
+        reasons = []
+        for host, port in endpoints:
+            try:
+                async with asyncio.timeout(self.config.dial_timeout):
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(self, outbound=True, expected_peer=expected), host, port
+                    )
+                    await connection.ready_or_failed
+            except (OSError, LocalError, TimeoutError) as error:
+                if peer in self.connections:
+                    break  # it dialled us meanwhile, and that connection was kept
+                reasons.append(f"{host}:{port}: {_why(error)}")
+                continue
+            connection.transient = transient
+            return self.connections.get(peer, connection)
+        if peer in self.connections:
+            return self.connections[peer]
+        raise LocalError(f"cannot reach {expected}: {'; '.join(reasons)}")
+
+    def _make_room(self) -> None:
+        """Close the transient connection that was idle longest, before all places are taken."""
+        if len(self._all) >= self.config.max_connections * 3 // 4:
+            each = self.connections.values()
+            idle = [one for one in each if one.transient and not one.active]
+            if idle:
+                min(idle, key=lambda one: one.last_used).close("making room")
+
+    async def _dial_quietly(
+        self, peer: PeerId, failed: Callable[[PeerId, str], None] | None = None
+    ) -> None:
+        try:
+            await self.dial(peer)
+        except LocalError as error:
+            self.count("dial-failed")
+            if failed is not None:
+                failed(peer, str(error))
+
+    async def _redial(self, peer: PeerId) -> None:
+        """Dial a wanted peer until it is back, with growing pauses."""
+        delay = self.config.redial_delay_first
+        try:
+            await self._redial_until_back(peer, delay)
+        finally:
+            self._redialling.pop(peer, None)
+
+    async def _redial_until_back(self, peer: PeerId, delay: float) -> None:
+        while peer in self._wanted and not self._closing and peer not in self.connections:
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, self.config.redial_delay_longest)
+            await self._dial_quietly(peer)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background until the swarm closes; nothing is begun then."""
+        if self._closing:
+            work.close()
+            return
+        task = asyncio.ensure_future(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    # identify.
+
+    def _describe(self, stream: Stream) -> Identify:
+        addresses = tuple(address.encode() for address in self.listen_addresses)
+        if self._sealed is None or self._sealed[0] != addresses:
+            # Signed once: a peer that asks and asks must not have us sign and sign.
+            record = seal_peer_record(self.key, time.time_ns(), addresses)
+            self._sealed = addresses, record
+        observed = Multiaddr.parse(stream.connection.remote_address)
+        return Identify(
+            public_key=self.key.public_key.encoded,
+            listen_addresses=addresses,
+            protocols=tuple(self.services),
+            observed_address=observed.encode(),
+            protocol_version=_PROTOCOL_VERSION,
+            agent_version=_AGENT,
+            signed_peer_record=self._sealed[1],
+        )
+
+    def _learn(self, stream: Stream, said: Identify) -> None:
+        peer = stream.connection.remote_peer
+        said.check(keys.PeerId(peer))
+        endpoints = _endpoints(said.listen_addresses)
+        if any(host in _WILDCARDS for host, _ in endpoints):  # it listens everywhere: also here
+            seen = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint
+            here = "" if seen is None else seen[0]
+            endpoints = [(here if host in _WILDCARDS else host, port) for host, port in endpoints]
+        self.book.learn(peer, endpoints)
+        if said.signed_peer_record is not None:
+            self.book.keep_record(peer, said.signed_peer_record)
+
+    def _learn_record(self, peer: PeerId, record: bytes) -> None:
+        opened = unseal_peer_record(record)
+        if opened.peer_id != peer:
+            raise PeerError("wrong-peer", "a record of another peer")
+        self.book.learn(peer, _endpoints(opened.addresses))
+
+    def take_hint(self, peer: PeerId, encoded: Sequence[bytes]) -> None:
+        """Remember where a peer may be, as another one says."""
+        if peer != self.id:
+            endpoints = _endpoints(encoded[: 4 * MAX_HINTS])
+            self.book.hint(peer, [each for each in endpoints if each[0] not in _WILDCARDS])
+
+    def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
+        """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
+        if peer != self.id:
+            return [_encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
+        endpoints: dict[tuple[str, int], None] = {}
+        for address in self.listen_addresses:
+            host, port = address.tcp_endpoint or ("", 0)
+            if host in _WILDCARDS:  # others find us where our connections end
+                endpoints.update(dict.fromkeys((each, port) for each in self._local_hosts))
+            endpoints[host, port] = None
+        return [_encoded(*endpoint) for endpoint in endpoints]
+
+    # Housekeeping.
+
+    async def keep_house(self) -> None:
+        """Ping connections and close idle ones, for ever."""
+        interval = self.config.keep_alive_interval
+        while True:
+            await asyncio.sleep(interval)
+            now = asyncio.get_running_loop().time()
+            for connection in [*self.connections.values(), *self.spares.values()]:
+                if self._is_used(connection):
+                    connection.last_used = now
+                elif now - connection.last_used > self.config.idle_timeout:
+                    connection.close("idle")
+                    continue
+                connection.keep_alive(now)
+
+    def _is_used(self, connection: Connection) -> bool:
+        """Whether anybody has a use for a connection: streams, or traffic on a transient one."""
+        active, connection.active = connection.active, False
+        if not connection.transient:
+            return connection.in_use
+        spare = self.spares.get(connection.remote_peer)
+        return active or (spare is not None and spare.active)
+
+    async def close(self) -> None:
+        """Send what waits, as far as peers read it in time; then close everything."""
+        self._closing = True
+        self._wanted.clear()
+        for server in self._servers:
+            server.close()
+        await self._until(self._drained, self.config.shutdown_timeout)
+        tasks = [*self._tasks, *self._dialling.values()]
+        for task in tasks:
+            task.cancel()
+        for connection in list(self._all):
+            connection.close("closing")
+        # A peer that reads closes its side at once; the others are cut off after `close_timeout`.
+        await self._until(lambda: not self._all, self.config.close_timeout)
+        for connection in list(self._all):
+            connection.abort("closing")
+        await self._until(lambda: not self._all, self.config.close_timeout)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for server in self._servers:
+            await server.wait_closed()
+
+    def _drained(self) -> bool:
+        return not self.has_queued() and all(connection.drained for connection in self._all)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for a condition that nobody announces, but not longer than so many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
+            await asyncio.sleep(_POLL)
+
+
+def _endpoints(encoded: Iterable[bytes]) -> list[tuple[str, int]]:
+    """The TCP endpoints among a peer's addresses."""
+    endpoints = (address.tcp_endpoint for address in known_addresses(encoded)[0])
+    return [endpoint for endpoint in endpoints if endpoint is not None]
+
+
+@functools.lru_cache(4096)
+def _encoded(host: str, port: int) -> bytes:
+    return Multiaddr.tcp(host, port).encode()
+
+
+def _add(totals: dict[str, int], more: Mapping[str, int]) -> None:
+    for reason, count in more.items():
+        totals[reason] = totals.get(reason, 0) + count
+
+
+def _host_of(connection: Connection) -> str:
+    """The network address without its port."""
+    return connection.remote_address.rpartition("/tcp/")[0]
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

@@ -1,0 +1,257 @@
+"""Ranges of a topic as Arrow record batches, every row of them verified.
+
+Rows come from the database, proven by their chain (`bulk`), or from a sealed segment, proven by its
+digests and by the hashes that the log has at both its ends (`segments`). Here they get the names
+and types that readers see.
+
+Needs pyarrow and numpy, which are imported when they are used.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from rumormill.core.errors import ConfigError
+from rumormill.log.bulk import (
+    Columns,
+    Guesses,
+    libraries,
+    listed_parents,
+    parents_type,
+    read_columns,
+    repeated,
+)
+from rumormill.log.errors import OffsetAheadError
+from rumormill.log.rows import HASH_BYTES
+from rumormill.log.segments import Gathering, part
+from rumormill.wire import base58
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rumormill.log.event_log import EventLog
+
+COLUMNS: Final = (
+    "topic",
+    "offset",
+    "id",
+    "key",
+    "value",
+    "created",
+    "received",
+    "parents",
+    "publisher",
+    "metadata",
+    "proof",
+)
+"""Every column that can be asked for. `key` is the author's peer id, `publisher` its readable form;
+`metadata` has the shape of Kafka's headers: the protocol, and the row's hash as `chain`."""
+
+BATCH_ROWS: Final = 8192
+"""Our choice: larger batches gain nothing, smaller ones cost a query each."""
+
+BATCH_BYTES: Final = 8 << 20
+"""What a batch may hold at most, unless a single event is larger: two of it wait per stream."""
+
+_FIELDS: Final = {
+    "id": ("id",),
+    "key": ("author",),
+    "value": ("data",),
+    "created": ("created",),
+    "received": ("received",),
+    "parents": ("parents",),
+    "publisher": ("author",),
+    "metadata": ("protocol", "hashes"),
+    "proof": ("proof",),
+}
+"""For each column the fields of the log that it is made of."""
+
+_BINARY_BUFFERS: Final = 3
+_MICROSECONDS: Final = 1_000_000
+_FIRST_SECOND: Final = -62_135_596_800
+_LAST_SECOND: Final = 253_402_300_799
+"""The years 1 to 9999: an author's clock outside them is no time, and becomes null."""
+
+_LONGEST_PEER_ID: Final = 64
+"""Longer authors are none, and base58 takes the square of the length."""
+
+
+def check_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Refuse a column that there is not."""
+    for name in names:
+        if name not in COLUMNS:
+            raise ConfigError(f"there is no column {name!r}: choose of {', '.join(COLUMNS)}")
+    return tuple(names)
+
+
+def event_schema(columns: Sequence[str]) -> Any:
+    """The Arrow schema of these columns."""
+    arrow, _ = libraries()
+    binary, text, time = arrow.binary(), arrow.string(), arrow.timestamp("us", tz="UTC")
+    header = arrow.struct(
+        [arrow.field("key", text, nullable=False), arrow.field("value", binary, nullable=False)]
+    )
+    kinds = {
+        "topic": text,
+        "offset": arrow.int64(),
+        "created": time,
+        "received": time,
+        "parents": parents_type(),
+        "publisher": text,
+        "metadata": arrow.list_(arrow.field("element", header, nullable=False)),
+    }
+    return arrow.schema(
+        [
+            arrow.field(name, kinds.get(name, binary), nullable=name == "created")
+            for name in check_columns(columns)
+        ]
+    )
+
+
+def read_batches(
+    log: EventLog,
+    topic: str,
+    start: int,
+    stop: int,
+    columns: Sequence[str] = COLUMNS[:9],
+    *,
+    batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[Any]:
+    """Exactly the events `start` to `stop - 1` of a topic, as verified record batches.
+
+    Between batches nothing is held open. What retention deletes meanwhile, what is damaged and what
+    is not there yet raises the store's own error with its range: a range never ends early.
+    """
+    schema = event_schema(columns)
+    fields = tuple(dict.fromkeys(field for name in columns for field in _FIELDS.get(name, ())))
+    position = start
+    read = partial(read_columns, batch_bytes=batch_bytes, guesses=Guesses())
+    segments = log.segments
+    gathering = None if segments is None else Gathering(segments, log, topic, stop)
+    tried = -1
+    while position < stop:
+        limit = min(batch_rows, stop - position)
+        sealed: Columns | None = None
+        if segments is not None:
+            number, place = divmod(position, segments.rows)
+            limit = min(limit, segments.rows - place)
+            if number != tried:
+                tried = number
+                sealed = segments.columns(log, topic, position, stop, fields)
+        if sealed is not None:
+            for begin, end in _cuts(sealed, batch_rows, batch_bytes):
+                yield _record_batch(schema, topic, part(sealed, begin, end))
+            position += sealed.count
+            continue
+        found: Columns | None = log.within(topic, position, limit, read)
+        if found is None:
+            raise OffsetAheadError(topic, stop - 1, position)
+        if found.count == 0:
+            # Not proven: the careful reader says what is wrong, or that somebody was faster.
+            log.rows(topic, position, limit, batch_bytes)
+            continue
+        yield _record_batch(schema, topic, found)
+        if gathering is not None:
+            gathering.add(found)
+        position += found.count
+
+
+def _cuts(found: Columns, batch_rows: int, batch_bytes: int) -> Iterator[tuple[int, int]]:
+    """Where to cut columns so that no batch is too long or, unless it is one event, too large."""
+    _, numpy = libraries()
+    ends = numpy.zeros(found.count + 1, dtype="<i8")
+    for values in (found.data, found.proof, found.parents):
+        if values is not None and not isinstance(values, bytes):
+            ends += _ends(values)
+    begin = 0
+    while begin < found.count:
+        fits = int(numpy.searchsorted(ends, ends[begin] + batch_bytes, "right")) - 1
+        end = max(begin + 1, min(fits, begin + batch_rows, found.count))
+        yield begin, end
+        begin = end
+
+
+def _ends(values: Any) -> Any:
+    """Where each row's bytes begin, and where the last ones end, in a column's own buffer."""
+    _, numpy = libraries()
+    buffers = values.buffers()
+    ends = numpy.frombuffer(buffers[1], "<i4")[values.offset : values.offset + len(values) + 1]
+    return ends if len(buffers) == _BINARY_BUFFERS else numpy.frombuffer(buffers[3], "<i4")[ends]
+
+
+def _record_batch(schema: Any, topic: str, found: Columns) -> Any:
+    arrow, _ = libraries()
+    arrays = [_column(field, topic, found) for field in schema]
+    return arrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(field: Any, topic: str, found: Columns) -> Any:
+    arrow, numpy = libraries()
+    match field.name:
+        case "topic":
+            return repeated(topic, found.count)
+        case "offset":
+            return arrow.array(numpy.arange(found.start, found.start + found.count))
+        case "id":
+            return found.id
+        case "key":
+            return repeated(found.author, found.count)
+        case "value":
+            return found.data
+        case "created":
+            if found.created is None:
+                return arrow.nulls(found.count, field.type)
+            return _times(found.created, field.type)
+        case "received":
+            return _times(found.received, field.type)
+        case "parents":
+            return listed_parents(found.parents, found.count)
+        case "publisher":
+            return _publishers(found.author, found.count)
+        case "metadata":
+            return _metadata(found, field.type)
+        case _:
+            return found.proof
+
+
+def _times(seconds: Any, kind: Any) -> Any:
+    """Seconds as microseconds; what is outside of the calendar is null."""
+    arrow, numpy = libraries()
+    with numpy.errstate(invalid="ignore"):
+        outside = ~((seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND))
+        whole = numpy.rint(numpy.where(outside, 0.0, seconds) * _MICROSECONDS).astype("<i8")
+    return arrow.array(whole, mask=outside if outside.any() else None).cast(kind)
+
+
+def _publishers(authors: Any, count: int) -> Any:
+    """Peer ids as people read them; there are few of them in a batch."""
+    arrow, _ = libraries()
+    if isinstance(authors, bytes):
+        return repeated(_readable(authors), count)
+    coded = authors.dictionary_encode()
+    if len(coded.dictionary) > count:
+        coded = coded.dictionary_decode().dictionary_encode()
+    names = [_readable(each) for each in coded.dictionary.to_pylist()]
+    return arrow.array(names, arrow.string()).take(coded.indices)
+
+
+@lru_cache(maxsize=4096)
+def _readable(author: bytes) -> str:
+    return base58.encode(author) if len(author) <= _LONGEST_PEER_ID else author.hex()
+
+
+def _metadata(found: Columns, kind: Any) -> Any:
+    arrow, numpy = libraries()
+    protocol = repeated(found.protocol, found.count)
+    values: list[bytes] = []
+    for number, name in enumerate(protocol.to_pylist()):
+        place = number * HASH_BYTES
+        values += (name.encode(), found.hashes[place : place + HASH_BYTES])
+    keys = arrow.array(["protocol", "chain"] * found.count, arrow.string())
+    pairs = arrow.StructArray.from_arrays(
+        [keys, arrow.array(values, arrow.binary())], fields=list(kind.value_type)
+    )
+    offsets = arrow.array(numpy.arange(0, 2 * found.count + 1, 2, dtype="<i4"))
+    return arrow.ListArray.from_arrays(offsets, pairs, type=kind)

@@ -1,0 +1,156 @@
+"""What can go wrong with a log, one class for each thing that a caller does differently about it.
+
+Every message is one sentence that names the file or the topic and says what to do. A caller that
+catches `StoreError` has caught everything the store raises on purpose.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from typing import TYPE_CHECKING
+
+from rumormill.core.errors import LimitError, RumormillError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rumormill.log.model import Finding
+
+
+class StoreError(RumormillError):
+    """The root of all errors of the durable log."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The store's directory or one of its files cannot be written."""
+
+
+class DiskFullError(StoreError):
+    """There is no room for the append; it was not acknowledged, and a retry is safe."""
+
+
+class StoreLockedError(StoreError):
+    """Another process, or this one, already has the store open for writing."""
+
+
+class StoreVersionError(StoreError):
+    """The store was written by a newer rumormill."""
+
+
+class NotAStoreError(StoreError):
+    """There is no rumormill store at this path."""
+
+
+class StoreClosedError(StoreError):
+    """The log was closed before or while the call was made."""
+
+
+class StoreFailedError(StoreError):
+    """The disk failed under the writer: whether the last group is kept is known after reopening."""
+
+
+class ImportRefusedError(StoreError):
+    """A file to import is damaged or does not continue the history that the log already has."""
+
+
+class MissingExtraError(StoreError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+class QueueFullError(StoreError, LimitError):
+    """The writer's queue has no room and the caller chose not to wait."""
+
+
+class EventRefusedError(StoreError, LimitError):
+    """An event cannot be stored: too large, or a field of it is not what it should be."""
+
+
+class OffsetGoneError(StoreError):
+    """Retention has deleted the asked offset; `first_offset` is the oldest that is left."""
+
+    def __init__(self, topic: str, offset: int, first_offset: int) -> None:
+        super().__init__(
+            f"topic {topic!r}: offset {offset} was deleted by retention, "
+            f"the oldest kept offset is {first_offset}"
+        )
+        self.topic = topic
+        self.offset = offset
+        self.first_offset = first_offset
+
+
+class OffsetAheadError(StoreError):
+    """A reader asks for an offset that the log never gave: one of the two is an old copy."""
+
+    def __init__(self, topic: str, offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"topic {topic!r}: offset {offset} is ahead of the log, whose next offset is "
+            f"{next_offset}: the reader's position or the store comes from another history"
+        )
+        self.topic = topic
+        self.offset = offset
+        self.next_offset = next_offset
+
+
+class CorruptLogError(StoreError):
+    """Damage was found; `findings` say what, in which topic, in which range of offsets."""
+
+    def __init__(self, message: str, findings: Sequence[Finding]) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+class DamagedRangeError(CorruptLogError):
+    """The asked events are damaged or lost; reading may go on at `end`."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"not served: {finding.sentence()}", (finding,))
+        self.topic = finding.topic
+        self.start = finding.start
+        self.end = finding.end
+
+
+class RecordDamagedError(sqlite3.DatabaseError):
+    """A record of the store itself is not what was written; inside the store only."""
+
+
+_READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_READ_ONLY_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_corruption(error: sqlite3.Error) -> bool:
+    """Whether SQLite itself says that the file is damaged."""
+    return _primary_code(error) in _CORRUPT_CODES
+
+
+def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
+    """Say in the store's words what SQLite reported about the file `where`."""
+    code = _primary_code(error)
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFullError(f"no room left for the store {where}: free some space and try again")
+    if code in _READ_ONLY_CODES:
+        return StoreReadOnlyError(f"the store {where} cannot be opened for writing: {error}")
+    if code in _CORRUPT_CODES:
+        return CorruptLogError(f"the store {where} is damaged: {error}", ())
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreLockedError(f"the store {where} is locked by another program: {error}")
+    return StoreFailedError(f"the store {where} failed and must be reopened: {error}")
+
+
+def from_os(error: OSError, where: str) -> StoreError:
+    """Say in the store's words what the operating system reported about the file `where`."""
+    if error.errno in _READ_ONLY_ERRNOS:
+        return StoreReadOnlyError(f"the store {where} cannot be written: {error.strerror}")
+    if error.errno in _FULL_ERRNOS:
+        return DiskFullError(f"no room left for the store {where}: free some space and try again")
+    return StoreFailedError(f"the store {where} failed and must be reopened: {error.strerror}")
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """SQLite's result code without the extended part; -1 where Python gives none."""
+    if isinstance(error, RecordDamagedError):
+        return sqlite3.SQLITE_CORRUPT
+    code = getattr(error, "sqlite_errorcode", None)
+    return -1 if code is None else int(code) & 0xFF

@@ -1,0 +1,500 @@
+"""The event log: open, append, read, keep, verify, close.
+
+An event is safe when its ticket has resolved, in the sense of the log's `Durability`:
+
+  FSYNC    it is in the database's write-ahead log, and that file has been flushed to the disk
+  OS       it has been handed to the operating system: it outlives this process, not the machine
+  MEMORY   it is in this process
+
+Readers see an event at its commit, which is before its ticket resolves by the time it takes to note
+the heads; in the default mode it is already on disk then. So nobody is ever shown an event that a
+crash can take back, unless a weaker mode was chosen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rumormill.core.errors import ConfigError
+from rumormill.log.check import State, all_lost, examine, verify_all
+from rumormill.log.errors import (
+    CorruptLogError,
+    DamagedRangeError,
+    NotAStoreError,
+    OffsetAheadError,
+    OffsetGoneError,
+    StoreReadOnlyError,
+    StoreVersionError,
+    from_os,
+    from_sqlite,
+)
+from rumormill.log.heads import HeadsFile, Witness
+from rumormill.log.model import (
+    Durability,
+    Finding,
+    FindingKind,
+    Report,
+    Retention,
+    StoreConfig,
+    StoredEvent,
+    TopicInfo,
+    check_event,
+    check_topic,
+)
+from rumormill.log.opening import (
+    HEADS_NAME,
+    STORE_ID_BYTES,
+    damaged,
+    find_witness,
+    new_witness,
+    refuse_damage,
+    why_not,
+)
+from rumormill.log.reader import (
+    RangeReader,
+    Readers,
+    events_of,
+    next_bar,
+    offset_before,
+    previous_hash,
+    read_rows,
+)
+from rumormill.log.retention import Retainer
+from rumormill.log.rows import SELECT_ID, row_event, row_is_whole
+from rumormill.log.schema import (
+    SCHEMA_VERSION,
+    StoreLock,
+    check_version,
+    connect_reader,
+    connect_writer,
+    create_schema,
+    database_path,
+    get_topic,
+    get_topics,
+    has_schema,
+    latest_epoch,
+    make_home,
+    migrate,
+)
+from rumormill.log.segments import open_segments
+from rumormill.log.writer import Call, Counters, Ticket, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
+
+    from rumormill.log.notes import Note
+    from rumormill.log.rows import EventRow, TopicRow
+
+DEFAULT_CONFIG = StoreConfig()
+
+
+class EventLog:
+    """One store. Thread-safe: any thread may append and read; one thread inside writes.
+
+    `EventLog(home)` opens the store in the directory `home` for writing, and creates it if there is
+    none. Damage is not served around: opening raises `CorruptLogError`, whose findings name topics
+    and ranges; `rumormill.log.repair` makes the store writable again.
+
+    With `read_only=True` the store is opened beside whoever writes it, and also when it is damaged:
+    `findings` then says what is wrong, and only reads that touch the damage raise.
+
+    Without a home, with `Durability.MEMORY`, the log lives in memory.
+    """
+
+    def __init__(
+        self,
+        home: Path | str | None,
+        config: StoreConfig = DEFAULT_CONFIG,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        config.validate()
+        if (home is None) != (config.durability is Durability.MEMORY) and not read_only:
+            raise ConfigError(
+                "store.durability must be memory for a log without a directory, and only then"
+            )
+        self.config = config
+        self.home = None if home is None else Path(home)
+        self.segments = open_segments(self.home, config.segment_rows)
+        self._barred: dict[str, list[Finding]] = {}
+        self._cleanup = contextlib.ExitStack()
+        self._writer: Writer | None = None
+        try:
+            if home is None:
+                self._open_memory()
+            elif read_only:
+                self._open_reading(Path(home))
+            else:
+                self._open_writing(Path(home))
+        except BaseException:
+            self._cleanup.close()
+            raise
+
+    # Writing
+
+    def append(
+        self, events: Sequence[StoredEvent], *, wait: bool = True, notes: Sequence[Note] = ()
+    ) -> Ticket:
+        """Queue events for the next group commit; the ticket resolves when they are safe.
+
+        All events of one call are committed together or not at all. Their `offset` is ignored: the
+        ticket's result says, for each, which offset it has and whether it was there before (the
+        event with this id that is already in the topic is kept, whatever else differs).
+
+        When the queue is full the call waits; with `wait=False`, which a caller on an event loop
+        wants, it raises `QueueFullError`. In asyncio, await `asyncio.wrap_future(ticket)`.
+        """
+        writer = self.writer()
+        size = 0
+        new_topics: list[str] = []
+        for event in events:
+            size += check_event(event, self.config)
+            if event.topic not in writer.names and event.topic not in new_topics:
+                check_topic(event.topic, self.config)
+                new_topics.append(event.topic)
+        return writer.submit(Call(events, size, notes), new_topics, wait=wait)
+
+    def retain(self, policies: Mapping[str, Retention], now: float) -> dict[str, int]:
+        """Delete each topic's oldest events beyond its policy; return how many were deleted.
+
+        Offsets are not touched: `first_offset` moves up. Works in small transactions between the
+        appends of others, and gives the freed space back to the file system in small steps.
+        """
+        for policy in policies.values():
+            policy.validate()
+        retainer = Retainer(self.writer(), self.segments)
+        deleted = {name: retainer.run(name, policy, now) for name, policy in policies.items()}
+        for name in deleted:
+            info = self.writer().topics.get(name)
+            bars = self._barred.get(name)
+            if info is not None and bars:
+                self._barred[name] = [bar for bar in bars if bar.end > info.first_offset]
+        return deleted
+
+    # Reading
+
+    def topics(self) -> list[TopicInfo]:
+        """All topics with their extents, in the order in which they were created."""
+        with self.snapshot() as db:
+            rows, broken = get_topics(db)
+        for number in broken:
+            if self._writer is not None:
+                detail = f"the record of topic number {number} is damaged"
+                finding = Finding(FindingKind.UNREADABLE, detail=detail)
+                raise CorruptLogError(finding.sentence(), (finding,))
+        infos = [self._info(row) for row in rows.values()]
+        known = {info.name for info in infos}
+        for name, bars in self._barred.items():
+            if name not in known:
+                infos.append(TopicInfo(name, bars[0].start, bars[-1].end, 0, b""))
+        return infos
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """One topic's extent; None if the log has never seen it."""
+        with self.snapshot() as db:
+            row = get_topic(db, name)
+        return None if row is None else self._info(row)
+
+    def next_offsets(self) -> dict[str, int]:
+        """For every topic the offset that its next event will have."""
+        return {info.name: info.next_offset for info in self.topics()}
+
+    def read(
+        self, topic: str, start: int, limit: int = 1000, max_bytes: int = 8 * 2**20
+    ) -> list[StoredEvent]:
+        """Verified events from offset `start`, at most `limit` and about `max_bytes` of them.
+
+        At least one event comes back if there is one at `start`, so a caller reads on until the
+        list is empty. Damage ends the list before it; a read that starts in it raises
+        `DamagedRangeError`, which says where to go on. A topic that nobody wrote to is empty.
+        """
+        return events_of(self.rows(topic, start, limit, max_bytes), topic)
+
+    def read_since(
+        self, topic: str, since: float, limit: int = 1000, max_bytes: int = 8 * 2**20
+    ) -> list[StoredEvent]:
+        """The first events, by offset, that were received at `since` or later.
+
+        To go on, `read` from behind the last one.
+        """
+        with self.snapshot() as db:
+            row = get_topic(db, topic)
+            if row is None:
+                return []
+            position = offset_before(db, row, since)
+        found: list[StoredEvent] = []
+        while len(found) < limit:
+            events = self.read(topic, position, 1000, max_bytes)
+            if not events:
+                break
+            found += [event for event in events if event.received >= since]
+            position = events[-1].offset + 1
+            if found and sum(len(event.data) for event in found) >= max_bytes:
+                break
+        return found[:limit]
+
+    def find(self, topic: str, event_id: bytes) -> StoredEvent | None:
+        """The event of an id, verified; None where there is none that can be served."""
+        with self.snapshot() as db:
+            info = get_topic(db, topic)
+            if info is None:
+                return None
+            row = db.execute(SELECT_ID, (info.topic_id, event_id)).fetchone()
+        if row is None or not row_is_whole(row, info.topic_id, topic.encode()):
+            return None
+        event = row_event(row, topic)
+        bar = next_bar(self._barred.get(topic, []), event.offset)
+        return None if bar is not None and bar.start <= event.offset else event
+
+    def chunks(
+        self, topic: str, start: int | None = None, stop: int | None = None, limit: int = 1000
+    ) -> Iterator[list[StoredEvent]]:
+        """All events from `start` to before `stop`, in lists of at most `limit`.
+
+        The end is fixed at the first step, so a log that grows does not keep the reader for ever.
+        Between the steps nothing is held open. If retention deletes events that are still to come,
+        `OffsetGoneError` says so: none is skipped in silence.
+        """
+        info = self.topic(topic)
+        if info is None:
+            return
+        position = info.first_offset if start is None else start
+        end = info.next_offset if stop is None else min(stop, info.next_offset)
+        while position < end:
+            events = self.read(topic, position, min(limit, end - position))
+            if not events:
+                return
+            position = events[-1].offset + 1
+            yield events
+
+    def verify(self) -> Report:
+        """Verify every row and every record; takes as long as reading the whole file."""
+        with self.snapshot() as db:
+            report = verify_all(db)
+        findings = (*report.findings, *self.findings)
+        return Report(tuple(dict.fromkeys(findings)), report.events, report.size)
+
+    @property
+    def counters(self) -> Counters:
+        """What the writer has done since the log was opened."""
+        return self.writer().counters
+
+    @property
+    def writable(self) -> bool:
+        """Whether this log was opened for writing."""
+        return self._writer is not None
+
+    def close(self) -> None:
+        """Commit what is queued, then let go of all files. May be called twice."""
+        self._cleanup.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Opening
+
+    def _open_memory(self) -> None:
+        db = connect_writer(None, self.config)
+        self._cleanup.callback(db.close)
+        create_schema(db, os.urandom(STORE_ID_BYTES))
+        self.findings: tuple[Finding, ...] = ()
+        self._readers = Readers(None, self.config.readers, shared=db)
+        self._start(db, State(), None, "in memory")
+
+    def _open_writing(self, home: Path) -> None:
+        make_home(home)
+        lock = StoreLock(home)
+        self._cleanup.callback(lock.release)
+        with self._translated():
+            witness, complaint = find_witness(home)
+            if witness is None and complaint is None and latest_epoch(home) == 0:
+                witness = new_witness(home, self.config)
+            path = database_path(home, witness.epoch if witness else latest_epoch(home))
+            is_new = not path.exists() or path.stat().st_size == 0
+            if is_new and witness is not None and witness.generation > 0:
+                detail = f"{path.name} is missing or empty"
+                raise damaged(home, all_lost(witness, detail).findings)
+            if is_new:
+                # Leftovers of a database that is gone must not be played into the new one.
+                for suffix in ("-wal", "-shm"):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+        state = self._open_database(home, path, witness, complaint)
+        self.findings = ()
+        if witness is None:
+            raise AssertionError("a store without heads has a finding")
+        witness.slack = self.config.heads_sync_commits
+        try:
+            heads = HeadsFile(home / HEADS_NAME, witness, self.config.durability)
+        except OSError as error:
+            raise from_os(error, str(home)) from error
+        self._readers = Readers(path, self.config.readers)
+        self._start(self._db, state, heads, str(home))
+
+    def _open_database(
+        self, home: Path, path: Path, witness: Witness | None, complaint: Finding | None
+    ) -> State:
+        """Check, connect, and raise if anything is wrong.
+
+        The check reads only. A writing connection that is closed again would fold the write-ahead
+        log into the database, and with it hide from the next open what this one has found.
+        """
+        state: State | None = None
+        try:
+            if path.exists() and path.stat().st_size > 0:
+                with contextlib.closing(connect_reader(path)) as db:
+                    state = self._examine(db, home, path, witness)
+                if state is not None:
+                    refuse_damage(home, complaint, state)
+            self._db = connect_writer(path, self.config)
+            self._cleanup.callback(self._db.close)
+            if witness is not None and not has_schema(self._db):
+                create_schema(self._db, witness.store_id)
+            if state is None:
+                migrate(self._db, check_version(self._db, str(home)))
+                state = examine(self._db, path, witness, self.config.open_verify_bytes)
+                refuse_damage(home, complaint, state)
+        except (sqlite3.Error, NotAStoreError) as error:
+            raise why_not(home, witness, error) from error
+        return state
+
+    def _examine(
+        self, db: sqlite3.Connection, home: Path, path: Path, witness: Witness | None
+    ) -> State | None:
+        """What is in a database of today's version; None if it must be created or migrated."""
+        if not has_schema(db):
+            if witness is None or witness.generation > 0:
+                raise damaged(home, all_lost(witness, f"{path.name} is empty").findings)
+            return None
+        if check_version(db, str(home)) != SCHEMA_VERSION:
+            return None
+        db.execute("BEGIN")
+        return examine(db, path, witness, self.config.open_verify_bytes)
+
+    def _open_reading(self, home: Path) -> None:
+        with self._translated():
+            # The heads are read first: the database, read later, must not be behind them.
+            witness, complaint = find_witness(home)
+            epoch = witness.epoch if witness else latest_epoch(home)
+            path = database_path(home, epoch)
+            if witness is None and complaint is None and epoch == 0:
+                raise NotAStoreError(f"there is no rumormill store in {home}")
+        try:
+            if not path.exists():
+                raise damaged(home, all_lost(witness, f"{path.name} is missing").findings)
+            with contextlib.closing(connect_reader(path)) as db:
+                state = self._examine(db, home, path, witness)
+                if state is None:
+                    raise StoreVersionError(
+                        f"the store {home} has an older version: open it for writing once"
+                    )
+        except (sqlite3.Error, NotAStoreError) as error:
+            raise why_not(home, witness, error) from error
+        findings = ([] if complaint is None else [complaint]) + state.findings
+        self.findings = tuple(findings)
+        self._readers = Readers(path, self.config.readers)
+        self._cleanup.callback(self._readers.close)
+        self._bar([*state.losses, *findings])
+
+    def _start(
+        self, db: sqlite3.Connection, state: State, heads: HeadsFile | None, where: str
+    ) -> None:
+        self._cleanup.callback(self._readers.close)
+        self._bar(state.losses)
+        topics = {row.name: row for row in state.topics.values()}
+        generation = max(state.generation, heads.generation if heads else 0)
+        self._writer = Writer(
+            db,
+            db_lock=self._readers.lock,
+            heads=heads,
+            topics=topics,
+            generation=generation,
+            config=self.config,
+            where=where,
+        )
+        self._cleanup.callback(self._writer.close)
+
+    # Inside
+
+    def _bar(self, findings: Sequence[Finding]) -> None:
+        """Remember ranges that must not be served, in order and without overlaps."""
+        for finding in sorted(findings, key=lambda finding: (finding.start, finding.end)):
+            if finding.topic is None or finding.start >= finding.end:
+                continue
+            bars = self._barred.setdefault(finding.topic, [])
+            if bars and bars[-1].end >= finding.end:
+                continue
+            bars.append(finding)
+
+    def losses(self, topic: str) -> list[tuple[int, int]]:
+        """Ranges of offsets that are recorded as lost."""
+        bars = self._barred.get(topic, [])
+        return [(bar.start, bar.end) for bar in bars if bar.kind is FindingKind.REPAIRED]
+
+    def bar_loss(self, topic: str, start: int, end: int) -> None:
+        """Stop serving a range that was recorded as lost; for the store's own modules."""
+        self._barred.setdefault(topic, []).append(Finding(FindingKind.REPAIRED, topic, start, end))
+
+    def _info(self, row: TopicRow) -> TopicInfo:
+        end = row.next_offset
+        bars = self._barred.get(row.name)
+        if bars:
+            end = max(end, bars[-1].end)
+        return TopicInfo(row.name, row.first_offset, end, row.size, row.head_hash)
+
+    def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
+        """What `read` does, with the hashes; for the store's own modules."""
+        found = self.within(name, start, limit, partial(read_rows, max_bytes=max_bytes))
+        rows, finding = found or ([], None)
+        if finding is not None and not rows:
+            raise DamagedRangeError(finding)
+        return rows
+
+    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
+        """Have `read` read a range that may be served, in one snapshot; None if there is none."""
+        if start < 0 or limit < 1:
+            raise OffsetAheadError(name, start, 0) if start < 0 else ValueError("limit is below 1")
+        bar = next_bar(self._barred.get(name, []), start)
+        if bar is not None and bar.start <= start:
+            raise DamagedRangeError(bar)
+        with self.snapshot() as db:
+            row = get_topic(db, name)
+            info = TopicInfo(name, 0, 0, 0, b"") if row is None else self._info(row)
+            if start < info.first_offset:
+                raise OffsetGoneError(name, start, info.first_offset)
+            if start > info.next_offset:
+                raise OffsetAheadError(name, start, info.next_offset)
+            if row is None or start >= row.next_offset:
+                return None
+            stop = min(row.next_offset, start + limit, start + limit if bar is None else bar.start)
+            return read(db, row, start, stop, prev=previous_hash(db, row, start))
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A read transaction; for the store's own modules."""
+        with self._readers.snapshot() as db, self._translated():
+            yield db
+
+    def writer(self) -> Writer:
+        """The writer of a log that was opened for writing; for the store's own modules."""
+        if self._writer is None:
+            raise StoreReadOnlyError(f"the log {self.home} was opened for reading only")
+        return self._writer
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        where = "in memory" if self.home is None else str(self.home)
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise from_sqlite(error, where) from error
+        except OSError as error:
+            raise from_os(error, where) from error

@@ -1,0 +1,288 @@
+"""The log's nouns: events, topics, findings, and the settings with where they come from.
+
+Nothing here touches a disk. Everything that a caller gives to the log is checked here, before it is
+queued, so that one caller's bad event can never fail the group commit that carries other callers'.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rumormill.core.errors import ConfigError
+from rumormill.log.errors import EventRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNASSIGNED = -1
+"""The offset of an event that no log has taken yet."""
+
+ROW_OVERHEAD_BYTES = 160
+"""What one row costs beside its fields: two hashes, three numbers, two B-tree entries."""
+
+
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event as the log keeps it; `offset` is `UNASSIGNED` until a log has taken it.
+
+    `id` is the wire identity that the event's own protocol gives it; (topic, id) is unique in a
+    log. `created` is the author's clock and may be absent or wrong; `received` is ours.
+    """
+
+    topic: str
+    id: bytes
+    author: bytes
+    data: bytes
+    received: float
+    created: float | None = None
+    parents: tuple[bytes, ...] = ()
+    protocol: str = ""
+    proof: bytes = b""
+    offset: int = UNASSIGNED
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """What became of one appended event.
+
+    `durable_at` is our clock right after the group was on disk, or None in a mode that does not
+    wait for the disk.
+    """
+
+    offset: int
+    duplicate: bool
+    durable_at: float | None
+
+
+class TopicInfo(msgspec.Struct, frozen=True, gc=False):
+    """A topic's extent: events `first_offset` to `next_offset - 1` are there.
+
+    Two logs with the same `next_offset` and `head_hash` have the same history.
+    """
+
+    name: str
+    first_offset: int
+    next_offset: int
+    size: int
+    head_hash: bytes
+
+
+class Durability(enum.StrEnum):
+    """What an append's ticket promises when it resolves."""
+
+    FSYNC = "fsync"
+    """The event survives power loss: it has been flushed to the disk. The default."""
+    OS = "os"
+    """The event survives the death of this process, but not a crash of the machine."""
+    MEMORY = "memory"
+    """The event lives as long as this process; there are no files."""
+
+
+class FindingKind(enum.StrEnum):
+    """What kind of damage was found."""
+
+    DAMAGED = "damaged"
+    """The row or its page does not have the content that its hash promises."""
+    MISSING = "missing"
+    """A row between the first and the next offset is not there."""
+    LOST_TAIL = "lost-tail"
+    """The heads file has seen offsets that the database does not have: its tail was lost, or it
+    is an older copy."""
+    FORKED = "forked"
+    """The row is whole but belongs to another history than its neighbour or the heads file."""
+    OLD_COPY = "old-copy"
+    """The database file is older than the heads file says it must be."""
+    UNREADABLE = "unreadable"
+    """The database cannot be opened, or the record of this topic cannot be read."""
+    INDEX = "index"
+    """SQLite's own check of its trees and indexes fails; served events are still verified."""
+    HEADS = "heads"
+    """The heads file is missing, damaged, of another store, or an older copy."""
+    REPAIRED = "repaired"
+    """A repair has recorded this range as lost; its offsets stay empty for ever."""
+
+
+class Finding(msgspec.Struct, frozen=True, gc=False):
+    """One piece of damage. Without a topic it concerns the store as a whole."""
+
+    kind: FindingKind
+    topic: str | None = None
+    start: int = 0
+    end: int = 0
+    detail: str = ""
+
+    def sentence(self) -> str:
+        """The finding in words."""
+        where = "the store"
+        if self.topic is not None:
+            where = f"topic {self.topic!r} offsets {self.start} to {self.end - 1}"
+        return f"{where}: {self.kind}" + (f" ({self.detail})" if self.detail else "")
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The result of a verification or a repair."""
+
+    findings: tuple[Finding, ...]
+    events: int
+    size: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+class Retention(msgspec.Struct, frozen=True, gc=False):
+    """How much of a topic to keep; None keeps everything. Only ever deletes the oldest events."""
+
+    max_age_seconds: float | None = None
+    max_bytes: int | None = None
+    max_events: int | None = None
+
+    def validate(self) -> None:
+        """Refuse limits that are not positive."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"retention.{name} must be above 0, or None for no limit")
+
+
+class StoreConfig(msgspec.Struct, frozen=True):
+    """Settings of a log. Every default is our choice; the reason stands beside it."""
+
+    durability: Durability = Durability.FSYNC
+    """A receipt that a power cut can take back is worth little; weaker modes are chosen by name."""
+
+    group_events: int = 4096
+    """Most events in one commit (a larger single append still goes in whole). At about 10 µs each
+    a full group takes 40 ms, which bounds what an append waits behind."""
+
+    group_bytes: int = 4 * 2**20
+    """Most bytes in one commit, for the same reason when events are large."""
+
+    linger_seconds: float = 0.0
+    """How long a group may wait for company. 0: appends that arrive while the disk is busy already
+    form the next group, so waiting would only add latency."""
+
+    queue_events: int = 65_536
+    """Most events waiting for the writer: under a second of its work."""
+
+    queue_bytes: int = 64 * 2**20
+    """Most bytes waiting for the writer: the memory one stalled disk may cost."""
+
+    max_event_bytes: int = 4 * 2**20
+    """Largest event: four times GossipSub's customary message limit of 1 MiB."""
+
+    max_topic_bytes: int = 1024
+    """Longest topic name in UTF-8: names are kept with every head."""
+
+    max_parents: int = 1024
+    """Most parents of one event: 40 KiB of CIDs."""
+
+    max_topics: int = 100_000
+    """Most topics: each costs about 300 bytes of memory and 100 in the heads file."""
+
+    max_database_bytes: int | None = None
+    """Most bytes of the database file; None leaves it to the disk, or to 1 GiB in memory."""
+
+    readers: int = 4
+    """Most read connections at once; more readers wait. Each holds up to 2 MiB of cache."""
+
+    open_verify_bytes: int = 64 * 2**20
+    """How much is verified on open: a database up to this size whole, a larger one in the tails
+    of its topics. 64 MiB are read in well under a second."""
+
+    checkpoint_pages: int = 4000
+    """The write-ahead log is folded into the database after at most this many pages (32 MiB)."""
+
+    heads_sync_commits: int = 64
+    """The heads file is flushed at least every so many commits; see `rumormill.log.heads` for
+    what that bounds. 1 flushes it before every ticket resolves, at twice the latency."""
+
+    heads_sync_seconds: float = 1.0
+    """And at the latest so long after a commit, when the log is quiet."""
+
+    segment_rows: int = 16_384
+    """How many events share a sealed segment; 0 keeps none. Some MiB of usual events: opening a
+    segment is nothing beside reading it, and who wants one event of it does not wait."""
+
+    def validate(self) -> None:
+        """Refuse values that cannot work."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name in ("durability", "linger_seconds") or value is None:
+                continue
+            if name == "segment_rows" and value == 0:
+                continue
+            if not value > 0:
+                raise ConfigError(f"store.{name} must be above 0")
+        if not 0 <= self.linger_seconds <= 1:
+            raise ConfigError("store.linger_seconds must be from 0 to 1")
+        if self.max_event_bytes > self.queue_bytes:
+            raise ConfigError("store.queue_bytes must be at least store.max_event_bytes")
+        if self.max_topic_bytes > 65_536 or self.max_topics > 2**22:
+            raise ConfigError("store.max_topic_bytes is at most 65536, store.max_topics 4194304")
+
+
+def check_event(event: StoredEvent, config: StoreConfig) -> int:
+    """Refuse an event that cannot be stored exactly; return what it costs in bytes."""
+    if not (
+        type(event.data) is bytes
+        and type(event.id) is bytes
+        and type(event.author) is bytes
+        and type(event.proof) is bytes
+    ):
+        raise EventRefusedError("an event's id, author, data and proof must be bytes")
+    if type(event.protocol) is not str or len(event.protocol) > 255:
+        raise EventRefusedError("an event's protocol must be a string of at most 255 characters")
+    if not event.id:
+        raise EventRefusedError("an event's id must not be empty")
+    size = (
+        len(event.id)
+        + len(event.author)
+        + len(event.data)
+        + len(event.proof)
+        + len(event.protocol)
+        + ROW_OVERHEAD_BYTES
+    )
+    if event.parents:
+        size += _check_parents(event.parents, config)
+    if size > config.max_event_bytes:
+        raise EventRefusedError(
+            f"an event of {size} bytes is above the limit of {config.max_event_bytes}"
+        )
+    created = event.created
+    if not _is_time(event.received) or not (created is None or _is_time(created)):
+        raise EventRefusedError("an event's times must be finite numbers of seconds")
+    return size
+
+
+def check_topic(name: str, config: StoreConfig) -> bytes:
+    """Refuse a topic name that cannot be kept; return it in UTF-8."""
+    if type(name) is not str:
+        raise EventRefusedError("a topic's name must be a string")
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise EventRefusedError("a topic's name must be valid Unicode") from None
+    if not 0 < len(encoded) <= config.max_topic_bytes or "\0" in name:
+        raise EventRefusedError(
+            f"a topic's name must have 1 to {config.max_topic_bytes} bytes and no NUL"
+        )
+    return encoded
+
+
+def _check_parents(parents: Sequence[bytes], config: StoreConfig) -> int:
+    if type(parents) is not tuple or len(parents) > config.max_parents:
+        raise EventRefusedError(f"an event has a tuple of at most {config.max_parents} parents")
+    if not all(type(parent) is bytes for parent in parents):
+        raise EventRefusedError("an event's parents must be bytes")
+    return sum(map(len, parents)) + 4 * len(parents)
+
+
+def _is_time(value: object) -> bool:
+    if type(value) is float:
+        return math.isfinite(value)
+    return type(value) is int and -(2**53) <= value <= 2**53

@@ -1,0 +1,124 @@
+"""Notes: small records that are committed together with events, or not at all.
+
+Whoever publishes on behalf of another program, and may be told to publish the same again, notes how
+far it has come in the same transaction that keeps the events. After a crash both are there or
+neither is. A note carries a seal like every record of the store; one that is not whole counts as
+damage, because believing it either way would repeat or lose events.
+
+The table is made when it is first needed. Notes are few: old ones go when there are too many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from rumormill.log.errors import CorruptLogError
+from rumormill.log.model import Finding, FindingKind
+from rumormill.log.rows import HASH_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rumormill.log.event_log import EventLog
+
+MAX_NOTES: Final = 100_000
+"""Our choice: about 20 MB. A stream that writes leaves as many as it has partitions."""
+
+MAX_KEY_BYTES: Final = 512
+
+_CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
+    number INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    value BLOB NOT NULL,
+    seal BLOB NOT NULL
+)"""
+_PUT: Final = "INSERT OR REPLACE INTO notes (key, value, seal) VALUES (?, ?, ?)"
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """What is remembered under a key; a later note replaces an earlier one."""
+
+    key: str
+    value: bytes
+
+
+def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
+    """Write notes in the open transaction, of each key the last."""
+    if not notes:
+        return
+    latest = {note.key: note.value for note in notes}
+    db.execute(_CREATE)
+    for key, value in latest.items():
+        db.execute(_PUT, (key, value, _seal(key, value)))
+    db.execute(
+        "DELETE FROM notes WHERE number <= (SELECT max(number) FROM notes) - ?", (MAX_NOTES,)
+    )
+
+
+def read_note(log: EventLog, key: str) -> bytes | None:
+    """The value under a key, None if there is none."""
+    with log.snapshot() as db:
+        if not _has_table(db):
+            return None
+        found = db.execute("SELECT value, seal FROM notes WHERE key = ?", (key,)).fetchone()
+    if found is None:
+        return None
+    if not _is_whole(key, *found):
+        finding = Finding(FindingKind.UNREADABLE, detail=f"the note {key!r} is damaged")
+        raise CorruptLogError(finding.sentence(), (finding,))
+    return bytes(found[0])
+
+
+def drop_notes(log: EventLog, keys: Sequence[str]) -> None:
+    """Forget notes; returns when they are gone."""
+    writer = log.writer()
+
+    def body() -> None:
+        if _has_table(writer.db):
+            writer.db.executemany("DELETE FROM notes WHERE key = ?", [(key,) for key in keys])
+
+    writer.run(writer.exclusively(body)).result()
+
+
+def note_keys(log: EventLog, prefix: str) -> list[str]:
+    """The keys that begin with a text."""
+    with log.snapshot() as db:
+        if not _has_table(db):
+            return []
+        query = "SELECT key FROM notes WHERE substr(key, 1, ?) = ? ORDER BY number"
+        return [key for (key,) in db.execute(query, (len(prefix), prefix))]
+
+
+def copy_notes(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Take over what is whole into a rebuilt store."""
+    whole: list[Note] = []
+    with contextlib.suppress(sqlite3.Error):
+        if _has_table(source):
+            query = "SELECT key, value, seal FROM notes ORDER BY number"
+            for key, value, seal in source.execute(query):
+                if _is_whole(key, value, seal):
+                    whole.append(Note(key, bytes(value)))
+    if whole:
+        target.execute("BEGIN IMMEDIATE")
+        put_notes(target, whole)
+        target.execute("COMMIT")
+
+
+def _has_table(db: sqlite3.Connection) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'notes'"
+    return bool(db.execute(query).fetchone()[0])
+
+
+def _is_whole(key: object, value: object, seal: object) -> bool:
+    return isinstance(key, str) and isinstance(value, bytes) and _seal(key, value) == seal
+
+
+def _seal(key: str, value: bytes) -> bytes:
+    encoded = key.encode()
+    content = len(encoded).to_bytes(4, "little") + encoded + value
+    return blake2b(content, digest_size=HASH_BYTES).digest()

@@ -1,0 +1,223 @@
+"""Repair: keep everything that can be proved, give up the rest by name, never reuse an offset.
+
+A repair never writes to damaged files. It builds the next epoch's database from the rows that still
+verify, records every range that is gone as a loss, and then replaces the heads file, which makes
+the new epoch the valid one in a single step. A crash before that step leaves the store as it was.
+The damaged files stay beside it for whoever wants to look closer.
+
+Lost offsets stay empty for ever: a reader that comes to them is told the range.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rumormill.log.check import State, examine, losses_of
+from rumormill.log.errors import NotAStoreError, from_os, from_sqlite
+from rumormill.log.event_log import DEFAULT_CONFIG
+from rumormill.log.heads import HeadsFile, Witness, sync_directory
+from rumormill.log.model import Finding, FindingKind, Report, StoreConfig
+from rumormill.log.notes import copy_notes
+from rumormill.log.opening import HEADS_NAME, find_witness
+from rumormill.log.reader import walk
+from rumormill.log.rows import (
+    INSERT,
+    MARK_EVERY,
+    MAX_OFFSET,
+    UNKNOWN_HASH,
+    TopicRow,
+    row_bytes,
+    seal_mark,
+)
+from rumormill.log.schema import (
+    StoreLock,
+    check_version,
+    connect_reader,
+    connect_writer,
+    create_schema,
+    database_path,
+    latest_epoch,
+    put_loss,
+    put_stamp,
+    put_topics,
+)
+
+if TYPE_CHECKING:
+    from rumormill.log.heads import Head
+    from rumormill.log.rows import EventRow
+
+_EVERYTHING = 2**62
+
+
+def repair(home: Path | str, config: StoreConfig = DEFAULT_CONFIG) -> Report:
+    """Make a damaged store writable again; the report's findings are what was given up.
+
+    A store in which nothing is wrong is left as it is. The caller decides about the damaged
+    database file, which stays in the directory under its old name.
+    """
+    home = Path(home)
+    if not home.is_dir():
+        raise NotAStoreError(f"there is no rumormill store in {home}")
+    lock = StoreLock(home)
+    try:
+        witness, complaint = find_witness(home)
+        epoch = witness.epoch if witness else latest_epoch(home)
+        if epoch == 0:
+            raise NotAStoreError(f"there is no rumormill store in {home}")
+        with contextlib.ExitStack() as cleanup:
+            source, state = _open_source(database_path(home, epoch), witness, cleanup)
+            if not state.findings and complaint is None:
+                return Report((), 0, 0)
+            return _rebuild(home, config, source, state, witness)
+    except sqlite3.Error as error:
+        raise from_sqlite(error, str(home)) from error
+    except OSError as error:
+        raise from_os(error, str(home)) from error
+    finally:
+        lock.release()
+
+
+def _open_source(
+    path: Path, witness: Witness | None, cleanup: contextlib.ExitStack
+) -> tuple[sqlite3.Connection | None, State]:
+    """The damaged database, if it can be opened at all, and everything that is wrong with it."""
+    nothing = State(findings=[Finding(FindingKind.UNREADABLE, detail=f"{path.name} is unusable")])
+    if not path.exists() or path.stat().st_size == 0:
+        return None, nothing
+    try:
+        source = connect_reader(path)
+        cleanup.callback(source.close)
+        source.execute("BEGIN")
+        state = examine(source, path, witness, _EVERYTHING)
+        try:
+            check_version(source, str(path))
+        except (sqlite3.Error, NotAStoreError) as error:
+            state.findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
+    except sqlite3.Error:
+        return None, nothing
+    return source, state
+
+
+def _rebuild(
+    home: Path,
+    config: StoreConfig,
+    source: sqlite3.Connection | None,
+    state: State,
+    witness: Witness | None,
+) -> Report:
+    store_id = witness.store_id if witness else os.urandom(16)
+    epoch = 1 + max(latest_epoch(home), witness.epoch if witness else 0)
+    path = database_path(home, epoch)
+    fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
+    fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
+    with contextlib.closing(connect_writer(path, config)) as target:
+        create_schema(target, store_id)
+        builder = _Builder(source, target, fresh.generation)
+        for row, head in _pairs(state, witness):
+            builder.topic(_widest(row, head), losses_of(state, row.name))
+        if source is not None:
+            copy_notes(source, target)
+        put_stamp(target, fresh.generation)
+        target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    sync_directory(home)
+    fresh.stamp = fresh.generation
+    notes = HeadsFile(home / HEADS_NAME, fresh, config.durability)
+    notes.note(fresh.generation, builder.rows)
+    notes.close()
+    findings = builder.lost + [
+        finding
+        for finding in state.findings
+        if finding.topic is None or finding.kind is FindingKind.FORKED
+    ]
+    return Report(tuple(findings), builder.events, builder.size)
+
+
+class _Builder:
+    """Copies topics, one transaction each, and keeps account of what could not be copied."""
+
+    def __init__(
+        self, source: sqlite3.Connection | None, target: sqlite3.Connection, generation: int
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._generation = generation
+        self.rows: list[TopicRow] = []
+        self.lost: list[Finding] = []
+        self.events = 0
+        self.size = 0
+
+    def topic(self, old: TopicRow, losses: list[Finding]) -> None:
+        """Copy what verifies of one topic, whose record is `old`."""
+        new = old.copy()
+        new.size = 0
+        new.received_max = float("-inf")
+        new.generation = self._generation
+        last: EventRow | None = None
+
+        def copy(rows: list[EventRow]) -> None:
+            nonlocal last
+            if last is None and rows[0][0] & MAX_OFFSET == new.first_offset:
+                new.base_hash = rows[0][10]
+            self._copy(new, rows)
+            last = rows[-1]
+
+        self._target.execute("BEGIN IMMEDIATE")
+        lost = [Finding(FindingKind.UNREADABLE, old.name, old.first_offset, old.next_offset)]
+        if self._source is not None:
+            lost = walk(
+                self._source, old, old.first_offset, old.next_offset, barred=losses, use_rows=copy
+            )
+        if last is not None and last[0] & MAX_OFFSET == new.next_offset - 1:
+            new.head_hash = last[11]
+        for loss in (*losses, *lost):
+            if loss.start < loss.end:
+                put_loss(self._target, new.topic_id, loss.start, loss.end)
+        put_topics(self._target, [new])
+        self._target.execute("COMMIT")
+        self.lost += [loss for loss in lost if loss.start < loss.end]
+        self.rows.append(new)
+
+    def _copy(self, topic: TopicRow, rows: list[EventRow]) -> None:
+        self._target.executemany(INSERT, rows)
+        for row in rows:
+            offset = row[0] & MAX_OFFSET
+            if offset % MARK_EVERY == 0 and offset:
+                latest = topic.received_max
+                mark = (row[0], latest, seal_mark(row[0], latest))
+                self._target.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", mark)
+            topic.received_max = max(topic.received_max, row[7])
+            size = row_bytes(row)
+            topic.size += size
+            self.size += size
+        self.events += len(rows)
+
+
+def _pairs(state: State, witness: Witness | None) -> list[tuple[TopicRow, Head | None]]:
+    """Every topic's record with its head; a topic that only has a head gets an empty record."""
+    heads = {head.name: head for head in witness.heads.values()} if witness else {}
+    pairs = [(row, heads.pop(row.name, None)) for row in state.topics.values()]
+    taken = [row.topic_id for row, _ in pairs] + [head.topic_id for head in heads.values()]
+    for head in heads.values():
+        topic_id = head.topic_id
+        if topic_id in state.topics:  # another topic got this number in another history
+            topic_id = 1 + max(taken)
+            taken.append(topic_id)
+        first = head.first_offset
+        pairs.append((TopicRow(topic_id, head.name, first, UNKNOWN_HASH, first), head))
+    return pairs
+
+
+def _widest(row: TopicRow, head: Head | None) -> TopicRow:
+    """A topic's record that reaches as far as either witness has seen."""
+    widest = row.copy()
+    if head is not None and head.first_offset > row.first_offset:
+        widest.first_offset = head.first_offset
+        widest.base_hash = UNKNOWN_HASH
+    if head is not None and head.next_offset > row.next_offset:
+        widest.next_offset = head.next_offset
+        widest.head_hash = head.head_hash
+    return widest

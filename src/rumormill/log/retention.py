@@ -1,0 +1,123 @@
+"""Retention: delete the oldest events of a topic, never anything else.
+
+The rule of this file: the deleted events are always a prefix, `first_offset` moves to behind them,
+and the hash of the last deleted row becomes the topic's base, so that the first remaining row still
+has something to link to. Offsets are never touched. Every transaction deletes a bounded number of
+rows, so that appends wait for milliseconds at most, and the space goes back in bounded steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH
+
+if TYPE_CHECKING:
+    from rumormill.log.group import Group
+    from rumormill.log.model import Retention
+    from rumormill.log.rows import TopicRow
+    from rumormill.log.segments import Segments
+    from rumormill.log.writer import Writer
+
+_STEP_EVENTS = 512
+"""Most rows deleted in one transaction: a few milliseconds."""
+_STEP_PAGES = 512
+"""Most pages given back in one step: 2 MiB."""
+_ROWS = f"SELECT received, {ROW_BYTES_SQL}, prev FROM events WHERE key = ?"
+
+
+class Retainer:
+    """Applies policies, as jobs of the log's writer."""
+
+    def __init__(self, writer: Writer, segments: Segments | None) -> None:
+        self._writer = writer
+        self._segments = segments
+
+    def run(self, topic: str, policy: Retention, now: float) -> int:
+        """Delete until the policy holds; return how many events went."""
+        deleted = 0
+        while step := self._writer.run(lambda: self._step(topic, policy, now)).result():
+            deleted += step
+        if deleted:
+            tidy = self._writer.exclusively(self._give_back_pages)
+            while self._writer.run(tidy).result():
+                pass
+        row = self._writer.topics.get(topic)
+        if self._segments is not None and row is not None:
+            self._segments.prune(topic, row.first_offset)
+        return deleted
+
+    def _step(self, topic: str, policy: Retention, now: float) -> int:
+        row = self._writer.topics.get(topic)
+        if row is None or row.first_offset == row.next_offset:
+            return 0
+        deleted = 0
+
+        def body(group: Group) -> None:
+            nonlocal deleted
+            changed = group.topic(topic)
+            deleted = self._delete(changed, policy, now)
+            if deleted:
+                group.changed[topic] = changed
+
+        self._writer.transact(body)
+        self._writer.wrote_pages(2 * deleted)
+        return deleted
+
+    def _delete(self, row: TopicRow, policy: Retention, now: float) -> int:
+        """Move the topic's beginning up and delete what is before it."""
+        db = self._writer.db
+        first = row.first_offset
+        left = row.size
+        position = first
+        while position < row.next_offset and position - first < _STEP_EVENTS:
+            found = db.execute(_ROWS, (row.key(position),)).fetchone()
+            received, size = (None, 0) if found is None else found[:2]
+            if not _is_beyond(policy, now, row.next_offset - position, left, received):
+                break
+            left -= size
+            position += 1
+        if position == first:
+            return 0
+        row.first_offset = position
+        row.size = left
+        row.base_hash = self._base(row, position)
+        db.execute("DELETE FROM events WHERE key BETWEEN ? AND ?", _span(row, first, position))
+        db.execute("DELETE FROM marks WHERE key BETWEEN ? AND ?", _span(row, first, position))
+        db.execute("DELETE FROM losses WHERE topic_id = ? AND end <= ?", (row.topic_id, position))
+        return position - first
+
+    def _base(self, row: TopicRow, first: int) -> bytes:
+        """What the first remaining row links to."""
+        if first == row.next_offset:
+            return row.head_hash
+        found = self._writer.db.execute(_ROWS, (row.key(first),)).fetchone()
+        return UNKNOWN_HASH if found is None else found[2]
+
+    def _give_back_pages(self) -> bool:
+        """Give some free pages back to the file system; say whether more are left."""
+        db = self._writer.db
+        (free,) = db.execute("PRAGMA freelist_count").fetchone()
+        if free == 0:
+            return False
+        # Each step of this statement frees one page, so it has to be run to its end.
+        db.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
+        self._writer.wrote_pages(2 * min(free, _STEP_PAGES))
+        return True
+
+
+def _is_beyond(
+    policy: Retention, now: float, events: int, size: int, received: float | None
+) -> bool:
+    """Whether the oldest event must go; `received` is None for an offset that was lost."""
+    if policy.max_events is not None and events > policy.max_events:
+        return True
+    if policy.max_bytes is not None and size > policy.max_bytes:
+        return True
+    if received is None:
+        return False
+    return policy.max_age_seconds is not None and received < now - policy.max_age_seconds
+
+
+def _span(row: TopicRow, start: int, end: int) -> tuple[int, int]:
+    return row.key(start), row.key(end) - 1

@@ -1,0 +1,414 @@
+"""The database behind the log: connections, tables, versions.
+
+A store is a directory: `lock`, `heads`, and `events-N.db` with SQLite's own `-wal` and `-shm`.
+N is the epoch; a repair builds the next epoch beside the damaged one and the heads file, replaced
+in one step, says which one counts.
+
+The rule of this file: whatever SQLite can be told about safety is told here, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rumormill.log.errors import (
+    NotAStoreError,
+    RecordDamagedError,
+    StoreLockedError,
+    StoreVersionError,
+    from_os,
+)
+from rumormill.log.model import Durability, Finding, FindingKind, StoreConfig
+from rumormill.log.rows import (
+    TopicRow,
+    bound,
+    insert_statement,
+    seal_loss,
+    seal_store,
+    seal_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from rumormill.log.rows import EventRow
+
+APPLICATION_ID = 0x524D4C47  # "RMLG"
+SCHEMA_VERSION = 1
+_MEMORY_BYTES = 2**30
+_PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per single commit
+
+_HEADER_STAMP_AT = 60  # SQLite's file format, 1.3: the user version, big-endian
+_HEADER_STAMPS = 2**31
+
+_INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
+"""Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
+thread beside the writer would make it wait as often as there are rows."""
+
+_TABLES = (
+    """CREATE TABLE store (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        schema_version INTEGER NOT NULL,
+        store_id BLOB NOT NULL,
+        seal BLOB NOT NULL,
+        stamp INTEGER NOT NULL
+    )""",
+    """CREATE TABLE topics (
+        topic_id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        first_offset INTEGER NOT NULL,
+        base_hash BLOB NOT NULL,
+        next_offset INTEGER NOT NULL,
+        head_hash BLOB NOT NULL,
+        bytes INTEGER NOT NULL,
+        received_max REAL NOT NULL,
+        generation INTEGER NOT NULL,
+        seal BLOB NOT NULL
+    )""",
+    """CREATE TABLE events (
+        key INTEGER PRIMARY KEY,
+        topic_id INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        author BLOB NOT NULL,
+        data BLOB NOT NULL,
+        parents BLOB NOT NULL,
+        created REAL,
+        received REAL NOT NULL,
+        protocol TEXT NOT NULL,
+        proof BLOB NOT NULL,
+        prev BLOB NOT NULL,
+        hash BLOB NOT NULL,
+        UNIQUE (topic_id, id)
+    )""",
+    """CREATE TABLE marks (
+        key INTEGER PRIMARY KEY,
+        received_max REAL NOT NULL,
+        seal BLOB NOT NULL
+    )""",
+    """CREATE TABLE losses (
+        topic_id INTEGER NOT NULL,
+        start INTEGER NOT NULL,
+        end INTEGER NOT NULL,
+        seal BLOB NOT NULL,
+        PRIMARY KEY (topic_id, start)
+    ) WITHOUT ROWID""",
+)
+
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+"""From each older schema version, the step to the next one; version 1 is the first."""
+
+_TOPIC_COLUMNS = (
+    "topic_id, name, first_offset, base_hash, next_offset, head_hash, bytes, received_max,"
+    " generation"
+)
+_PUT_TOPIC = (
+    f"INSERT INTO topics ({_TOPIC_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (topic_id) DO UPDATE SET first_offset = excluded.first_offset,"
+    " base_hash = excluded.base_hash, next_offset = excluded.next_offset,"
+    " head_hash = excluded.head_hash, bytes = excluded.bytes,"
+    " received_max = excluded.received_max, generation = excluded.generation,"
+    " seal = excluded.seal"
+)
+_TopicTuple = tuple[int, str, int, bytes, int, bytes, int, float, int]
+
+
+class StoreLock:
+    """The right to write: held by one log at a time, released by the system if it dies."""
+
+    def __init__(self, home: Path) -> None:
+        path = home / "lock"
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise from_os(error, str(home)) from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise StoreLockedError(
+                f"the store {home} is already open for writing by process {owner or 'unknown'}"
+            ) from None
+        with contextlib.suppress(OSError):  # the number is only for the message above
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        """Give the right back."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def make_home(home: Path) -> None:
+    """Create the store's directory, readable by its owner only."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise from_os(error, str(home)) from error
+
+
+def database_path(home: Path, epoch: int) -> Path:
+    """The database file of an epoch."""
+    return home / f"events-{epoch}.db"
+
+
+def latest_epoch(home: Path) -> int:
+    """The highest epoch that has a database file; 0 if none has."""
+    numbers = (path.stem.removeprefix("events-") for path in home.glob("events-*.db"))
+    return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+
+class _Connection(sqlite3.Connection):
+    """A connection on which all damage is an `sqlite3.Error`.
+
+    SQLite quotes damaged names in its messages, and Python then fails to decode the message.
+    """
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError:
+            raise RecordDamagedError("the database's schema is damaged") from None
+
+
+def connect_writer(path: Path | None, config: StoreConfig) -> sqlite3.Connection:
+    """The one connection that writes; without a path, a database in memory."""
+    where = ":memory:" if path is None else str(path)
+    db = sqlite3.connect(
+        where, isolation_level=None, check_same_thread=False, timeout=5.0, factory=_Connection
+    )
+    _harden(db)
+    db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if path is not None:
+        db.execute("PRAGMA journal_mode = WAL")
+        level = "FULL" if config.durability is Durability.FSYNC else "NORMAL"
+        db.execute(f"PRAGMA synchronous = {level}")
+        # The writer folds the log itself, so that it can note what the file has reached.
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("PRAGMA journal_size_limit = 67108864")
+    db.execute("PRAGMA secure_delete = OFF")
+    db.execute("PRAGMA cache_size = -16384")
+    most = config.max_database_bytes
+    if most is None and path is None:
+        most = _MEMORY_BYTES
+    if most is not None:
+        db.execute(f"PRAGMA max_page_count = {max(1, most // _PAGE_BYTES)}")
+    return db
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, with SQLite's own snapshots."""
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=5.0,
+        factory=_Connection,
+    )
+    _harden(db)
+    return db
+
+
+def _harden(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+    db.execute("PRAGMA fullfsync = ON")  # on macOS, plain fsync does not reach the disk
+
+
+def create_schema(db: sqlite3.Connection, store_id: bytes) -> None:
+    """Make the tables of an empty database, all or none."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in _TABLES:
+            db.execute(statement)
+        seal = seal_store(SCHEMA_VERSION, store_id)
+        db.execute("INSERT INTO store VALUES (1, ?, ?, ?, 0)", (SCHEMA_VERSION, store_id, seal))
+        db.execute("COMMIT")
+    except BaseException:
+        rollback(db)
+        raise
+
+
+def put_stamp(db: sqlite3.Connection, stamp: int) -> None:
+    """Write down in the database which commit its file is about to reach.
+
+    It goes into the store's record and, because a file in the middle of a checkpoint is not always
+    one that SQLite can read, into the file's header, whose first page is written at once.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute("UPDATE store SET stamp = ?", (stamp,))
+        db.execute(f"PRAGMA user_version = {stamp % _HEADER_STAMPS}")
+        db.execute("COMMIT")
+    except BaseException:
+        rollback(db)
+        raise
+
+
+def get_file_stamp(path: Path, expected: int) -> int | None:
+    """The stamp of a database file as it is, without its write-ahead log; None if it has none.
+
+    The header has the lower bits only: of the stamps that fit, the one next to `expected`.
+    """
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+        ) as raw:
+            stamp = raw.execute("SELECT stamp FROM store").fetchone()[0]
+            return stamp if type(stamp) is int else None
+    except (sqlite3.Error, TypeError, UnicodeDecodeError):
+        pass
+    with path.open("rb") as file:
+        header = file.read(_HEADER_STAMP_AT + 4)
+    if len(header) < _HEADER_STAMP_AT + 4:
+        return None
+    ahead = (int.from_bytes(header[_HEADER_STAMP_AT:]) - expected) % _HEADER_STAMPS
+    return expected + (ahead if ahead < _HEADER_STAMPS // 2 else ahead - _HEADER_STAMPS)
+
+
+def has_schema(db: sqlite3.Connection) -> bool:
+    """Whether anything was ever created in this database."""
+    return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def check_version(db: sqlite3.Connection, where: str) -> int:
+    """The store's schema version; refuse foreign databases and newer versions."""
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise NotAStoreError(f"{where} is a database, but not a rumormill store")
+    version, _ = get_store(db)
+    if version > SCHEMA_VERSION:
+        raise StoreVersionError(
+            f"the store {where} has version {version}, this rumormill knows versions up to "
+            f"{SCHEMA_VERSION}: upgrade rumormill"
+        )
+    return version
+
+
+def get_store(db: sqlite3.Connection) -> tuple[int, bytes]:
+    """The store's own record: its schema version and its id."""
+    found = db.execute("SELECT schema_version, store_id, seal FROM store").fetchone()
+    try:
+        version, store_id, seal = found
+        if seal_store(version, store_id) == seal:
+            return version, store_id
+    except Exception:  # noqa: BLE001 - a flipped type code can give any type here
+        pass
+    raise RecordDamagedError("the store's own record is damaged")
+
+
+def migrate(
+    db: sqlite3.Connection,
+    version: int,
+    migrations: Mapping[int, Callable[[sqlite3.Connection], None]] = MIGRATIONS,
+    target: int = SCHEMA_VERSION,
+) -> None:
+    """Bring an older schema up to `target`, every step in a transaction of its own."""
+    for step in range(version, target):
+        if step not in migrations:
+            raise StoreVersionError(f"there is no way from store version {step} to {step + 1}")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            migrations[step](db)
+            _, store_id = get_store(db)
+            seal = seal_store(step + 1, store_id)
+            db.execute("UPDATE store SET schema_version = ?, seal = ?", (step + 1, seal))
+            db.execute("COMMIT")
+        except BaseException:
+            rollback(db)
+            raise
+
+
+def rollback(db: sqlite3.Connection) -> None:
+    """Undo whatever transaction is open, if SQLite has not done so already."""
+    if db.in_transaction:
+        with contextlib.suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+
+
+def put_events(db: sqlite3.Connection, rows: Sequence[EventRow]) -> int:
+    """Insert rows in order; return how many of their ids were new."""
+    new = start = 0
+    for size, statement in _INSERTS:
+        while len(rows) - start >= size:
+            values = tuple(chain.from_iterable(map(bound, rows[start : start + size])))
+            new += db.execute(statement, values).rowcount
+            start += size
+    return new
+
+
+def put_topics(db: sqlite3.Connection, rows: Iterable[TopicRow]) -> None:
+    """Write topics' own records, each with its seal."""
+    db.executemany(_PUT_TOPIC, [(*msgspec.structs.astuple(row), seal_topic(row)) for row in rows])
+
+
+def get_topic(db: sqlite3.Connection, name: str) -> TopicRow | None:
+    """A topic's own record, or None if there is no such topic."""
+    found = db.execute(
+        f"SELECT {_TOPIC_COLUMNS}, seal FROM topics WHERE name = ?", (name,)
+    ).fetchone()
+    if found is None:
+        return None
+    row = _unseal_topic(found)
+    if row is None:
+        raise RecordDamagedError(f"the record of topic {name!r} is damaged")
+    return row
+
+
+def get_topics(db: sqlite3.Connection) -> tuple[dict[int, TopicRow], list[int]]:
+    """All topics' own records that are whole, and the numbers of those that are not."""
+    whole: dict[int, TopicRow] = {}
+    broken: list[int] = []
+    query = f"SELECT {_TOPIC_COLUMNS}, seal FROM topics ORDER BY topic_id"
+    for found in db.execute(query):
+        row = _unseal_topic(found)
+        if row is None:
+            broken.append(found[0])
+        else:
+            whole[row.topic_id] = row
+    return whole, broken
+
+
+def get_losses(db: sqlite3.Connection, topics: dict[int, TopicRow]) -> list[Finding]:
+    """The ranges that a repair has given up, as findings; an unreadable record is a finding too."""
+    findings = []
+    for topic_id, start, end, seal in db.execute(
+        "SELECT topic_id, start, end, seal FROM losses ORDER BY topic_id, start"
+    ):
+        row = topics.get(topic_id)
+        try:
+            sealed = seal_loss(topic_id, start, end) == seal
+        except Exception:  # noqa: BLE001 - a flipped type code can give any type here
+            sealed = False
+        if row is None or not sealed:
+            findings.append(Finding(FindingKind.INDEX, detail="a recorded loss is damaged"))
+        else:
+            findings.append(Finding(FindingKind.REPAIRED, row.name, start, end))
+    return findings
+
+
+def put_loss(db: sqlite3.Connection, topic_id: int, start: int, end: int) -> None:
+    """Record that a range of offsets will stay empty for ever."""
+    db.execute(
+        "INSERT OR REPLACE INTO losses VALUES (?, ?, ?, ?)",
+        (topic_id, start, end, seal_loss(topic_id, start, end)),
+    )
+
+
+def _unseal_topic(found: tuple[object, ...]) -> TopicRow | None:
+    try:
+        topic = TopicRow(*msgspec.convert(found[:-1], _TopicTuple))
+        return topic if seal_topic(topic) == found[-1] else None
+    except Exception:  # noqa: BLE001 - a flipped type code can give any type here
+        return None

@@ -1,0 +1,471 @@
+"""The one writer: a thread that commits many appends in one transaction.
+
+Callers put whole appends in a bounded queue and get a ticket, a `concurrent.futures.Future`. The
+writer takes as many appends as a group may hold, commits them together, notes the heads, and only
+then resolves the tickets; appends that arrive meanwhile form the next group. An append is never
+split: all of its events are in one transaction.
+
+A ticket that fails promises nothing: after `DiskFullError` the log goes on and a later append may
+succeed, after `StoreFailedError` it must be reopened. Appending the same events again is safe in
+both cases, because an id that is already there is answered with its offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rumormill.log.errors import (
+    DiskFullError,
+    EventRefusedError,
+    QueueFullError,
+    StoreClosedError,
+    StoreError,
+    StoreFailedError,
+    StoreLockedError,
+    from_os,
+    from_sqlite,
+)
+from rumormill.log.group import Group
+from rumormill.log.model import Appended, Durability, StoreConfig, StoredEvent
+from rumormill.log.notes import Note, put_notes
+from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
+from rumormill.log.schema import put_events, put_stamp, put_topics, rollback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rumormill.log.heads import HeadsFile
+
+Ticket = Future[tuple[Appended, ...]]
+_Places = tuple[list[int], dict[int, None]]
+"""The offsets of an append's events, and which of the events were there before."""
+_NONE_KNOWN: dict[int, None] = {}
+Result = TypeVar("Result")
+_MAX_JOBS = 64
+_PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
+
+
+class Call:
+    """One append on its way through the queue."""
+
+    __slots__ = ("events", "notes", "size", "ticket")
+
+    def __init__(self, events: Sequence[StoredEvent], size: int, notes: Sequence[Note]) -> None:
+        self.events = events
+        self.size = size
+        self.notes = notes
+        self.ticket: Ticket = Future()
+
+
+class Counters:
+    """What the writer has done since it started."""
+
+    __slots__ = ("appended", "commits", "duplicates", "failed", "refused")
+
+    def __init__(self) -> None:
+        self.appended = 0
+        self.duplicates = 0
+        self.commits = 0
+        self.failed = 0
+        self.refused = 0
+
+
+class Writer:
+    """Owns the writing connection and the heads file; everything that changes the log runs here."""
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        *,
+        db_lock: threading.RLock,
+        heads: HeadsFile | None,
+        topics: dict[str, TopicRow],
+        generation: int,
+        config: StoreConfig,
+        where: str,
+    ) -> None:
+        self.db = db
+        self.topics = topics
+        self.names: dict[str, None] = dict.fromkeys(topics)
+        self.config = config
+        self.counters = Counters()
+        self._db_lock = db_lock
+        self._heads = heads
+        self._where = where
+        self._generation = generation
+        self._next_topic_id = 1 + max((row.topic_id for row in topics.values()), default=0)
+        self._calls: deque[Call] = deque()
+        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._queued_events = 0
+        self._queued_bytes = 0
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._closing = False
+        self._failure: StoreError | None = None
+        self._pages_since_checkpoint = 0
+        self._heads_due = 0.0
+        self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
+        self._thread.start()
+
+    # Called from any thread.
+
+    def submit(self, call: Call, new_topics: Sequence[str], *, wait: bool) -> Ticket:
+        """Queue an append; without room, wait or refuse."""
+        count, size = len(call.events), call.size
+        if count > self.config.queue_events or size > self.config.queue_bytes:
+            self.counters.refused += count
+            raise EventRefusedError(
+                f"one append of {count} events and {size} bytes is above the queue's limits of "
+                f"{self.config.queue_events} events and {self.config.queue_bytes} bytes"
+            )
+        with self._lock:
+            self._check_open()
+            self._admit_topics(new_topics)
+            while not self._has_room(count, size):
+                if not wait:
+                    self.counters.refused += count
+                    raise QueueFullError(
+                        f"the log's queue is full with {self._queued_events} events: "
+                        "wait for earlier tickets"
+                    )
+                self._room.wait()
+                self._check_open()
+            self._calls.append(call)
+            self._queued_events += count
+            self._queued_bytes += size
+            self._work.notify()
+        return call.ticket
+
+    def admit(self, names: Sequence[str]) -> None:
+        """Make sure that there is room for these topics."""
+        with self._lock:
+            self._admit_topics([name for name in names if name not in self.names])
+
+    def run(self, job: Callable[[], Any]) -> Future[Any]:
+        """Have `job` run by the writer between two groups."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._check_open()
+            if len(self._jobs) >= _MAX_JOBS:
+                raise QueueFullError("too many maintenance jobs are waiting for the log's writer")
+            self._jobs.append((job, future))
+            self._work.notify()
+        return future
+
+    def queued(self) -> tuple[int, int]:
+        """How many events and bytes are waiting."""
+        with self._lock:
+            return self._queued_events, self._queued_bytes
+
+    def close(self) -> None:
+        """Commit what is queued, refuse what comes after, and end the thread."""
+        with self._lock:
+            self._closing = True
+            self._work.notify()
+            self._room.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # Called by the writer's thread only.
+
+    def commit(self, changed: Iterable[TopicRow]) -> None:
+        """End the open transaction: write the topics' records, commit, note the heads, publish."""
+        rows = list(changed)
+        generation = self._generation + 1
+        for row in rows:
+            row.generation = generation
+        put_topics(self.db, rows)
+        self.db.execute("COMMIT")
+        self._generation = generation
+        self.counters.commits += 1
+        for row in rows:
+            self.topics[row.name] = row
+            self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
+        if self._heads is not None:
+            self._heads.note(generation, rows)
+            if self.config.durability is Durability.FSYNC:
+                if self._heads.unflushed_commits >= self.config.heads_sync_commits:
+                    self._heads.flush()
+                elif self._heads.unflushed_commits == 1:
+                    self._heads_due = time.monotonic() + self.config.heads_sync_seconds
+
+    def transact(self, body: Callable[[Group], None]) -> None:
+        """Run `body` in a transaction and commit what it changed; undo everything if it fails."""
+        with self._db_lock, self._translated():
+            group = Group(self.topics, self._next_topic_id)
+            try:
+                self.db.execute("BEGIN IMMEDIATE")
+                body(group)
+                if not group.changed:
+                    self.db.execute("ROLLBACK")
+                    return
+                if group.marks:
+                    self.db.executemany(_PUT_MARK, group.marks)
+                self.commit(group.changed.values())
+            except BaseException:
+                rollback(self.db)
+                raise
+
+    def exclusively(self, job: Callable[[], Result]) -> Callable[[], Result]:
+        """A job that has the connection for itself and raises the store's errors."""
+
+        def guarded() -> Result:
+            with self._db_lock, self._translated():
+                return job()
+
+        return guarded
+
+    def wrote_pages(self, most: int) -> None:
+        """Count at most so many pages towards the next checkpoint."""
+        self._pages_since_checkpoint += most
+
+    def checkpoint(self) -> None:
+        """Fold the write-ahead log into the database file and note how far the file has come."""
+        self._pages_since_checkpoint = 0
+        if self._heads is None:
+            return
+        stamp = self._generation
+        with self._translated():
+            put_stamp(self.db, stamp)
+            busy, logged, folded = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if not busy and logged == folded:
+                self._heads.note_stamp(stamp)
+
+    def _run(self) -> None:
+        while True:
+            calls, job, done = self._next()
+            if done:
+                break
+            if job is not None:
+                self._run_job(*job)
+            if calls:
+                self._commit_calls(calls)
+            if self._pages_since_checkpoint >= self.config.checkpoint_pages:
+                self._quietly(self.checkpoint)
+            self._flush_heads_if_due()
+        self._quietly(self.checkpoint)
+        if self._heads is not None:
+            self._quietly(self._heads.close)
+        self._fail_leftovers()
+
+    def _next(self) -> tuple[list[Call], tuple[Callable[[], Any], Future[Any]] | None, bool]:
+        """Wait for work; return a group of appends, a job, or that all is done."""
+        with self._lock:
+            while not self._calls and not self._jobs:
+                if self._closing:
+                    return [], None, True
+                pause = self._pause_until_flush()
+                if not self._work.wait(pause) and pause is not None:
+                    return [], None, False
+            if self.config.linger_seconds and not self._closing:
+                self._linger()
+            job = self._jobs.popleft() if self._jobs else None
+            return self._take_group(), job, False
+
+    def _linger(self) -> None:
+        deadline = time.monotonic() + self.config.linger_seconds
+        while (
+            self._queued_events < self.config.group_events
+            and self._queued_bytes < self.config.group_bytes
+            and not self._closing
+        ):
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._work.wait(left):
+                break
+
+    def _take_group(self) -> list[Call]:
+        calls: list[Call] = []
+        events = size = 0
+        while self._calls:
+            call = self._calls[0]
+            events += len(call.events)
+            size += call.size
+            if calls and (events > self.config.group_events or size > self.config.group_bytes):
+                break
+            self._calls.popleft()
+            self._queued_events -= len(call.events)
+            self._queued_bytes -= call.size
+            if call.ticket.set_running_or_notify_cancel():
+                calls.append(call)
+        self._room.notify_all()
+        return calls
+
+    def _commit_calls(self, calls: list[Call]) -> None:
+        if self._failure is not None:
+            self._fail(calls, self._failure)
+            return
+        results: list[_Places] = []
+        notes = [note for call in calls for note in call.notes]
+
+        def all_new(group: Group) -> None:
+            results[:] = self._insert_new(group, calls)
+            put_notes(self.db, notes)
+
+        def some_known(group: Group) -> None:
+            results[:] = [self._insert_each(group, call.events) for call in calls]
+            put_notes(self.db, notes)
+
+        try:
+            try:
+                self.transact(all_new)
+            except _KnownIdError:
+                self.transact(some_known)
+        except DiskFullError as error:
+            if len(calls) == 1:
+                self._fail(calls, error)
+                return
+            for call in calls:  # what is too much together may fit one by one
+                self._commit_calls([call])
+            return
+        except StoreError as error:
+            self._fail(calls, error)
+            return
+        except Exception as error:  # noqa: BLE001 - the thread must live to answer all tickets
+            self._failure = StoreFailedError(f"the log's writer failed: {error!r}")
+            self._fail(calls, self._failure)
+            return
+        durable = time.time() if self.config.durability is Durability.FSYNC else None
+        self.wrote_pages(4)
+        for call, result in zip(calls, results, strict=True):
+            self.wrote_pages(len(call.events) + call.size // 4096)
+            offsets, known = result
+            self.counters.appended += len(offsets) - len(known)
+            self.counters.duplicates += len(known)
+            if known:
+                appended = [Appended(at, n in known, durable) for n, at in enumerate(offsets)]
+            else:
+                appended = [Appended(offset, False, durable) for offset in offsets]
+            call.ticket.set_result(tuple(appended))
+
+    def _insert_new(self, group: Group, calls: list[Call]) -> list[_Places]:
+        """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
+        rows: list[EventRow] = []
+        results: list[_Places] = []
+        name, topic, encoded = "", None, b""
+        for call in calls:
+            offsets: list[int] = []
+            for event in call.events:
+                if topic is None or event.topic != name:
+                    name = event.topic
+                    topic, encoded = group.topic(name), group.encoded[name]
+                offset = topic.next_offset
+                row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
+                group.add(topic, row)
+                rows.append(row)
+                offsets.append(offset)
+            results.append((offsets, _NONE_KNOWN))
+        if put_events(self.db, rows) != len(rows):
+            raise _KnownIdError
+        return results
+
+    def _insert_each(self, group: Group, events: Sequence[StoredEvent]) -> _Places:
+        """Insert events of which some may be known; those keep the offset they have."""
+        offsets: list[int] = []
+        known: dict[int, None] = {}
+        for event in events:
+            topic = group.topic(event.topic)
+            offset = topic.next_offset
+            row = make_row(
+                event, topic.topic_id, group.encoded[event.topic], offset, topic.head_hash
+            )
+            if self.db.execute(INSERT, row).rowcount == 1:
+                group.add(topic, row)
+            else:
+                query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
+                (key,) = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
+                offset = key & MAX_OFFSET
+                known[len(offsets)] = None
+            offsets.append(offset)
+        return offsets, known
+
+    def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            if self._failure is not None:
+                raise self._failure
+            result = job()
+        except BaseException as error:  # noqa: BLE001 - whoever asked for the job gets its error
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's and the system's errors into the store's, and stop after a broken disk."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._remember(from_sqlite(error, self._where)) from error
+        except OSError as error:
+            raise self._remember(from_os(error, self._where)) from error
+
+    def _remember(self, error: StoreError) -> StoreError:
+        if not isinstance(error, (DiskFullError, StoreLockedError)):
+            self._failure = error
+        return error
+
+    def _quietly(self, action: Callable[[], None]) -> None:
+        """Upkeep whose failure loses nothing: it is tried again later, or on the next open."""
+        with contextlib.suppress(StoreError, OSError):
+            action()
+
+    def _flush_heads_if_due(self) -> None:
+        pause = self._pause_until_flush()
+        if pause is not None and pause <= 0 and self._heads is not None:
+            self._quietly(self._heads.flush)
+
+    def _pause_until_flush(self) -> float | None:
+        """Seconds until the heads must be flushed; None if there is nothing to flush."""
+        if self._heads is None or self.config.durability is not Durability.FSYNC:
+            return None
+        if not self._heads.unflushed_commits or self._failure is not None:
+            return None
+        return max(0.0, self._heads_due - time.monotonic())
+
+    def _fail(self, calls: list[Call], error: StoreError) -> None:
+        for call in calls:
+            self.counters.failed += len(call.events)
+            call.ticket.set_exception(error)
+
+    def _fail_leftovers(self) -> None:
+        """After the end nothing may wait for ever."""
+        with self._lock:
+            self._closing = True
+            calls, jobs = list(self._calls), list(self._jobs)
+            self._calls.clear()
+            self._jobs.clear()
+            self._room.notify_all()
+        error = StoreClosedError("the log was closed")
+        self._fail([call for call in calls if call.ticket.set_running_or_notify_cancel()], error)
+        for _, future in jobs:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
+    def _admit_topics(self, names: Sequence[str]) -> None:
+        if len(self.names) + len(names) > self.config.max_topics:
+            raise EventRefusedError(f"the log is at its limit of {self.config.max_topics} topics")
+        self.names.update(dict.fromkeys(names))
+
+    def _has_room(self, count: int, size: int) -> bool:
+        return (
+            self._queued_events + count <= self.config.queue_events
+            and self._queued_bytes + size <= self.config.queue_bytes
+        )
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise StoreClosedError("the log is closed")
+
+
+class _KnownIdError(Exception):
+    """The fast path met an id that the log already has."""

@@ -1,0 +1,333 @@
+"""The pub/sub RPC as bytes: encoding, bounded decoding, and what a message's signature covers.
+
+The rule: no object is built that a limit has not allowed. The walk counts as it goes and stops at
+the first item too many; nothing that a peer sends makes it allocate more than a small multiple of
+the bytes that arrived, and those are bounded by the stream's frames. Whatever is wrong with the
+bytes, the answer is a `DecodeError`.
+
+Reading follows protobuf: unknown fields are skipped, of a repeated single value the last one
+counts, parts of a message that occur several times are merged. Field groups, which protobuf itself
+has given up, are refused.
+"""
+
+from collections.abc import Callable
+
+from rumormill.core.errors import DecodeError
+from rumormill.core.ids import MessageId
+from rumormill.protocols.pubsub.control_codec import (
+    FIELD_1,
+    FIELD_2,
+    FIELD_3,
+    FIELD_4,
+    FIELD_5,
+    FIELD_6,
+    ControlReader,
+    read_topic,
+    too_many,
+    topic_too_long,
+)
+from rumormill.protocols.pubsub.limits import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
+from rumormill.wire.protobuf import (
+    LENGTH_DELIMITED,
+    MAX_FIELDS,
+    PLAIN_TAGS,
+    bytes_field,
+    field_size,
+    item_fields,
+    next_field,
+    read_varint,
+    string_field,
+    varint,
+    varint_field,
+)
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "SIGN_PREFIX",
+    "MessageIdFunction",
+    "RpcLimits",
+    "decode_rpc",
+    "encode_message",
+    "encode_rpc",
+    "signing_payload",
+]
+
+SIGN_PREFIX = b"libp2p-pubsub:"
+"""What a signature covers starts with this, so that it can never be taken for one of another kind
+(pub/sub specification, message signing)."""
+
+_SUBSCRIBE = 0x08
+
+
+MessageIdFunction = Callable[[Message], MessageId]
+
+
+def decode_rpc(
+    data: bytes,
+    limits: RpcLimits = DEFAULT_LIMITS,
+    message_id: MessageIdFunction | None = None,
+) -> Rpc:
+    """Read an RPC; each message gets its id from `message_id` when that is given."""
+    if len(data) > limits.rpc_bytes:
+        raise DecodeError("rpc-too-long", f"{len(data)} bytes, allowed are {limits.rpc_bytes}")
+    try:
+        rpc = _read_rpc(data, limits)
+    except IndexError:
+        # The walk reads a tag and a length together, and so may look one byte behind the end.
+        raise DecodeError("truncated", "a field is cut short") from None
+    except UnicodeDecodeError:
+        raise DecodeError("bad-topic", "a topic is not UTF-8") from None
+    if message_id is not None:
+        for message in rpc.publish:
+            message.id = message_id(message)
+    return rpc
+
+
+def _read_rpc(data: bytes, limits: RpcLimits) -> Rpc:
+    end = len(data)
+    if end and data[0] == FIELD_2:
+        # One message and nothing else, as most RPCs are.
+        _, start, stop = next_field(data, 0, end)
+        if stop == end and limits.messages:
+            return Rpc((), (_read_message(data, start, end, limits),))
+    subscriptions: list[SubOpts] = []
+    publish: list[Message] = []
+    control: ControlReader | None = None
+    others = position = 0
+    while position < end:
+        tag, start, position = next_field(data, position, end)
+        if tag == FIELD_2:
+            if len(publish) == limits.messages:
+                raise too_many("messages", limits.messages)
+            publish.append(_read_message(data, start, position, limits))
+        elif tag == FIELD_1:
+            if len(subscriptions) == limits.subscriptions:
+                raise too_many("subscriptions", limits.subscriptions)
+            subscriptions.append(_read_subscription(data, start, position, limits))
+        else:
+            others += 1
+            if others > limits.other_fields:
+                raise too_many("fields", limits.other_fields)
+            if tag == FIELD_3:
+                control = control or ControlReader(limits)
+                control.read(data, start, position)
+    return Rpc(tuple(subscriptions), tuple(publish), None if control is None else control.result())
+
+
+_MESSAGE_FIELDS = range(MAX_FIELDS)
+_DISORDER = 0x100
+"""Above every tag of one byte: no field behind it is in order."""
+
+
+def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Message:
+    begin = position
+    author = payload = seqno = topic = signature = key = b""
+    signed_end = previous = 0
+    for _ in _MESSAGE_FIELDS:
+        if position >= end:
+            break
+        field = position
+        # `next_field` written out: this loop runs five times for every message.
+        tag, length, start = data[position], data[position + 1], position + 2
+        if length >= 0x80:
+            length += (data[start] << 7) - 0x80
+            start += 1
+        stop = start + length
+        if length >= 0x4000 or stop > end or tag not in PLAIN_TAGS:
+            tag, start, stop = next_field(data, position, end)
+            length = stop - start
+            shortest = tag & 7 == LENGTH_DELIMITED and field_size(length) == stop - field
+        else:
+            shortest = length >= 0x80 or start == field + 2
+        # Who writes the fields in the order of their numbers, and no length longer than need be,
+        # has signed the bytes before the signature as they are.
+        previous = tag if tag > previous and shortest else _DISORDER
+        position = stop
+        if tag == FIELD_1:
+            author = data[start:position]
+        elif tag == FIELD_2:
+            payload = data[start:position]
+        elif tag == FIELD_3:
+            seqno = data[start:position]
+        elif tag == FIELD_4:
+            topic = data[start:position]
+        elif tag == FIELD_5:
+            signature = data[start:position]
+            signed_end = field
+        elif tag == FIELD_6:
+            key = data[start:position]
+    if position < end:
+        topic = b""
+    if len(topic) > limits.topic_bytes:
+        raise topic_too_long(topic, limits)
+    if len(signature) > limits.signature_bytes or len(key) > limits.key_bytes:
+        signature, key = signature[: limits.signature_bytes + 1], key[: limits.key_bytes + 1]
+    signed = signed_end - begin if signed_end and previous <= FIELD_6 else 0
+    encoded = data[begin:end]
+    return Message(topic.decode(), payload, author, seqno, signature, key, b"", encoded, signed)
+
+
+def _read_subscription(data: bytes, position: int, end: int, limits: RpcLimits) -> SubOpts:
+    subscribe, topic = False, b""
+    for tag, start, stop in item_fields(data, position, end):
+        if tag == _SUBSCRIBE:
+            subscribe = read_varint(data, start, stop)[0] != 0
+        elif tag == FIELD_2:
+            topic = data[start:stop]
+    return SubOpts(subscribe, read_topic(topic, limits))
+
+
+# Tag and length of fields 1 to 6, for every length that takes one byte.
+_HEADS = tuple(
+    tuple(varint(number << 3 | 2) + varint(length) for length in range(0x80))
+    for number in range(1, 7)
+)
+# The same for the fields of a message, where an empty value is an absent field.
+_AUTHOR, _DATA, _SEQNO, _TOPIC, _SIGNATURE, _KEY = ((b"", *heads[1:]) for heads in _HEADS)
+
+
+def _long_head(tag: int, length: int) -> bytes:
+    """Tag and length of a field of 128 bytes or more."""
+    if length < 0x4000:
+        return bytes((tag, length & 0x7F | 0x80, length >> 7))
+    return bytes((tag,)) + varint(length)
+
+
+def _append_field(parts: list[bytes], heads: tuple[bytes, ...], value: bytes) -> None:
+    length = len(value)
+    parts.append(heads[length] if length < 0x80 else _long_head(heads[0][0], length))
+    parts.append(value)
+
+
+def _build_unsigned(message: Message) -> bytes:
+    """Encode the signed fields in the order of their numbers; a loop would take twice as long."""
+    author, data, seqno, topic = message.author, message.data, message.seqno, message.topic.encode()
+    return b"".join(
+        (
+            _AUTHOR[n] if (n := len(author)) < 0x80 else _long_head(FIELD_1, n),
+            author,
+            _DATA[n] if (n := len(data)) < 0x80 else _long_head(FIELD_2, n),
+            data,
+            _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(FIELD_3, n),
+            seqno,
+            _TOPIC[n] if (n := len(topic)) < 0x80 else _long_head(FIELD_4, n),
+            topic,
+        )
+    )
+
+
+def signature_fields(message: Message) -> bytes:
+    """Encode the fields that are not signed: the signature and the key."""
+    signature, key = message.signature, message.key
+    head = _SIGNATURE[n] if (n := len(signature)) < 0x80 else _long_head(FIELD_5, n)
+    if not key:
+        return head + signature
+    key_head = _KEY[n] if (n := len(key)) < 0x80 else _long_head(FIELD_6, n)
+    return b"".join((head, signature, key_head, key))
+
+
+def proof_fields(message: Message) -> bytes:
+    """Encode what proves the author: the sequence number, the signature and the key."""
+    seqno, encoded = message.seqno, message.encoded
+    head = _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(FIELD_3, n)
+    if encoded and message.signed_bytes:
+        return b"".join((head, seqno, encoded[message.signed_bytes :]))
+    return b"".join((head, seqno, signature_fields(message)))
+
+
+def encode_message(message: Message) -> bytes:
+    """The bytes of a message, without the tag and length that frame it in an RPC.
+
+    They are made once and kept in `message.encoded`.
+    """
+    encoded = message.encoded
+    if not encoded:
+        encoded = _build_unsigned(message) + signature_fields(message)
+        message.encoded = encoded
+    return encoded
+
+
+def sign_message(message: Message, sign: Callable[[bytes], bytes], key: bytes) -> None:
+    """Sign a new message; `key` is the public key, where the author's id does not contain it."""
+    unsigned = _build_unsigned(message)
+    message.signature = sign(SIGN_PREFIX + unsigned)
+    message.key = key
+    message.encoded = unsigned + signature_fields(message)
+    message.signed_bytes = len(unsigned)
+
+
+def signing_payload(message: Message) -> bytes:
+    """What a message's signature covers: a prefix, and the message without signature and key.
+
+    For a message that arrived this is made from the bytes that arrived, since the author may have
+    signed fields that are present but empty, or that we do not know. As go-libp2p-pubsub does, the
+    known fields go in the order of their numbers and unknown ones stay as they are, behind them.
+    Of a message of too many fields nothing was signed that counts: that is a `DecodeError`.
+    """
+    data = message.encoded
+    if not data:
+        return SIGN_PREFIX + _build_unsigned(message)
+    if message.signed_bytes:
+        return SIGN_PREFIX + data[: message.signed_bytes]  # as nearly every author encodes
+    known: dict[int, bytes] = {}
+    unknown: list[bytes] = []
+    begin = 0
+    for tag, start, stop in item_fields(data, 0, len(data)):
+        if tag in {FIELD_1, FIELD_2, FIELD_3, FIELD_4}:
+            known[tag >> 3] = data[start:stop]
+        elif tag not in {FIELD_5, FIELD_6}:
+            unknown.append(data[begin:stop])
+        begin = stop
+    parts = [SIGN_PREFIX]
+    for number in sorted(known):
+        _append_field(parts, _HEADS[number - 1], known[number])
+    return b"".join(parts + unknown)
+
+
+def encode_rpc(rpc: Rpc) -> bytes:
+    """The bytes of an RPC, without the length prefix of the stream."""
+    if len(rpc.publish) == 1 and rpc.control is None and not rpc.subscriptions:
+        encoded = rpc.publish[0].encoded or encode_message(rpc.publish[0])
+        length = len(encoded)
+        return (_HEADS[1][length] if length < 0x80 else _long_head(FIELD_2, length)) + encoded
+    parts: list[bytes] = []
+    for sub in rpc.subscriptions:
+        inner = varint_field(1, sub.subscribe) + string_field(2, sub.topic)
+        _append_field(parts, _HEADS[0], inner)
+    for message in rpc.publish:
+        _append_field(parts, _HEADS[1], message.encoded or encode_message(message))
+    if rpc.control is not None:
+        _append_field(parts, _HEADS[2], _encode_control(rpc.control))
+    return b"".join(parts)
+
+
+def _encode_control(control: Control) -> bytes:
+    parts: list[bytes] = []
+    for ihave in control.ihave:
+        inner = string_field(1, ihave.topic) + _encode_ids(_HEADS[1], ihave.message_ids)
+        parts.append(bytes_field(1, inner))
+    if control.iwant:
+        parts.append(bytes_field(2, _encode_ids(_HEADS[0], control.iwant)))
+    parts += [bytes_field(3, string_field(1, topic)) for topic in control.graft]
+    parts += [bytes_field(4, _encode_prune(prune)) for prune in control.prune]
+    if control.idontwant:
+        parts.append(bytes_field(5, _encode_ids(_HEADS[0], control.idontwant)))
+    return b"".join(parts)
+
+
+def _encode_ids(heads: tuple[bytes, ...], message_ids: tuple[MessageId, ...]) -> bytes:
+    parts: list[bytes] = []
+    for message_id in message_ids:
+        _append_field(parts, heads, message_id)
+    return b"".join(parts)
+
+
+def _encode_prune(prune: Prune) -> bytes:
+    parts = [string_field(1, prune.topic)]
+    for info in prune.peers:
+        record = bytes_field(2, info.record) if info.record else b""
+        parts.append(bytes_field(2, bytes_field(1, info.peer) + record))
+    if prune.backoff:
+        parts.append(varint_field(3, prune.backoff))
+    return b"".join(parts)

@@ -1,0 +1,201 @@
+"""Cutting an RPC that is too long for its receiver into several that are not.
+
+Too long means more bytes than the caller allows, or more items than `DEFAULT_LIMITS` lets a
+receiver of ours accept.
+
+The rule: every item comes out exactly once. It is in one of the parts, or, if it alone is longer
+than a part may be, in the list of what cannot be sent. An item is a subscription, a message, a
+GRAFT, a PRUNE, or one message id of an IHAVE, IWANT or IDONTWANT: long lists of ids are cut too.
+
+Items keep the order in which a receiver acts on them (subscriptions, messages, then control, in the
+order of the field numbers), so that acting on all parts in turn is acting on the whole. A control
+part that fits into one RPC is not cut, even if it does not fit behind the messages.
+
+Sizes are computed as items are added and never by encoding, so the work is linear in the RPC.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from rumormill.core.ids import MessageId, Topic
+from rumormill.protocols.pubsub.limits import DEFAULT_LIMITS
+from rumormill.protocols.pubsub.messages import (
+    Control,
+    IHave,
+    Message,
+    Prune,
+    Rpc,
+    SubOpts,
+    control_size,
+    graft_size,
+    prune_size,
+    rpc_size,
+    subscription_size,
+)
+from rumormill.wire.protobuf import field_size
+
+ItemT = TypeVar("ItemT")
+
+_IHAVES_MAX = DEFAULT_LIMITS.id_lists - 2
+"""One IWANT and one IDONTWANT are lists too."""
+
+
+def counts_fit(rpc: Rpc) -> bool:
+    """Whether a receiver with the default limits accepts as many items as the RPC has."""
+    limits, control = DEFAULT_LIMITS, rpc.control
+    if len(rpc.subscriptions) > limits.subscriptions or len(rpc.publish) > limits.messages:
+        return False
+    return control is None or (
+        len(control.ihave) <= _IHAVES_MAX
+        and sum([len(ihave.message_ids) for ihave in control.ihave]) <= limits.ihave_ids
+        and len(control.iwant) <= limits.iwant_ids
+        and len(control.graft) <= limits.grafts
+        and len(control.prune) <= limits.prunes
+        and len(control.idontwant) <= limits.idontwant_ids
+    )
+
+
+def split_rpc(rpc: Rpc, max_bytes: int) -> tuple[list[Rpc], list[Rpc]]:
+    """Cut `rpc` into parts of at most `max_bytes`; return them and what fits into no part.
+
+    Each RPC of the second list holds one item that is too long; the caller counts it as dropped.
+    """
+    size = rpc_size(rpc)
+    if size <= max_bytes and counts_fit(rpc):
+        return ([rpc] if size else []), []
+    limits = DEFAULT_LIMITS
+    packer = _Packer(max_bytes)
+    for sub in rpc.subscriptions:
+        plain = subscription_size(sub)
+        packer.add(packer.subscriptions, sub, limits.subscriptions, plain=plain)
+    for message in rpc.publish:
+        packer.add(packer.publish, message, limits.messages, plain=field_size(message.size))
+    if rpc.control is not None:
+        packer.add_control(rpc.control)
+    packer.close_part()
+    return packer.parts, packer.oversized
+
+
+class _Packer:
+    """Fills one part after the other.
+
+    `plain` counts the bytes of the open part outside its control part and `control` those inside,
+    without the control part's own tag and length.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.parts: list[Rpc] = []
+        self.oversized: list[Rpc] = []
+        self.plain = self.control = 0
+        self.subscriptions: list[SubOpts] = []
+        self.publish: list[Message] = []
+        self.ihave: list[IHave] = []
+        self.iwant: list[MessageId] = []
+        self.graft: list[Topic] = []
+        self.prune: list[Prune] = []
+        self.idontwant: list[MessageId] = []
+
+    def fits(self, plain: int, control: int) -> bool:
+        """Whether a part of these sizes is short enough."""
+        return plain + (field_size(control) if control else 0) <= self.max_bytes
+
+    def close_part(self) -> None:
+        """End the open part, if there is anything in it, and start another."""
+        if self.plain or self.control:
+            fits = self.fits(self.plain, self.control)
+            (self.parts if fits else self.oversized).append(self._take())
+
+    def _take(self) -> Rpc:
+        control = None
+        if self.control:
+            control = Control(
+                tuple(self.ihave),
+                tuple(self.iwant),
+                tuple(self.graft),
+                tuple(self.prune),
+                tuple(self.idontwant),
+            )
+        rpc = Rpc(tuple(self.subscriptions), tuple(self.publish), control)
+        self.plain = self.control = 0
+        for items in (
+            self.subscriptions,
+            self.publish,
+            self.ihave,
+            self.iwant,
+            self.graft,
+            self.prune,
+            self.idontwant,
+        ):
+            items.clear()
+        return rpc
+
+    def add(
+        self, items: list[ItemT], item: ItemT, most: int, *, plain: int = 0, control: int = 0
+    ) -> None:
+        """Put an item of the given size into the list `items` of this or the next part."""
+        full = len(items) >= most
+        if full or not self.fits(self.plain + plain, self.control + control):
+            # An item that is too long becomes a part of its own, which the next item closes.
+            self.close_part()
+        items.append(item)
+        self.plain += plain
+        self.control += control
+
+    def add_control(self, control: Control) -> None:
+        """Put a control part into this and the next parts."""
+        limits, size = DEFAULT_LIMITS, control_size(control)
+        if not self.fits(self.plain, size) and self.fits(0, size):
+            self.close_part()
+        for ihave in control.ihave:
+            self._add_ihave(ihave)
+        self._add_ids(control.iwant, 0, self.iwant.extend, limits.iwant_ids)
+        for topic in control.graft:
+            self.add(self.graft, topic, limits.grafts, control=graft_size(topic))
+        for prune in control.prune:
+            self.add(self.prune, prune, limits.prunes, control=prune_size(prune))
+        self._add_ids(control.idontwant, 0, self.idontwant.extend, limits.idontwant_ids)
+
+    def _add_ihave(self, ihave: IHave) -> None:
+        topic = ihave.topic
+        overhead = field_size(len(topic.encode()))
+        if not ihave.message_ids:
+            self.add(self.ihave, ihave, _IHAVES_MAX, control=field_size(overhead))
+            return
+        if len(self.ihave) >= _IHAVES_MAX:
+            self.close_part()
+
+        def put(ids: tuple[MessageId, ...]) -> None:
+            self.ihave.append(IHave(topic, ids))
+
+        most = DEFAULT_LIMITS.ihave_ids
+        room = most - sum([len(other.message_ids) for other in self.ihave])
+        self._add_ids(ihave.message_ids, overhead, put, most, room)
+
+    def _add_ids(
+        self,
+        message_ids: tuple[MessageId, ...],
+        overhead: int,
+        put: Callable[[tuple[MessageId, ...]], None],
+        most: int,
+        room: int | None = None,
+    ) -> None:
+        """Cut a list of ids; `overhead` is what each piece takes besides its ids.
+
+        A part holds at most `most` such ids, and the open part can take `room` more.
+        """
+        begin, size = 0, overhead
+        left = most if room is None else room
+        for index, message_id in enumerate(message_ids):
+            id_size = field_size(len(message_id))
+            full = index - begin >= left
+            if full or not self.fits(self.plain, self.control + field_size(size + id_size)):
+                if index > begin:
+                    put(message_ids[begin:index])
+                    self.control += field_size(size)
+                self.close_part()
+                begin, size, left = index, overhead, most
+            size += id_size
+        if begin < len(message_ids):
+            put(message_ids[begin:])
+            self.control += field_size(size)

@@ -1,0 +1,82 @@
+"""Notes are committed together with their events, or not at all."""
+
+import sqlite3
+
+import pytest
+from store_samples import fill, make_event
+
+from rumormill.log import CorruptLogError, EventLog, EventRefusedError, repair
+from rumormill.log import notes as notes_module
+from rumormill.log.notes import Note, drop_notes, note_keys, read_note
+
+
+def test_a_note_is_read_back_also_after_reopening(home) -> None:
+    """The last one under its key counts."""
+    with EventLog(home) as log:
+        assert read_note(log, "a") is None
+        assert note_keys(log, "") == []
+        notes = [Note("a", b"1"), Note("b", b""), Note("a", b"2")]
+        log.append([make_event(1)], notes=notes).result()
+    with EventLog(home) as log:
+        assert read_note(log, "a") == b"2"
+        assert read_note(log, "b") == b""
+        assert read_note(log, "c") is None
+        assert note_keys(log, "") == ["a", "b"]
+
+
+def test_an_append_that_fails_leaves_no_note(log: EventLog, monkeypatch) -> None:
+    """The events of the call and its notes are one transaction."""
+    with pytest.raises(EventRefusedError):
+        log.append([make_event(1), make_event(2, id=b"")], notes=[Note("a", b"1")])
+    fill(log, 1)
+
+    def fail(*_: object) -> int:
+        raise sqlite3.OperationalError("no")
+
+    monkeypatch.setattr("rumormill.log.writer.put_events", fail)
+    with pytest.raises(Exception, match="failed"):
+        log.append([make_event(2)], notes=[Note("a", b"1")]).result()
+    assert read_note(log, "a") is None
+
+
+def test_notes_can_be_dropped(log: EventLog) -> None:
+    """By key; those that are not there do no harm."""
+    drop_notes(log, ["x"])
+    log.append([make_event(1)], notes=[Note(key, b"") for key in ("a 1", "a 2", "b")]).result()
+    drop_notes(log, ["a 1", "x"])
+    assert note_keys(log, "a") == ["a 2"]
+    assert note_keys(log, "") == ["a 2", "b"]
+
+
+def test_there_are_never_too_many(log: EventLog, monkeypatch) -> None:
+    """The oldest go."""
+    monkeypatch.setattr(notes_module, "MAX_NOTES", 3)
+    for number in range(6):
+        log.append([make_event(number)], notes=[Note(f"{number}", b"")]).result()
+    assert note_keys(log, "") == ["3", "4", "5"]
+
+
+def test_a_damaged_note_is_damage(home) -> None:
+    """Believing it would repeat or lose events."""
+    with EventLog(home) as log:
+        log.append([make_event(1)], notes=[Note("a", b"1")]).result()
+    with sqlite3.connect(home / "events-1.db") as db:
+        db.execute("UPDATE notes SET value = x'32'")
+    db.close()
+    with EventLog(home) as log, pytest.raises(CorruptLogError, match="the note 'a' is damaged"):
+        read_note(log, "a")
+
+
+def test_a_repair_takes_notes_along(home) -> None:
+    """What is whole of them."""
+    with EventLog(home) as log:
+        fill(log, 20)
+        log.append([make_event(30)], notes=[Note("a", b"1"), Note("b", b"2")]).result()
+    with sqlite3.connect(home / "events-1.db") as db:
+        db.execute("UPDATE notes SET value = x'33' WHERE key = 'b'")
+        db.execute("UPDATE events SET data = x'00' WHERE key & 1023 = 3")
+    db.close()
+    repair(home)
+    with EventLog(home) as log:
+        assert read_note(log, "a") == b"1"
+        assert note_keys(log, "") == ["a"]
