@@ -28,8 +28,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     events. `created` is the author's clock in seconds, where the protocol carries it: it may be
     wrong. `proof` is what lets a third party check the author, in the protocol's own format.
 
-    A log adds what it knows: `received` is our own clock when the event came, `offset` its place in
-    the topic, `protocol` the name of the protocol that brought it.
+    A log adds what it knows, and until then it is not known: `received` is our own clock when the
+    event came, `offset` its place in the topic, `protocol` the protocol that brought it.
     """
 
     topic: Topic
@@ -39,6 +39,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     parents: tuple[MessageId, ...] = ()
     created: float | None = None
     proof: bytes = b""
-    received: float | None = None
+    received: float = 0.0
     offset: int = UNASSIGNED
     protocol: str = ""

@@ -54,11 +54,13 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
 
     `Published` with the same `number` answers it, once, as soon as the machine knows; a request
     that can never be (a name that is none, data too long) is raised as a `LocalError` at once.
+    With `at_once` the event is appended in answer to this very input, or not at all.
     """
 
     topic: Topic
     data: bytes
     number: int = 0
+    at_once: bool = False
 
 
 class Stored(msgspec.Struct, frozen=True):

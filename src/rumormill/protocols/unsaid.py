@@ -45,10 +45,10 @@ class Unsaid(Generic[MessageT]):
 
     def stored(self, event: Stored) -> list[Waiting[MessageT]]:
         """What can be said now."""
-        return [self._waiting.pop(each) for each in event.barriers]  # type: ignore[arg-type]
+        return [self._waiting.pop(each) for each in event.barriers]  # type: ignore[call-overload]
 
     def not_stored(self, event: NotStored, effects: Effects) -> None:
         """Answer for what is never said."""
         for each in event.barriers:
-            number = self._waiting.pop(each).number  # type: ignore[arg-type]
+            number = self._waiting.pop(each).number  # type: ignore[call-overload]
             effects.append(Published(number, None, error=event.reason))
