@@ -230,9 +230,7 @@ def test_closing_a_node_sends_what_it_has_published() -> None:
                 await asyncio.gather(*talk)
                 channel = alice._driver.channels[bob.id]
                 data: list[bytes] = []
-                while (
-                    not channel.queued_messages
-                ):  # `run` bounds how often nothing is left to drain
+                while not channel.queued_messages:  # `run` bounds how long
                     burst = [f"{len(data) + n} ".encode() * 60_000 for n in range(3)]
                     data += burst
                     await alice.publish_many("bulk", burst)
