@@ -284,7 +284,7 @@ class PubSubRouter:
         for own in safe:
             batch.append([])
             self._publish(own, now, batch[-1])
-        effects.extend(interleaved(batch))
+        effects.extend(interleaved(batch, self._settings.max_rpc_size))
 
     def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
         self._unsaid.not_stored(event, effects)
