@@ -22,7 +22,7 @@ from interop_peer import PATIENCE, ForeignPeer, Program
 
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
-from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
 
 pytestmark = pytest.mark.interop

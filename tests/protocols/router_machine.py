@@ -52,8 +52,8 @@ SLEEPS = [4000.0, 1e6, CENTURY]
 CHANGES = ["", "data", "signature"]
 MAY_OUTLIVE_A_CONNECTION = (
     "GossipSub.mesh.backoff.",
-    "GossipSub.standing.keeper._retained",
-    "GossipSub.standing.keeper._deliveries.",
+    "GossipSub._score._retained",
+    "GossipSub._score._deliveries.",
     "GossipSub.direct",
     "GossipSub._pending",
     "FloodSub._pending",
@@ -326,11 +326,6 @@ class Router(RuleBasedStateMachine):
             self.validated(place, rng.choice(list(Verdict)))
         elif kind == "drop":
             self.drop_a_send(place)
-        elif kind == "direct":
-            self.change_direct(peer, rng.random() < 0.5)
-
-    def change_direct(self, peer: bytes, direct: bool) -> None:
-        """Make a peer explicit, or end that, where there are such peers."""
 
     def look(self) -> None:
         self.tables_agree()

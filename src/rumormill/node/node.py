@@ -14,7 +14,7 @@ each time and a log in memory: a choice that says so, not a default.
 import asyncio
 import random
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -30,6 +30,7 @@ from rumormill.libp2p.swarm import Swarm
 from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, StoreConfig, check_topic
+from rumormill.node.callbacks import Failures, application_hooks
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.driver import Driver
@@ -50,7 +51,7 @@ from rumormill.node.supervisors import (
 from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators
-from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
+from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec, protocol
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -72,6 +73,10 @@ class Node:
         protocol_ids: Sequence[str] | None = None,
         supervisors: Sequence[str] = (),
         supervises: bool = False,
+        message_id: MessageIdFunction | None = None,
+        application_score: Callable[[PeerId], float] | None = None,
+        subscription_filter: Callable[[Topic], object] | None = None,
+        peer_filter: Callable[[PeerId, Topic], object] | None = None,
         durability: Durability | str | None = None,
         config: NodeConfig | None = None,
         store: StoreConfig | None = None,
@@ -84,7 +89,10 @@ class Node:
         protocol that is not rumormill's own; `parameters` are the protocol's, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
-        such; with `supervises` this node is one of them.
+        such; with `supervises` this node is one of them. `message_id` names messages, the same
+        function at every node; `application_score` is what you think of a peer;
+        `subscription_filter` says which topics are of interest, `peer_filter` who may take part in
+        a topic: functions that FloodSub and GossipSub call, of what `Hooks` says.
         `durability` is `fsync` unless there is no home. `observers` see the trace.
         """
         self._home = None if home is None else Path(home)
@@ -99,7 +107,14 @@ class Node:
         self._config.validate()
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
         self._observers = tuple(observers)
-        self._validators = Validators(self._on_verdict)
+        self._functions = {
+            "message_id": message_id,
+            "application_score": application_score,
+            "subscription_filter": subscription_filter,
+            "peer_filter": peer_filter,
+        }
+        self._failures = Failures()
+        self._validators = Validators(self._on_verdict, self._failures)
         self._change = Change()
         self._checked_topic: Topic | None = None
         self._housekeeping: asyncio.Task[None] | None = None
@@ -175,7 +190,8 @@ class Node:
         return msgspec.structs.replace(spec, protocol_ids=offered)
 
     def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
-        hooks = Hooks(
+        hooks = msgspec.structs.replace(
+            application_hooks(spec, self._functions, self._failures),
             validator=self._validators.judge,
             check_record=record_is_of,
             peer_records=self._swarm.book.records,
@@ -190,6 +206,7 @@ class Node:
             self._journal,
             self._config,
             settings=settings,
+            hooks=hooks,
         )
 
     def _endpoint(self, address: str) -> tuple[str, int]:
@@ -244,7 +261,8 @@ class Node:
     @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
-        return view_peers(self._swarm.connections, self._driver.channels)
+        scores = self._driver.machine.view().scores
+        return view_peers(self._swarm.connections, self._driver.channels, scores)
 
     @property
     def log(self) -> EventLog:
@@ -459,7 +477,7 @@ class Node:
     def set_validator(self, topic: Topic, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic that peers bring; None removes it.
 
-        One that raises, or returns no verdict, has rejected the event (`validator_failures`).
+        One that raises, or returns no verdict, has rejected the event (`callback_failures`).
         """
         self._validators.set(topic, validator)
 
@@ -467,6 +485,6 @@ class Node:
         self._driver.feed(verdict)
 
     @property
-    def validator_failures(self) -> int:
-        """Events that were rejected because their validator failed."""
-        return self._validators.failures
+    def callback_failures(self) -> int:
+        """How often a function of the application failed: a validator, filter, score or id."""
+        return self._failures.count

@@ -19,10 +19,14 @@ class PeerView(msgspec.Struct, frozen=True):
     protocol: str
     queued_messages: int
     queued_bytes: int
+    score: float | None = None
+    """What the protocol thinks of it, where it keeps scores (GossipSub)."""
 
 
 def view_peers(
-    connections: Mapping[PeerId, Connection], channels: Mapping[PeerId, Channel]
+    connections: Mapping[PeerId, Connection],
+    channels: Mapping[PeerId, Channel],
+    scores: Mapping[PeerId, float],
 ) -> list[PeerView]:
     """Every connected peer, with what its channel has, if it has one."""
     views = []
@@ -36,6 +40,7 @@ def view_peers(
                 channel.protocol if channel is not None else "",
                 channel.queued_messages if channel is not None else 0,
                 channel.queued_bytes if channel is not None else 0,
+                scores.get(peer),
             )
         )
     return views

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
@@ -31,6 +31,7 @@ from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.topics import Who
 from rumormill.node.validation import TopicValidator
+from rumormill.protocols.registry import MessageIdFunction
 from rumormill.trace.entries import Observer
 
 _BATCH: Final = 256
@@ -48,6 +49,10 @@ class NodeOptions(TypedDict, total=False):
     protocol_ids: Sequence[str] | None
     supervisors: Sequence[str]
     supervises: bool
+    message_id: MessageIdFunction | None
+    application_score: Callable[[PeerId], float] | None
+    subscription_filter: Callable[[Topic], object] | None
+    peer_filter: Callable[[PeerId, Topic], object] | None
     preset: str
     parameters: Mapping[str, Any] | None
     durability: Durability | str | None

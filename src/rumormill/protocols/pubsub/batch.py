@@ -57,8 +57,8 @@ class _Shared:
 def interleaved(batch: Iterable[Effects], max_rpc: int) -> Effects:
     """Join the effects of publishing single messages, their copies in turn.
 
-    No RPC that messages share is longer than `max_rpc`. What is not a copy of a message (what we keep and deliver ourselves, IDONTWANT) comes before
-    all copies, the receipts after them.
+    No RPC that messages share is longer than `max_rpc`. What is not a copy of a message (what we
+    keep and deliver ourselves, IDONTWANT) comes before all copies, the receipts after them.
     """
     limit = min(SHARED_RPC_BYTES, max_rpc)
     first: Effects = []
