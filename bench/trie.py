@@ -27,7 +27,7 @@ from rumormill.core.event import Event
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.codec import decode_letter, encode_letter
 from rumormill.protocols.skipring.envelope import Author, Publication
-from rumormill.protocols.skipring.publication_config import PublicationConfig
+from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.publication_messages import (
     CheckAndPublish,
     CheckTrie,
@@ -173,16 +173,16 @@ def show_rates(keys: list[bytes], rounds: int) -> None:
             table[key] = None
         return table
 
-    def fill_trie() -> PatriciaTrie[None]:
-        trie: PatriciaTrie[None] = PatriciaTrie()
+    def fill_trie() -> PatriciaTrie:
+        trie = PatriciaTrie()
         insert = trie.insert
         for key in keys:
-            insert(key, None)
+            insert(key)
         return trie
 
     table, trie = fill_dict(), fill_trie()
 
-    def look_up(held: dict[bytes, None] | PatriciaTrie[None]) -> int:
+    def look_up(held: dict[bytes, None] | PatriciaTrie) -> int:
         return sum([key in held for key in keys])
 
     found = microseconds(
@@ -206,7 +206,7 @@ def show_rates(keys: list[bytes], rounds: int) -> None:
 
     def insert_and_hash() -> None:
         for key in fresh:
-            trie.insert(key, None)
+            trie.insert(key)
             assert trie.root_hash
 
     assert trie.root_hash

@@ -11,18 +11,12 @@ member until the supervisor permits it to go (section 4), and answers for the to
 somebody without a label does: forget me.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import (
-    Effects,
-    Mail,
-    Outcome,
-    Published,
-    SetTimer,
-)
+from rumormill.core.effects import Effects, Mail, Outcome, Published, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic, check_topic
@@ -30,6 +24,7 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
+    Loaded,
     NotStored,
     PeerConnected,
     PeerDisconnected,
@@ -47,16 +42,22 @@ from rumormill.core.inputs import Unsubscribe as Leave
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks
-from rumormill.protocols.skipring import messages, reasons
-from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring import messages
+from rumormill.protocols.skipring.config import (
+    MAX_ADDRESS,
+    MAX_ADDRESSES,
+    NOT_RESPONSIBLE,
+    NOT_SUBSCRIBED,
+    TOO_MANY_TOPICS,
+    SkipRingConfig,
+)
 from rumormill.protocols.skipring.envelope import Author, Publication
 from rumormill.protocols.skipring.labels import text_of
-from rumormill.protocols.skipring.limits import MAX_ADDRESS, MAX_ADDRESSES
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
-from rumormill.protocols.skipring.publications import Publications
-from rumormill.protocols.skipring.sharing import Supervisors
+from rumormill.protocols.skipring.publications import Brought, Hash, Publications
+from rumormill.protocols.skipring.reads import Answer, Reads
 from rumormill.protocols.skipring.subscriber import Subscriber
-from rumormill.protocols.skipring.supervisor import Supervisor
+from rumormill.protocols.skipring.supervisor import Supervisor, Supervisors
 from rumormill.protocols.unsaid import Unsaid
 
 TIMEOUT = "timeout"
@@ -107,7 +108,8 @@ class RingView(msgspec.Struct, frozen=True):
     """Ring neighbours and ends of shortcuts."""
     publications: int
     root_hash: bytes
-    """Equal at two peers exactly when they have the same publications."""
+    """Equal at two peers exactly when they have the same publications; empty while a peer's own
+    are still being read from its log."""
 
 
 class Member:
@@ -146,6 +148,7 @@ class SkipRing:
         self._hooks = hooks
         self._author = Author(identity)
         self._unsaid: Unsaid[Publication] = Unsaid()
+        self._reads = Reads()
 
     def view(self) -> View:
         """Show our neighbours in each topic's ring (see `core.machine`)."""
@@ -195,12 +198,20 @@ class SkipRing:
         # Peers that start together shall not have all their TIMEOUTs together.
         first = now + self._config.interval * self._randomness.random()
         effects.append(SetTimer(TIMEOUT, first))
+        self._reads.restart()
+        for member in self.members.values():
+            member.publications.read(effects)
 
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         if event.timer == ENTERED:
             for member in self.members.values():
                 if member.subscriber.own is None and not member.subscriber.leaving:
                     member.subscriber.subscribe(effects)
+            return
+        if isinstance(event.timer, Hash):
+            hashed = self.members.get(event.timer.topic)
+            if hashed is not None:
+                hashed.publications.hash_some(now, effects)
             return
         effects.append(SetTimer(TIMEOUT, now + self._config.interval))
         for topic in list(self.supervised):
@@ -245,18 +256,17 @@ class SkipRing:
         supervisor = self.supervisors.of(topic)
         if supervisor is None:
             raise LocalError(NO_SUPERVISOR)
-        hooks = self._hooks
         subscriber = Subscriber(topic, self.id, supervisor, self._randomness, self._addresses)
         publications = Publications(
             topic,
             self._identity,
-            hooks.archive,
             self._config.publications,
             self._randomness,
-            neighbours=lambda: tuple(subscriber.neighbours),
-            validator=hooks.validator,
+            ring=subscriber,
+            reads=self._reads,
+            validator=self._hooks.validator,
         )
-        publications.restore()
+        publications.read(effects)
         member = self.members[topic] = Member(subscriber, publications)
         effects.append(SetTimer(ENTERED, now))
         return member
@@ -285,7 +295,9 @@ class SkipRing:
         self._unsaid.append(event.number, own, publication, member.hears_own, effects)
 
     def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
-        for own in self._unsaid.stored(event):
+        for brought, member in self._brought(event.barriers):
+            member.publications.stored(brought.key)
+        for own in self._unsaid.stored(Stored(_own(event.barriers))):
             topic = own.event.topic
             member = self.members.get(topic) or self._enter(topic, now, effects)
             reached = member.publications.publish(own.message, own.delivered, effects)
@@ -293,7 +305,25 @@ class SkipRing:
             effects.append(Published(own.number, own.event, reached, note))
 
     def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
-        self._unsaid.not_stored(event, effects)
+        for brought, member in self._brought(event.barriers):
+            member.publications.not_stored(brought.key, event.reason, effects)
+        self._unsaid.not_stored(NotStored(_own(event.barriers), event.reason), effects)
+
+    def _brought(self, barriers: tuple[Hashable, ...]) -> list[tuple[Brought, Member]]:
+        """Those of the barriers that are others' publications, in topics that we are still in."""
+        return [
+            (each, self.members[each.topic])
+            for each in barriers
+            if isinstance(each, Brought) and each.topic in self.members
+        ]
+
+    def _on_loaded(self, event: Loaded, now: float, effects: Effects) -> None:
+        read = self._reads.loaded(event, effects)
+        if isinstance(read, Answer):
+            if read.topic in self.members:
+                self.members[read.topic].publications.send(read, event, effects)
+        elif read in self.members:
+            self.members[read].publications.restore(event.events, now, effects)
 
     def _on_command(self, event: Command, now: float, effects: Effects) -> None:
         body = event.body
@@ -346,14 +376,15 @@ class SkipRing:
             member.subscriber.receive(sender, message, effects)  # type: ignore[arg-type]
             if member.subscriber.gone:
                 del self.members[topic]
+                self._reads.forget_history(topic)
 
     def _supervise(self, sender: PeerId, message: messages.RingMessage, effects: Effects) -> None:
         topic = message.topic
         if self.supervisors.of(topic) != self.id:
-            effects.append(trace.Refuse(sender, reasons.NOT_RESPONSIBLE, topic))
+            effects.append(trace.Refuse(sender, NOT_RESPONSIBLE, topic))
             return
         if topic not in self.supervised and len(self.supervised) >= self._config.max_topics:
-            effects.append(trace.Refuse(sender, reasons.TOO_MANY_TOPICS, topic))
+            effects.append(trace.Refuse(sender, TOO_MANY_TOPICS, topic))
             return
         if type(message) in _REQUESTS:
             self.requests += 1
@@ -370,7 +401,7 @@ class SkipRing:
     def _decline(self, sender: PeerId, message: messages.Letter, effects: Effects) -> None:
         """Answer for a topic that we are not part of, so that nobody counts on us."""
         topic, kind = message.topic, type(message)
-        effects.append(trace.Refuse(sender, reasons.NOT_SUBSCRIBED, topic))
+        effects.append(trace.Refuse(sender, NOT_SUBSCRIBED, topic))
         if kind in _FROM_RING or kind in _OF_PUBLICATIONS:
             effects.append(Mail(sender, messages.RemoveConnections(topic)))
         elif kind is messages.SetData and message.label is not None:  # type: ignore[attr-defined]
@@ -399,6 +430,11 @@ class SkipRing:
         """Nothing here asks for a connection."""
 
 
+def _own(barriers: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """Those of the barriers that are our own publications."""
+    return tuple([each for each in barriers if not isinstance(each, Brought)])
+
+
 def _view(member: Member) -> RingView:
     subscriber, publications = member.subscriber, member.publications
     own = subscriber.own
@@ -419,6 +455,7 @@ _HANDLERS: dict[type[Input], Callable[..., None]] = {
     Publish: SkipRing._on_publish,
     Stored: SkipRing._on_stored,
     NotStored: SkipRing._on_not_stored,
+    Loaded: SkipRing._on_loaded,
     Command: SkipRing._on_command,
     Validated: SkipRing._on_validated,
     SendDropped: SkipRing._on_send_dropped,

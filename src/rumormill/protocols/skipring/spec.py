@@ -12,9 +12,8 @@ from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks, ProtocolSpec, Servers, Study
 from rumormill.protocols.skipring.codec import decode_letter, encode_letter
-from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.config import MAX_MESSAGE, SkipRingConfig
 from rumormill.protocols.skipring.junk import junk_letter
-from rumormill.protocols.skipring.limits import MAX_MESSAGE
 from rumormill.protocols.skipring.peer import SetSupervisors, SkipRing
 from rumormill.protocols.skipring.study import RingInspection, begin_arbitrary, begin_legitimate
 
