@@ -154,7 +154,7 @@ class TestHops:
         bag.publish(0)
         bag.settle()
         for index, distance in enumerate(distances(peers, edges, 0)):
-            assert len(bag.machines[index].floods) == (distance <= hops)
+            assert len(bag.machines[index].seen) == (distance <= hops)
 
     def test_a_late_copy_with_more_hops_extends_the_radius(self) -> None:
         """The long way round is faster here; the short way's copy must still go on."""
@@ -172,11 +172,11 @@ class TestHops:
         bag.lost = is_late
         bag.publish(0)
         bag.settle()
-        assert not len(bag.machines[4].floods)
+        assert not len(bag.machines[4].seen)
         bag.lost = lambda _source, _target, _frame: False
         bag._post(0, bag.machines[2].id, late[0])
         bag.settle()
-        assert len(bag.machines[4].floods) == 1
+        assert len(bag.machines[4].seen) == 1
 
     def test_a_bringer_of_a_poor_copy_still_gets_the_better_one(self) -> None:
         """A neighbour is left out only when it has as many hops as we would give it."""

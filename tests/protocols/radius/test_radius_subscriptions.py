@@ -18,8 +18,13 @@ from rumormill.core.inputs import (
 )
 from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
 from rumormill.node.letters import TOO_MANY_LETTERS
-from rumormill.protocols.radius import reasons
-from rumormill.protocols.radius.config import RadiusConfig
+from rumormill.protocols.radius.config import (
+    EXPIRED,
+    SUBSCRIBER_LOST,
+    SUPERSEDED,
+    TABLE_FULL,
+    RadiusConfig,
+)
 from rumormill.protocols.radius.messages import Frame, Spread
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.sim.identity import SimulatedIdentity
@@ -72,7 +77,7 @@ class TestRenewal:
             net.engine.run_until(net.engine.now + 1.0)
             subscriber.resume()
             for index in (1, 2, 3):
-                entry = router(net, index).book.interests.find("t", subscriber.id)
+                entry = router(net, index).subscriptions.interests.find("t", subscriber.id)
                 assert entry is not None
                 assert entry.interest.expires > net.engine.now * 1e6
                 checks += 1
@@ -104,13 +109,13 @@ class TestRenewal:
         crashed.handle(Subscribe("t"))
         net.engine.run_until(40.0)  # it was renewed meanwhile
         others = [router(net, index) for index in range(6) if index != 2]
-        assert all(other.book.interests.owners for other in others)
+        assert all(other.subscriptions.interests.owners for other in others)
         net.crash(crashed)
         net.engine.run_until(40.0 + config.ttl + config.clean_interval)
         for other in others:
-            assert not len(other.book.interests)
-            assert not other.book.interests.owners
-            assert not other.book.interests.topics()
+            assert not len(other.subscriptions.interests)
+            assert not other.subscriptions.interests.owners
+            assert not other.subscriptions.interests.topics()
 
     def test_an_expired_subscription_is_never_served(self) -> None:
         """Also when it has not been removed yet."""
@@ -121,7 +126,7 @@ class TestRenewal:
         bag.now += 30.0
         bag.sent.clear()
         bag.publish(1)
-        assert bag.machines[1].book.interests.find("t", peer_id(0)) is not None
+        assert bag.machines[1].subscriptions.interests.find("t", peer_id(0)) is not None
         assert not bag.sent
 
     def test_what_expired_is_counted_out_of_the_bounds(self) -> None:
@@ -131,7 +136,7 @@ class TestRenewal:
         bag.settle()
         bag.subscribe(2)
         bag.settle()
-        assert reasons.TABLE_FULL in bag.refused[1]
+        assert TABLE_FULL in bag.refused[1]
         bag.dead[0] = None
         bag.settle(bag.now + 31)
         bag.settle(bag.now + 24)
@@ -198,15 +203,15 @@ class TestTheOwnersLastWord:
             bag._post(0, peer_id(1), announcement)
             bag.settle()
             assert not bag.knows(1, 0)
-        assert not len(bag.machines[1].book.interests)
-        assert set(bag.refused[1]) == {reasons.SUPERSEDED, reasons.EXPIRED}
+        assert not len(bag.machines[1].subscriptions.interests)
+        assert set(bag.refused[1]) == {SUPERSEDED, EXPIRED}
 
 
 class TestSince:
     """From when on a subscription may be relied upon to be known to neighbours."""
 
     def since(self, bag: Bag) -> float:
-        entry = bag.machines[1].book.interests.find("t", peer_id(0))
+        entry = bag.machines[1].subscriptions.interests.find("t", peer_id(0))
         assert entry is not None
         return entry.since
 
@@ -233,7 +238,7 @@ class TestSince:
         bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)
         bag.subscribe(0)
         bag.settle()
-        bag.machines[1].book.interests.lose(peer_id(0))
+        bag.machines[1].subscriptions.interests.lose(peer_id(0))
         bag.settle(bag.now + 24)
         assert self.since(bag) == 1024.0
         bag.unsubscribe(0)
@@ -256,13 +261,13 @@ class TestLostSubscribers:
         bag.publish(2)
         bag.settle()
         assert not bag.knows(2, 0)
-        assert reasons.SUBSCRIBER_LOST in bag.refused[2]
+        assert SUBSCRIBER_LOST in bag.refused[2]
         bag.sent.clear()
         bag.publish(2)
         assert not bag.sent
         del bag.dead[0]
         bag.now += 24
-        bag.machines[0].book.renew(2, bag.now, effects := [])
+        bag.machines[0].subscriptions.renew(2, bag.now, effects := [])
         bag.timers.update({(0, effect.timer): effect.at for effect in effects})
         bag.settle()
         assert bag.knows(2, 0)
@@ -347,7 +352,7 @@ class TestRequests:
         bag.settle(bag.now + 29)
         bag.feed(0, Start())
         bag.settle()
-        entry = bag.machines[1].book.interests.find("t", peer_id(0))
+        entry = bag.machines[1].subscriptions.interests.find("t", peer_id(0))
         assert entry is not None
         assert entry.interest.expires == int((bag.now + 30) * 1e6)
         bag.feed(1, Publish("t", b"x"))

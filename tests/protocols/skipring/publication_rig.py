@@ -6,6 +6,7 @@ asynchronous, not FIFO, nothing lost. Tests play single letters by hand where th
 
 import random
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -31,14 +32,16 @@ class Log:
         self.events: dict[bytes, Event] = {}
 
     def read(self, load: Load) -> Loaded:
-        query = load.query
+        query, most = load.query, self.piece + 1
         if isinstance(query, ById):
-            known = [self.events[each] for each in query.ids if each in self.events]
+            found = [self.events[each] for each in query.ids if each in self.events][:most]
         else:
-            stored = enumerate(self.events.values())
-            known = [msgspec.structs.replace(event, offset=place) for place, event in stored]
-            known = known[query.offset :]
-        return Loaded(load.number, tuple(known[: self.piece]), len(known) > self.piece)
+            stored = enumerate(islice(self.events.values(), query.offset, query.offset + most))
+            found = [
+                msgspec.structs.replace(event, offset=query.offset + place)
+                for place, event in stored
+            ]
+        return Loaded(load.number, tuple(found[: self.piece]), len(found) == most)
 
 
 class Subscriber:

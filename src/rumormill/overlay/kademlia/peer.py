@@ -9,6 +9,7 @@ from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Command, Input
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
@@ -99,6 +100,11 @@ class KademliaPeer:
             effects.append(Outcome(event.number, error=str(error)))
         else:
             self._commands[number] = event.number
+
+    def view(self) -> View:
+        """Show the routing table (see `core.machine`)."""
+        contacts = tuple([contact.peer for contact in self.overlay.contacts.table])
+        return View(links={"contact": {"": contacts}})
 
     def _start(self, request: object, now: float, effects: Effects) -> int:
         overlay = self.overlay

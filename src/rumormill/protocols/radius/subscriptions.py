@@ -17,10 +17,18 @@ from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.codec import DEFAULT_LIMITS, check_interest, sign_interest
-from rumormill.protocols.radius.config import RadiusConfig
-from rumormill.protocols.radius.interests import Entry, Interests
+from rumormill.protocols.radius.config import (
+    EXPIRED,
+    HOPS_CLAMPED,
+    INVALID_SIGNATURE,
+    NO_TOPIC,
+    SUPERSEDED,
+    TOO_FAR_AHEAD,
+    TOO_MANY_NEW,
+    RadiusConfig,
+)
+from rumormill.protocols.radius.interest_table import Entry, InterestTable
 from rumormill.protocols.radius.messages import Frame, Interest, Spread, spread_size
 
 _EARLY: Final = 0.05
@@ -50,7 +58,7 @@ class Subscriptions:
     ) -> None:
         self.own: dict[Topic, Entry] = {}
         """Our subscriptions, those that end first in front."""
-        self.interests = Interests(config)
+        self.interests = InterestTable(config)
         self._identity = identity
         self._randomness = randomness
         self._config = config
@@ -138,7 +146,7 @@ class Subscriptions:
         for spread in spreads:
             interest, hops = spread.interest, spread.hops
             if hops > limit:
-                refused[reasons.HOPS_CLAMPED] = refused.get(reasons.HOPS_CLAMPED, 0) + 1
+                refused[HOPS_CLAMPED] = refused.get(HOPS_CLAMPED, 0) + 1
                 hops = limit
             owner = interest.owner
             if owner == me:
@@ -167,22 +175,22 @@ class Subscriptions:
         """Why an interest is not taken in; the signature is looked at last, since it costs most."""
         config = self._config
         if entry is not None and interest.sequence < entry.interest.sequence:
-            return reasons.SUPERSEDED
+            return SUPERSEDED
         if not interest.topic:
-            return reasons.NO_TOPIC
+            return NO_TOPIC
         if interest.expires <= now * 1e6:
-            return reasons.EXPIRED
+            return EXPIRED
         latest = now + config.clock_skew
         if interest.expires > (latest + config.max_ttl) * 1e6 or interest.sequence > latest * 1e6:
-            return reasons.TOO_FAR_AHEAD
+            return TOO_FAR_AHEAD
         if entry is None:
             full = self.interests.no_room(interest.topic, interest.owner)
             if full is not None:
                 return full
         if not self._may_verify(peer, now):
-            return reasons.TOO_MANY_NEW
+            return TOO_MANY_NEW
         if not check_interest(interest, self._identity):
-            return reasons.INVALID_SIGNATURE
+            return INVALID_SIGNATURE
         return None
 
     # Spreading.

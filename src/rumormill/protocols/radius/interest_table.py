@@ -4,7 +4,7 @@ Of two words of an owner about a topic the one with the higher sequence number c
 order they arrive: a SUB that was overtaken by its UNSUB finds the UNSUB here and changes nothing.
 An UNSUB is kept until the date until which any earlier SUB could last, which it names itself, so
 nothing that it withdrew can come back to life after it is forgotten. A copy of the same word with
-more hops left extends its radius (see `floods`).
+more hops left extends its radius (see `publications`).
 
 A subscriber that could not be reached is not served until it speaks again, with a new number.
 """
@@ -14,8 +14,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.ids import PeerId, Topic
-from rumormill.protocols.radius import reasons
-from rumormill.protocols.radius.config import RadiusConfig
+from rumormill.protocols.radius.config import OWNER_FULL, TABLE_FULL, TOPIC_FULL, RadiusConfig
 from rumormill.protocols.radius.messages import Interest
 
 _IRREGULAR: Final = 0.1
@@ -42,7 +41,7 @@ class _Topic(msgspec.Struct, eq=False):
     soonest: int
 
 
-class Interests:
+class InterestTable:
     """The table. Times in it are microseconds, as interests carry them."""
 
     __slots__ = ("_config", "_topics", "count", "owners")
@@ -90,11 +89,11 @@ class Interests:
         """Return why one more interest does not fit, or None."""
         config = self._config
         if self.count >= config.max_interests:
-            return reasons.TABLE_FULL
+            return TABLE_FULL
         if self.owners.get(owner, 0) >= config.max_interests_per_owner:
-            return reasons.OWNER_FULL
+            return OWNER_FULL
         if len(self.of_topic(topic)) >= config.max_interests_per_topic:
-            return reasons.TOPIC_FULL
+            return TOPIC_FULL
         return None
 
     def put(self, interest: Interest, hops: int, now: float) -> Entry:
