@@ -24,8 +24,8 @@ from rumormill.protocols.skipring.labels import label_of
 from rumormill.protocols.skipring.messages import Letter, Reference
 from rumormill.protocols.skipring.peer import LookAt, SkipRing
 from rumormill.protocols.skipring.publication_messages import CheckTrie, PublishNew
-from rumormill.protocols.skipring.supervisor import Supervisors
 from rumormill.protocols.skipring.spec import SKIPRING
+from rumormill.protocols.skipring.supervisor import Supervisors
 from rumormill.wire.frames import frame
 from rumormill.wire.protobuf import bytes_field, string_field
 

@@ -37,6 +37,7 @@ from rumormill.core.inputs import (
 from rumormill.core.machine import View
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.contacts import CLIENT_MEMORY
 from rumormill.overlay.kademlia.findings import WRONG_ANSWER
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.operations import (
@@ -93,7 +94,7 @@ class TestWhoIsAContact:
         assert rig.kad.closest(b"client") == []
         rig.ask(b"client", KadMessage(KadType.FIND_NODE, b"x"))
         assert rig.all(Ask) == []
-        rig.now += rig.kad.config.client_memory
+        rig.now += CLIENT_MEMORY
         rig.ask(b"client", KadMessage(KadType.FIND_NODE, b"x"))
         assert len(rig.all(Ask)) == 1
 

@@ -45,6 +45,21 @@ _LONGEST_REST: Final = 15
 """Beats that a peer waits at most before it asks again for neighbours that it lacks, having been
 refused. Our choice: where everybody else has enough, asking more often changes nothing."""
 
+_REPLY_TIMEOUT: Final = 5.0
+"""Seconds that a peer has to answer a JOIN or NEIGHBOR, connecting included. Our choice."""
+
+_LINGER: Final = 30.0
+"""Seconds of silence after which a connection that was opened to ask a peer, and is not in use for
+a neighbour, is closed. Our choice: letters may follow each other on it."""
+
+MAX_CONTACTS: Final = 16
+"""Peers remembered for joining again. Our choice."""
+
+_NEWCOMER_RATE: Final = 50.0
+_NEWCOMER_BURST: Final = 500.0
+"""Newcomers per second, and at once, that may push a neighbour out of a full active view, all peers
+together. Our choice: a flood of JOINs must not keep the view in turmoil."""
+
 _OFFERED: Final = 8
 """Peers offered to somebody who is turned away. Our choice: as many as a shuffle names."""
 
@@ -103,7 +118,7 @@ class ActiveView:
         self._rest = self._rested = 0
         self._has_swapped = False
         self._uninformed: dict[PeerId, None] = {}
-        self._newcomers = Allowance(config.newcomer_rate, config.newcomer_burst)
+        self._newcomers = Allowance(_NEWCOMER_RATE, _NEWCOMER_BURST)
 
     def neighbours(self) -> tuple[PeerId, ...]:
         """The active view, in the order in which its peers entered it."""
@@ -133,7 +148,7 @@ class ActiveView:
         if outbound:
             self._contacts.pop(peer, None)
             self._contacts[peer] = None
-            if len(self._contacts) > self._config.max_contacts:
+            if len(self._contacts) > MAX_CONTACTS:
                 del self._contacts[next(iter(self._contacts))]
             self._add_passive(peer)
         if not self.active and not self._requests:
@@ -176,7 +191,7 @@ class ActiveView:
         urgent: bool = False,
     ) -> None:
         """Ask a peer to be our neighbour, once it is connected."""
-        self._requests[peer] = _Request(now + self._config.reply_timeout, insist, urgent)
+        self._requests[peer] = _Request(now + _REPLY_TIMEOUT, insist, urgent)
         if peer in self._connected:
             self._send_request(peer, now, effects)
         else:
@@ -372,7 +387,7 @@ class ActiveView:
 
     def _close_unused(self, now: float, effects: Effects) -> None:
         """Close what we had dialled for nothing; other connections are others' to close."""
-        unused = now - self._config.linger
+        unused = now - _LINGER
         for peer in self._dialled:
             used = self._connected[peer]
             if used < unused and peer not in self.active and peer not in self._requests:

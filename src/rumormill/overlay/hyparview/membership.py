@@ -17,7 +17,7 @@ after a while, not at once, because letters may be under way on it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -43,6 +43,12 @@ from rumormill.overlay.hyparview.messages import (
     PeerInfo,
 )
 from rumormill.overlay.hyparview.open_shuffles import OpenShuffles
+
+_MESSAGE_RATE: Final = 50.0
+MESSAGE_BURST: Final = 500.0
+"""Membership messages per second, and at once, that one peer may send. Our choice: beats, walks and
+shuffles of five neighbours are fewer than three; a contact passes on the newcomers of a busy
+moment."""
 
 
 class Shuffle(msgspec.Struct, frozen=True):
@@ -116,8 +122,7 @@ class HyParView(ActiveView):
                 else:
                     effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
                 return
-            config = self._config
-            allowance = Allowance(config.message_rate, config.message_burst)
+            allowance = Allowance(_MESSAGE_RATE, MESSAGE_BURST)
             self._allowances[peer] = allowance
         if not allowance.take(now):
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_MESSAGES))

@@ -12,6 +12,7 @@ returns its number at once; its result comes later through `on_result`, never du
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
@@ -32,7 +33,7 @@ from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
-from rumormill.overlay.kademlia.findings import WRONG_ANSWER, Findings
+from rumormill.overlay.kademlia.findings import PROVIDERS_WANTED, WRONG_ANSWER, Findings
 from rumormill.overlay.kademlia.lookup import Lookup
 from rumormill.overlay.kademlia.messages import KadMessage, KadType, Record
 from rumormill.overlay.kademlia.operations import (
@@ -63,6 +64,9 @@ _QUESTIONS = {
     LookupKind.FIND_PROVIDERS: KadType.GET_PROVIDERS,
 }
 """What a lookup asks on its way; all others ask FIND_NODE."""
+
+_ASKS_PER_LOOKUP: Final = 200
+"""Peers that one lookup asks. Our choice: ten times k; only invented peers need more."""
 
 
 def _no_addresses(_: PeerId) -> Sequence[bytes]:
@@ -269,7 +273,7 @@ class Kademlia:
         operation = self._new(LookupKind.FIND_PROVIDERS, key)
         for provider in self.providers.get(key, now):
             operation.found[provider] = None
-        if len(operation.found) >= self.config.providers_wanted:
+        if len(operation.found) >= PROVIDERS_WANTED:
             return self._finish_later(operation, "", now, effects)
         return self.submit(operation, now, effects)
 
@@ -322,7 +326,7 @@ class Kademlia:
             alpha=config.alpha,
             paths=config.paths,
             width=config.candidates,
-            limit=config.asks_per_lookup,
+            limit=_ASKS_PER_LOOKUP,
             radius=self._radius(operation.kind),
         )
         self._operations[operation.number] = operation

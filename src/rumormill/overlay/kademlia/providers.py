@@ -5,10 +5,14 @@ room; among the providers of a key, the one that was silent longest.
 """
 
 from bisect import bisect_left, insort
+from typing import Final
 
 from rumormill.core.ids import PeerId
-from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.config import HOUR, KademliaConfig
 from rumormill.overlay.kademlia.space import position
+
+PROVIDER_AGE: Final = 48 * HOUR
+"""Seconds for which a provider is remembered (specification: 48 hours)."""
 
 PROVIDERS_FULL = "kad-providers-full"
 
@@ -45,7 +49,7 @@ class ProviderStore:
         providers.pop(provider, None)
         if len(providers) >= self._config.providers_per_key:
             del providers[next(iter(providers))]
-        providers[provider] = now + self._config.provider_age
+        providers[provider] = now + PROVIDER_AGE
         return ""
 
     def get(self, key: bytes, now: float) -> list[PeerId]:

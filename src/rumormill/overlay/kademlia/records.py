@@ -7,11 +7,15 @@ has to find keys that are ever closer to us. Our own records are apart, and the 
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
-from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.config import HOUR, KademliaConfig
 from rumormill.overlay.kademlia.space import position
+
+RECORD_AGE: Final = 36 * HOUR
+"""Seconds for which a record is held (go and js: 36 h)."""
 
 STORE_FULL = "kad-store-full"
 
@@ -59,7 +63,7 @@ class RecordStore:
         if own is not None:
             return own
         held = self._held.get(key)
-        if held is not None and now - held.received > self._config.record_age:
+        if held is not None and now - held.received > RECORD_AGE:
             self._drop(key)
             return None
         return held
@@ -106,7 +110,7 @@ class RecordStore:
 
     def expire(self, now: float) -> int:
         """Drop what is too old; return how many records that were."""
-        oldest = now - self._config.record_age
+        oldest = now - RECORD_AGE
         old = [key for key, held in self._held.items() if held.received < oldest]
         for key in old:
             self._drop(key)
@@ -118,7 +122,7 @@ class RecordStore:
             if held.due <= now:
                 yield held
         if self._config.replicate_interval:
-            oldest = now - self._config.record_age
+            oldest = now - RECORD_AGE
             for held in self._held.values():
                 if held.due <= now and held.received >= oldest:
                     yield held

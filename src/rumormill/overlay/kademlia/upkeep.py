@@ -8,7 +8,7 @@ the other; records that fall due together are republished a few at a time.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects, SetTimer
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _TICK, _REFRESH = "tick", "refresh"
 OWN_FULL = "kad-own-records-full"
+_REFRESH_BUCKETS: Final = 15
+"""The deepest bucket that is refreshed by a random key; keys for deeper ones are too dear to find,
+and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
 _SOONEST_REPEAT = 15.0
 """Seconds until a small table is refreshed again, doubled each time. Our choice: peers that start
 together find each other within a minute, and a network of three does not chatter for ever."""
@@ -90,7 +93,7 @@ class Upkeep:
     def _choose_targets(self) -> None:
         overlay = self._overlay
         table = overlay.contacts.table
-        for bucket in range(min(table.neighbourhood(), overlay.config.refresh_buckets + 1)):
+        for bucket in range(min(table.neighbourhood(), _REFRESH_BUCKETS + 1)):
             key = key_in_bucket(table.own, bucket, self._randomness)
             if key is not None:
                 self._targets.append(key)

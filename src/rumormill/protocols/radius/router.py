@@ -83,6 +83,9 @@ from rumormill.protocols.unsaid import Unsaid, Waiting
 
 RADIUS: Final = "/rumormill/radius/1.0.0"
 
+_GREET_RETRY: Final = 1.0
+"""Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
+
 NOBODY: Final = "no neighbour and no known subscriber"
 
 _HANDLERS: Final = {
@@ -490,4 +493,4 @@ class Radius:
             if lost:
                 effects.append(trace.Refuse(peer, SUBSCRIBER_LOST, count=lost))
         if frame.interests and peer in self.neighbours:
-            effects.append(SetTimer(Greet(peer), now + self._config.greet_retry))
+            effects.append(SetTimer(Greet(peer), now + _GREET_RETRY))
