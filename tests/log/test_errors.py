@@ -106,7 +106,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 done = 0
 try:
     for number in range(1000):
-        event = Event("t", b"%d" % number, b"", bytes(5000), 1.0)
+        event = Event("t", bytes(5000), b"", b"%d" % number, received=1.0)
         log.append([event]).result()
         done += 1
 except StoreError as error:

@@ -94,9 +94,7 @@ class Node:
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
         self._observers = tuple(observers)
         self._validators = Validators(self._on_verdict)
-        change = Change()
-        self._change = change.wait
-        self._on_change = change.happened
+        self._change = Change()
         self._checked_topic: Topic | None = None
         self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
@@ -136,12 +134,11 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._journal = Journal(self._log, spec.name)
-            self._journal.change = self._change
+            self._journal = Journal(self._log, spec.name, self._config, self._change)
             self._journal.on_lost = self._on_lost
             self._driver = self._build_driver(spec, settings)
             self._driver.on_validate = self._validators.begin
-            self._driver.on_change = self._on_change
+            self._driver.on_change = self._change.happened
             for address in self._listen:
                 await self._swarm.listen(*self._endpoint(address))
         except BaseException:
@@ -219,7 +216,7 @@ class Node:
             await asyncio.to_thread(self._log.close)
         except RuntimeError:  # the program is ending and starts no more threads
             self._log.close()
-        self._on_change()
+        self._change.happened()
 
     def _check_running(self) -> None:
         if not self._running:
@@ -289,7 +286,7 @@ class Node:
         try:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
-                    await self._change()
+                    await self._change.wait()
                     self._check_running()
         except TimeoutError:
             raise LocalError(
