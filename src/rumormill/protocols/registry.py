@@ -97,22 +97,18 @@ class Inspection(Protocol):
         """What was seen, for a run's figures."""
         ...
 
-    def dump(self, machines: Mapping[PeerId, Machine]) -> dict[str, Any]:
-        """The state of all machines, ready for JSON."""
-        ...
-
 
 Begin: TypeAlias = Callable[[Mapping[PeerId, Machine], Randomness], Sequence[tuple[PeerId, Mail]]]
 """Put all machines into some state; return the letters that are under way, with their senders."""
 
 
-class Study(msgspec.Struct, frozen=True):
+class InspectionSpec(msgspec.Struct, frozen=True):
     """What a simulator can do for a protocol whose state as a whole has a meaning."""
 
     interval: Callable[[Any], float]
     """Seconds between two looks under a configuration."""
-    inspect: Callable[[Any], Inspection]
-    """Make the inspection of one run."""
+    begin: Callable[[Any], Inspection]
+    """Make the inspection of one run under a configuration."""
     starts: Mapping[str, Begin | None]
     """The states in which a run can begin; None is the state of peers that just started."""
 
@@ -145,7 +141,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
     servers: Servers | None = None
     """The peers that it needs besides those of an application."""
-    study: Study | None = None
+    inspection: InspectionSpec | None = None
     """What a simulator can do with the state of all its peers together."""
 
     def configure(
