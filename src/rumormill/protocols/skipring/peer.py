@@ -115,8 +115,6 @@ class RingView(msgspec.Struct, frozen=True):
 class Member:
     """One topic's ring as this peer takes part in it."""
 
-    __slots__ = ("hears_own", "publications", "subscriber")
-
     def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
         self.subscriber = subscriber
         self.publications = publications
