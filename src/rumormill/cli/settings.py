@@ -20,7 +20,7 @@ from rumormill.core.errors import ConfigError, PeerError
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
-from rumormill.trace.files import LINE_SUFFIXES
+from rumormill.trace.writers import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
 
 CONFIG_NAME: Final = "config.toml"

@@ -21,7 +21,7 @@ from rumormill.demo.script import Contender, Script
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.registry import protocol
-from rumormill.trace.live import LiveWriter
+from rumormill.trace.writers import LiveWriter
 
 OBSERVER: Final = "observer"
 KILLED: Final = "killed"
