@@ -139,14 +139,21 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def depends(tree: ast.AST, known: Container[str], *, by_name: bool) -> Iterator[tuple[int, str]]:
     """Every module of ours that a file imports, whenever and for whatever: for the type checker
     alone, inside a function, or (`by_name`) because its name stands there for `import_module`."""
+    loggers = [
+        node.args
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "getLogger"
+    ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if name in known else str(node.module) for name in found]
-        elif by_name and isinstance(node, ast.Constant) and "." in str(node.value):
-            names = [str(node.value)]
+        elif by_name and isinstance(node, ast.Constant) and [node] not in loggers:
+            names = [str(node.value)] if "." in str(node.value) else []
         else:
             continue
         assert isinstance(node, ast.stmt | ast.expr)
@@ -288,6 +295,11 @@ def test_the_cycle_check_sees_every_import(source: str) -> None:
     """However it is written and whenever it happens."""
     found = depends(ast.parse(source), {"a", "a.b"}, by_name=True)
     assert [name for _, name in found] == ["a.b"]
+
+
+def test_the_cycle_check_takes_the_name_of_a_logger_for_none() -> None:
+    """Loggers are named after packages and import nothing."""
+    assert not list(depends(ast.parse("logging.getLogger('a.b')"), {"a.b"}, by_name=True))
 
 
 def test_the_cycle_check_finds_cycles_of_any_length() -> None:
