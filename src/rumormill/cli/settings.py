@@ -127,7 +127,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     def check_topic(self, topic: str) -> None:
         """Refuse a name that no node would take, or that nobody could type again."""
-        most = getattr(self.protocol_config, "max_topic_length", 1024)
+        most = protocol(self.text("protocol")).max_topic(self.protocol_config)
         try:
             size = len(topic.encode())
         except UnicodeEncodeError:
