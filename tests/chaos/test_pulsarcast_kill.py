@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 from processes import PATIENCE, Process, ask_all
+from rumormill.node.store_archive import StoreArchive
 
 from rumormill.core.event import Event
 from rumormill.log import EventLog
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.store_archive import StoreArchive
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.protocols.pulsarcast.library import view_of_kept

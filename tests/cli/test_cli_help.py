@@ -7,8 +7,7 @@ import pytest
 from command import environment, rumormill
 
 from rumormill import __version__
-from rumormill.cli.grammar import PROTOCOLS
-from rumormill.cli.parser import SIM_OPTIONS
+from rumormill.cli.options import PROTOCOLS, SIM_OPTIONS
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
 from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 
@@ -56,6 +55,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
         "rumormill.cli.grammar",
         "rumormill.cli.mill_verbs",
         "rumormill.cli.node_verbs",
+        "rumormill.cli.options",
         "rumormill.cli.parser",
         "rumormill.version",
     ]

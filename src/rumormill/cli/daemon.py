@@ -32,7 +32,7 @@ from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.metrics import render_metrics
 from rumormill.node.node import Node
 from rumormill.trace.entries import Observer
-from rumormill.trace.live import LiveWriter
+from rumormill.trace.writers import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
 
 _log = logging.getLogger("rumormill.node")

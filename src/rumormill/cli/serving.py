@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
-from rumormill.cli.node_verbs import FLIGHT_ENDPOINT
+from rumormill.cli.options import FLIGHT_ENDPOINT
 from rumormill.cli.settings import flight_endpoint
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
 from rumormill.core.event import Note

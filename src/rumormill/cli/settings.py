@@ -20,7 +20,7 @@ from rumormill.core.errors import ConfigError, PeerError
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
-from rumormill.trace.files import LINE_SUFFIXES
+from rumormill.trace.writers import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
 
 CONFIG_NAME: Final = "config.toml"
@@ -127,7 +127,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     def check_topic(self, topic: str) -> None:
         """Refuse a name that no node would take, or that nobody could type again."""
-        most = getattr(self.protocol_config, "max_topic_length", 1024)
+        most = protocol(self.text("protocol")).max_topic(self.protocol_config)
         try:
             size = len(topic.encode())
         except UnicodeEncodeError:

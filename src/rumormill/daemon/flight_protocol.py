@@ -15,11 +15,12 @@ import msgspec
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.log.errors import (
     DamagedRangeError,
+    Finding,
+    FindingKind,
     MissingExtraError,
     OffsetAheadError,
     OffsetGoneError,
 )
-from rumormill.log.model import Finding, FindingKind
 
 TOKEN_FILE: Final = "flight.token"
 ENDPOINT_FILE: Final = "flight.json"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from rumormill.demo.network import Network
-from rumormill.demo.script import Contender, Script
+from rumormill.demo.script import Participant, Script
 from rumormill.spark.bronze import Source, TraceFile, as_events
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill, plain
@@ -109,7 +109,7 @@ class Mill:
 
     async def mill(
         self,
-        traces: Mapping[Contender, Sequence[str]],
+        traces: Mapping[Participant, Sequence[str]],
         script: Script,
         tell: Callable[[str], None],
     ) -> None:
@@ -142,7 +142,7 @@ class Mill:
 
 
 def run_of(label: str) -> str:
-    """The name of a contender's run in the lake."""
+    """The name of a participant's run in the lake."""
     return f"{PART}/{label}"
 
 

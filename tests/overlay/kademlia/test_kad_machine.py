@@ -36,9 +36,9 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.machine import View
 from rumormill.overlay.kademlia import rfc3339
+from rumormill.overlay.kademlia.answers import WRONG_ANSWER
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import CLIENT_MEMORY
-from rumormill.overlay.kademlia.findings import WRONG_ANSWER
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.operations import (
     BUSY,

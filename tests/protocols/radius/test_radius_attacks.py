@@ -11,22 +11,9 @@ from radius_rig import Bag, interest_of, peer_id
 
 from rumormill.core.errors import ConfigError, LimitError, LocalError
 from rumormill.core.inputs import Publish, Received, Subscribe, Validated, Verdict
+from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.codec import sign_publication
-from rumormill.protocols.radius.config import (
-    EXPIRED,
-    HOPS_CLAMPED,
-    INVALID_SIGNATURE,
-    NOT_SUBSCRIBED,
-    OWNER_FULL,
-    SELF_ORIGIN,
-    SUPERSEDED,
-    TABLE_FULL,
-    TOO_FAR_AHEAD,
-    TOO_MANY_NEW,
-    TOPIC_FULL,
-    VALIDATION_THROTTLED,
-    RadiusConfig,
-)
+from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
 from rumormill.protocols.radius.messages import Frame, Interest, Publication, Relay, Spread
 from rumormill.protocols.radius.spec import SPEC
@@ -73,12 +60,12 @@ class TestInterests:
         """Interests that their owner did not sign are refused."""
         made = bag()
         forged = interest(made, signer=ATTACKER)
-        assert receive(made, Frame((Spread(forged, 2),))) == [INVALID_SIGNATURE]
+        assert receive(made, Frame((Spread(forged, 2),))) == [reasons.INVALID_SIGNATURE]
         receive(made, Frame((Spread(interest(made), 2),)))
         assert made.knows(VICTIM, OWNER)
         made.now += 1
         forged = interest(made, signer=ATTACKER, withdrawn=True)
-        assert receive(made, Frame((Spread(forged, 2),))) == [INVALID_SIGNATURE]
+        assert receive(made, Frame((Spread(forged, 2),))) == [reasons.INVALID_SIGNATURE]
         assert made.knows(VICTIM, OWNER)
 
     @pytest.mark.parametrize(
@@ -88,26 +75,26 @@ class TestInterests:
         """An interest with one field changed is no longer its owner's."""
         made = bag()
         altered = msgspec.structs.replace(interest(made), cached_bytes=b"", **change)
-        assert receive(made, Frame((Spread(altered, 2),))) == [INVALID_SIGNATURE]
+        assert receive(made, Frame((Spread(altered, 2),))) == [reasons.INVALID_SIGNATURE]
 
     def test_expired_and_endless_ones_are_refused(self) -> None:
         """The date must lie in the future, and not too far."""
         made = bag()
         now = int(made.now * 1e6)
         too_late = interest(made, expires=now)
-        assert receive(made, Frame((Spread(too_late, 2),))) == [EXPIRED]
+        assert receive(made, Frame((Spread(too_late, 2),))) == [reasons.EXPIRED]
         config = RadiusConfig()
         most = now + int((config.max_ttl + config.clock_skew) * 1e6)
         for expires in (most + 1, 2**63, 2**64 - 1):
             endless = interest(made, expires=expires)
-            assert receive(made, Frame((Spread(endless, 2),))) == [TOO_FAR_AHEAD]
+            assert receive(made, Frame((Spread(endless, 2),))) == [reasons.TOO_FAR_AHEAD]
         assert receive(made, Frame((Spread(interest(made, expires=most), 2),))) == []
 
     def test_a_number_from_the_future_is_refused(self) -> None:
         """Else an owner could be made to outlive its own later words by a moment's wrong clock."""
         made = bag()
         ahead = interest(made, sequence=int((made.now + 2.1) * 1e6))
-        assert receive(made, Frame((Spread(ahead, 2),))) == [TOO_FAR_AHEAD]
+        assert receive(made, Frame((Spread(ahead, 2),))) == [reasons.TOO_FAR_AHEAD]
 
     def test_a_replay_is_superseded(self) -> None:
         """An older word of the owner changes nothing."""
@@ -115,7 +102,7 @@ class TestInterests:
         first = interest(made)
         made.now += 1
         receive(made, Frame((Spread(interest(made, withdrawn=True), 2),)))
-        assert receive(made, Frame((Spread(first, 2),))) == [SUPERSEDED]
+        assert receive(made, Frame((Spread(first, 2),))) == [reasons.SUPERSEDED]
         assert not made.knows(VICTIM, OWNER)
 
     def test_a_false_copy_with_more_hops_spreads_the_true_word(self) -> None:
@@ -133,7 +120,7 @@ class TestInterests:
     def test_absurd_hops_are_cut(self, hops: int) -> None:
         """Hops beyond the limit count as the limit, and are counted."""
         made = bag()
-        assert receive(made, Frame((Spread(interest(made), hops),))) == [HOPS_CLAMPED]
+        assert receive(made, Frame((Spread(interest(made), hops),))) == [reasons.HOPS_CLAMPED]
         entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == RadiusConfig().max_hops
@@ -145,8 +132,8 @@ class TestBounds:
     @pytest.mark.parametrize(
         ("limit", "reason"),
         [
-            ("max_interests", TABLE_FULL),
-            ("max_interests_per_topic", TOPIC_FULL),
+            ("max_interests", reasons.TABLE_FULL),
+            ("max_interests_per_topic", reasons.TOPIC_FULL),
         ],
     )
     def test_many_owners(self, limit: str, reason: str) -> None:
@@ -161,14 +148,18 @@ class TestBounds:
         """One owner cannot fill the table."""
         made = bag(max_interests_per_owner=10)
         words = [interest(made, topic=f"t{number}") for number in range(25)]
-        assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [OWNER_FULL]
+        assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
+            reasons.OWNER_FULL
+        ]
         assert len(made.machines[VICTIM].subscriptions.interests) == 10
 
     def test_signatures_to_check_are_limited(self) -> None:
         """A peer that sends new things without end is refused before they cost anything."""
         made = bag(verify_rate=1.0, verify_burst=5.0)
         words = [interest(made, owner=100 + number) for number in range(25)]
-        assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [TOO_MANY_NEW]
+        assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
+            reasons.TOO_MANY_NEW
+        ]
         assert len(made.machines[VICTIM].subscriptions.interests) == 5
 
     def test_ids_of_publications(self) -> None:
@@ -221,12 +212,12 @@ class TestPublications:
         old = int((config.publication_lifetime + config.clock_skew) * 1e9)
         ahead = int(config.clock_skew * 1e9)
         cases = [
-            (publication(made, signer=ATTACKER), INVALID_SIGNATURE),
-            (publication(made, time=now - old - 10**6), EXPIRED),
-            (publication(made, time=0), EXPIRED),
-            (publication(made, time=now + ahead + 10**6), TOO_FAR_AHEAD),
-            (publication(made, time=2**64 - 1), TOO_FAR_AHEAD),
-            (publication(made, author=VICTIM), SELF_ORIGIN),
+            (publication(made, signer=ATTACKER), reasons.INVALID_SIGNATURE),
+            (publication(made, time=now - old - 10**6), reasons.EXPIRED),
+            (publication(made, time=0), reasons.EXPIRED),
+            (publication(made, time=now + ahead + 10**6), reasons.TOO_FAR_AHEAD),
+            (publication(made, time=2**64 - 1), reasons.TOO_FAR_AHEAD),
+            (publication(made, author=VICTIM), reasons.SELF_ORIGIN),
         ]
         for word, reason in cases:
             frame = Frame(direct=(word,)) if direct else Frame((), (Relay(word, 3),))
@@ -259,13 +250,13 @@ class TestPublications:
         word = publication(made)
         receive(made, Frame((), (Relay(word, 1),)))
         false = msgspec.structs.replace(word, data=b"y", cached_bytes=b"")
-        assert receive(made, Frame((), (Relay(false, 3),))) == [INVALID_SIGNATURE]
+        assert receive(made, Frame((), (Relay(false, 3),))) == [reasons.INVALID_SIGNATURE]
 
     def test_a_letter_for_a_topic_that_we_do_not_want_is_refused(self) -> None:
         """Nothing is delivered that was not asked for."""
         made = bag()
         frame = Frame(direct=(publication(made),))
-        assert receive(made, frame) == [NOT_SUBSCRIBED]
+        assert receive(made, frame) == [reasons.NOT_SUBSCRIBED]
 
     def test_a_letter_does_not_stop_the_flood(self) -> None:
         """A DIRECTMSG that overtakes the PUB leaves the passing on to the PUB."""
@@ -284,7 +275,7 @@ class TestPublications:
         made = Bag(3, [(0, 1), (0, 2)], sub_hops=0, pub_hops=3)
         frame = Frame((), (Relay(publication(made), 2**31),))
         made.feed(0, Received(peer_id(1), frame))
-        assert made.refused[0] == [HOPS_CLAMPED]
+        assert made.refused[0] == [reasons.HOPS_CLAMPED]
         assert made.sent[0][2].publications[0].hops == RadiusConfig().max_hops - 1
 
 
@@ -324,7 +315,7 @@ class TestValidation:
         for number in range(3):
             word = publication(made, time=int(made.now * 1e9) + number)
             refused = receive(made, Frame((), (Relay(word, 1),)))
-        assert refused == [VALIDATION_THROTTLED]
+        assert refused == [reasons.VALIDATION_THROTTLED]
 
 
 class TestJunk:

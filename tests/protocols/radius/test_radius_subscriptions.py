@@ -17,14 +17,9 @@ from rumormill.core.inputs import (
     TimerFired,
 )
 from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
-from rumormill.node.letters import TOO_MANY_LETTERS
-from rumormill.protocols.radius.config import (
-    EXPIRED,
-    SUBSCRIBER_LOST,
-    SUPERSEDED,
-    TABLE_FULL,
-    RadiusConfig,
-)
+from rumormill.node.pending_sends import TOO_MANY_PENDING
+from rumormill.protocols.radius import reasons
+from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.messages import Frame, Spread
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.sim.identity import SimulatedIdentity
@@ -136,7 +131,7 @@ class TestRenewal:
         bag.settle()
         bag.subscribe(2)
         bag.settle()
-        assert TABLE_FULL in bag.refused[1]
+        assert reasons.TABLE_FULL in bag.refused[1]
         bag.dead[0] = None
         bag.settle(bag.now + 31)
         bag.settle(bag.now + 24)
@@ -204,7 +199,7 @@ class TestTheOwnersLastWord:
             bag.settle()
             assert not bag.knows(1, 0)
         assert not len(bag.machines[1].subscriptions.interests)
-        assert set(bag.refused[1]) == {SUPERSEDED, EXPIRED}
+        assert set(bag.refused[1]) == {reasons.SUPERSEDED, reasons.EXPIRED}
 
 
 class TestSince:
@@ -261,7 +256,7 @@ class TestLostSubscribers:
         bag.publish(2)
         bag.settle()
         assert not bag.knows(2, 0)
-        assert SUBSCRIBER_LOST in bag.refused[2]
+        assert reasons.SUBSCRIBER_LOST in bag.refused[2]
         bag.sent.clear()
         bag.publish(2)
         assert not bag.sent
@@ -272,7 +267,7 @@ class TestLostSubscribers:
         bag.settle()
         assert bag.knows(2, 0)
 
-    @pytest.mark.parametrize("reason", [QUEUE_FULL, NODE_QUEUE_FULL, TOO_MANY_LETTERS])
+    @pytest.mark.parametrize("reason", [QUEUE_FULL, NODE_QUEUE_FULL, TOO_MANY_PENDING])
     def test_a_full_queue_is_no_death(self, reason: str) -> None:
         """A letter for which a runtime had no room does not end the service."""
         bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)

@@ -26,13 +26,8 @@ from rumormill.core.inputs import (
 from rumormill.core.trace import Refuse, UndeliverableMessage
 from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, PatriciaTrie, Prefix, Summary, trie
 from rumormill.protocols.registry import NO_HOOKS
-from rumormill.protocols.skipring import envelope, messages
-from rumormill.protocols.skipring.config import (
-    HISTORY_UNREAD,
-    TOO_MANY_READS,
-    PublicationConfig,
-    SkipRingConfig,
-)
+from rumormill.protocols.skipring import envelope, messages, reasons
+from rumormill.protocols.skipring.config import PublicationConfig, SkipRingConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
 from rumormill.protocols.skipring.peer import TIMEOUT, LookAt, SkipRing
 from rumormill.protocols.skipring.publication_messages import (
@@ -182,7 +177,7 @@ def test_however_much_is_stored_no_input_is_much_work(work: Work) -> None:
         steps += 1
     assert total == {"insertions": count, "decodings": count, "hashes": count - 1}
     assert steps <= count // anne.log.piece + count // HASHES_PER_STEP + 2
-    assert anne.refusals == [HISTORY_UNREAD] * 2 * steps
+    assert anne.refusals == [reasons.HISTORY_UNREAD] * 2 * steps
     assert anne.letters == []
     for message in (UNLIKE, EVERYTHING_WANTED):
         anne.hear(message)
@@ -294,11 +289,11 @@ def test_answers_that_wait_for_the_log_are_bounded() -> None:
     for _ in range(READS_PER_PEER + 3):
         anne.hear(EVERYTHING_WANTED)
     assert len(anne.open) == READS_PER_PEER
-    assert anne.refusals == [TOO_MANY_READS] * 3
+    assert anne.refusals == [reasons.TOO_MANY_READS] * 3
     for number in range(MAX_READS):
         anne.hear(EVERYTHING_WANTED, b"peer %d" % number)
     assert len(anne.open) == MAX_READS
-    assert anne.refusals == [TOO_MANY_READS] * (3 + READS_PER_PEER)
+    assert anne.refusals == [reasons.TOO_MANY_READS] * (3 + READS_PER_PEER)
     anne.settle()
     assert len(anne.sent(PublishBundle)) == MAX_READS
     anne.hear(EVERYTHING_WANTED)

@@ -22,16 +22,8 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.trace import Join, Leave, Refuse
 from rumormill.protocols.registry import NO_HOOKS
-from rumormill.protocols.skipring import messages
-from rumormill.protocols.skipring.config import (
-    FOREIGN_SENDER,
-    NOT_RESPONSIBLE,
-    NOT_SUBSCRIBED,
-    NOT_SUPERVISOR,
-    TOO_MANY_TOPICS,
-    PublicationConfig,
-    SkipRingConfig,
-)
+from rumormill.protocols.skipring import messages, reasons
+from rumormill.protocols.skipring.config import PublicationConfig, SkipRingConfig
 from rumormill.protocols.skipring.labels import label_of
 from rumormill.protocols.skipring.peer import ENTERED, QUEUE_FULL, TIMEOUT, SetSupervisors, SkipRing
 from rumormill.protocols.skipring.supervisor import Supervisors
@@ -232,7 +224,7 @@ def test_topics_are_limited() -> None:
         village.subscribe(ANNE, topic)
     with pytest.raises(LimitError, match="max_subscriptions"):
         village.tell(ANNE, Subscribe("d"))
-    assert village.told(BOSS, Refuse) == [Refuse(ANNE, TOO_MANY_TOPICS, "c")]
+    assert village.told(BOSS, Refuse) == [Refuse(ANNE, reasons.TOO_MANY_TOPICS, "c")]
 
 
 def test_without_a_supervisor_nothing_can_be_subscribed_to() -> None:
@@ -258,19 +250,19 @@ def test_an_empty_topic_costs_the_supervisor_nothing() -> None:
 @pytest.mark.parametrize(
     ("receiver", "sender", "message", "reason"),
     [
-        (ANNE, BOB, messages.SetData("news", None, label_of(7), None), NOT_SUPERVISOR),
+        (ANNE, BOB, messages.SetData("news", None, label_of(7), None), reasons.NOT_SUPERVISOR),
         (
             ANNE,
             BOB,
             messages.Check("news", messages.Reference(3, b"eve"), 0, messages.Flag.LIN),
-            FOREIGN_SENDER,
+            reasons.FOREIGN_SENDER,
         ),
-        (ANNE, BOB, messages.Subscribe("news"), NOT_RESPONSIBLE),
+        (ANNE, BOB, messages.Subscribe("news"), reasons.NOT_RESPONSIBLE),
         (
             ANNE,
             BOB,
             messages.Linearize("other", messages.Reference(3, b"eve")),
-            NOT_SUBSCRIBED,
+            reasons.NOT_SUBSCRIBED,
         ),
     ],
 )

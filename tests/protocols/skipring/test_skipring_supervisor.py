@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from rumormill.core.effects import Effects, Mail
 from rumormill.core.trace import Refuse
-from rumormill.protocols.skipring.config import (
-    TOO_MANY_REQUESTS,
-    TOO_MANY_SUBSCRIBERS,
-    SkipRingConfig,
-)
+from rumormill.protocols.skipring import reasons
+from rumormill.protocols.skipring.config import SkipRingConfig
 from rumormill.protocols.skipring.labels import CIRCLE, label_of, ring_neighbours
 from rumormill.protocols.skipring.messages import (
     Acknowledge,
@@ -271,7 +268,7 @@ def test_requests_of_one_peer_are_limited_per_interval() -> None:
     refused = [effect for effect in effects if isinstance(effect, Refuse)]
     assert len(effects) == 10
     assert len(refused) == 7
-    assert {effect.reason for effect in refused} == {TOO_MANY_REQUESTS}
+    assert {effect.reason for effect in refused} == {reasons.TOO_MANY_REQUESTS}
     assert isinstance(answers(supervisor, peer(3), Subscribe("t"))[0], Mail)
     supervisor.timeout([])
     assert isinstance(answers(supervisor, peer(1), Subscribe("t"))[0], Mail)
@@ -281,7 +278,7 @@ def test_a_full_database_refuses_newcomers_and_serves_its_own() -> None:
     """A topic has a bounded number of subscribers."""
     supervisor = supervisor_of(3, SkipRingConfig(patience=0, max_subscribers=3))
     (refusal,) = answers(supervisor, peer(9), Subscribe("t"))
-    assert refusal == Refuse(peer(9), TOO_MANY_SUBSCRIBERS, "t")
+    assert refusal == Refuse(peer(9), reasons.TOO_MANY_SUBSCRIBERS, "t")
     assert isinstance(answers(supervisor, peer(1), Subscribe("t"))[0], Mail)
 
 

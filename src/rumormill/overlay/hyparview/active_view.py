@@ -21,8 +21,8 @@ from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Send, Se
 from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
+from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview import reasons
-from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.messages import (
     BEAT,
@@ -118,7 +118,7 @@ class ActiveView:
         self._rest = self._rested = 0
         self._has_swapped = False
         self._uninformed: dict[PeerId, None] = {}
-        self._newcomers = Allowance(_NEWCOMER_RATE, _NEWCOMER_BURST)
+        self._newcomers = RateLimit(_NEWCOMER_RATE, _NEWCOMER_BURST)
 
     def neighbours(self) -> tuple[PeerId, ...]:
         """The active view, in the order in which its peers entered it."""

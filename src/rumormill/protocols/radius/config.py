@@ -1,7 +1,7 @@
-"""Radius gossip's parameters, each with the source of its default, and why something is refused."""
+"""Radius gossip's parameters, each with the source of its default, and the named presets."""
 
 import math
-from typing import Final, Literal
+from typing import Literal
 
 from rumormill.core.config import Config, require
 from rumormill.overlay.hyparview.config import HyParViewConfig
@@ -189,25 +189,3 @@ PRESETS: dict[str, Config] = {
     # The cheaper rule, otherwise alike.
     "few": RadiusConfig(serving="few"),
 }
-
-# Why something is refused, as it is counted.
-
-INVALID_SIGNATURE: Final = "invalid signature"
-EXPIRED: Final = "expired"
-TOO_FAR_AHEAD: Final = "date too far ahead"
-SUPERSEDED: Final = "superseded by a later word of its owner"
-HOPS_CLAMPED: Final = "hops clamped"
-NO_TOPIC: Final = "no topic"
-SELF_ORIGIN: Final = "self originated message"
-NOT_SUBSCRIBED: Final = "not subscribed"
-TOO_MANY_NEW: Final = "too many new messages"
-TOPIC_FULL: Final = "too many interests in the topic"
-OWNER_FULL: Final = "too many interests of the owner"
-TABLE_FULL: Final = "too many interests"
-SUBSCRIBER_LOST: Final = "subscriber out of reach"
-VALIDATION_FAILED: Final = "validation failed"
-VALIDATION_IGNORED: Final = "validation ignored"
-VALIDATION_THROTTLED: Final = "validation throttled"
-
-CONGESTION: Final = ("queue full", "too many letters wait")
-"""Why a runtime drops a letter that says nothing of its addressee."""

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from rumormill.core.ids import PeerId, Topic
-from rumormill.protocols.radius.config import OWNER_FULL, TABLE_FULL, TOPIC_FULL, RadiusConfig
+from rumormill.protocols.radius import reasons
+from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.messages import Interest
 
 _IRREGULAR: Final = 0.1
@@ -89,11 +90,11 @@ class InterestTable:
         """Return why one more interest does not fit, or None."""
         config = self._config
         if self.count >= config.max_interests:
-            return TABLE_FULL
+            return reasons.TABLE_FULL
         if self.owners.get(owner, 0) >= config.max_interests_per_owner:
-            return OWNER_FULL
+            return reasons.OWNER_FULL
         if len(self.of_topic(topic)) >= config.max_interests_per_topic:
-            return TOPIC_FULL
+            return reasons.TOPIC_FULL
         return None
 
     def put(self, interest: Interest, hops: int, now: float) -> Entry:

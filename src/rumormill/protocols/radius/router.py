@@ -52,27 +52,12 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
-from rumormill.overlay.hyparview.allowance import Allowance
-from rumormill.overlay.hyparview.membership import HyParView
+from rumormill.core.rate_limit import RateLimit
+from rumormill.overlay.hyparview.hyparview import HyParView
 from rumormill.overlay.hyparview.messages import Membership
+from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.codec import check_publication, sign_publication
-from rumormill.protocols.radius.config import (
-    CONGESTION,
-    EXPIRED,
-    HOPS_CLAMPED,
-    INVALID_SIGNATURE,
-    NO_TOPIC,
-    NOT_SUBSCRIBED,
-    RELAY_OVERHEAD,
-    SELF_ORIGIN,
-    SUBSCRIBER_LOST,
-    TOO_FAR_AHEAD,
-    TOO_MANY_NEW,
-    VALIDATION_FAILED,
-    VALIDATION_IGNORED,
-    VALIDATION_THROTTLED,
-    RadiusConfig,
-)
+from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
 from rumormill.protocols.radius.messages import MARK_BYTES, Frame, Publication, Relay
 from rumormill.protocols.radius.neighbours import Links, Overlay
 from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications, event_of
@@ -162,8 +147,8 @@ class Radius:
         self._last_time = 0
         self._pending: dict[MessageId, Copy] = {}
         self._unsaid: Unsaid[Publication] = Unsaid()
-        self._allowances: dict[PeerId, Allowance] = {}
-        self._strangers = Allowance(config.verify_rate, config.verify_burst)
+        self._rate_limits: dict[PeerId, RateLimit] = {}
+        self._strangers = RateLimit(config.verify_rate, config.verify_burst)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -270,15 +255,15 @@ class Radius:
 
     def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
-        if peer in self._allowances or peer == self.id:
+        if peer in self._rate_limits or peer == self.id:
             return
         config = self._config
-        self._allowances[peer] = Allowance(config.verify_rate, config.verify_burst)
+        self._rate_limits[peer] = RateLimit(config.verify_rate, config.verify_burst)
         effects.append(trace.AddPeer(peer, event.protocol))
         self.overlay.on_connected(peer, event.outbound, now, effects)
 
     def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
-        if self._allowances.pop(event.peer, None) is not None:
+        if self._rate_limits.pop(event.peer, None) is not None:
             effects.append(trace.RemovePeer(event.peer))
             self.overlay.on_disconnected(event.peer, now, effects)
 
@@ -295,7 +280,7 @@ class Radius:
 
     def _may_verify(self, peer: PeerId, now: float) -> bool:
         """Whether a peer may have us check one more signature now."""
-        return self._allowances.get(peer, self._strangers).take(now)
+        return self._rate_limits.get(peer, self._strangers).take(now)
 
     # What peers send.
 
@@ -316,7 +301,7 @@ class Radius:
     def _on_relay(self, peer: PeerId, relay: Relay, now: float, effects: Effects) -> None:
         publication, hops = relay.publication, relay.hops
         if hops > self._config.max_hops:
-            effects.append(trace.Refuse(peer, HOPS_CLAMPED, publication.topic))
+            effects.append(trace.Refuse(peer, reasons.HOPS_CLAMPED, publication.topic))
             hops = self._config.max_hops
         uid = publication.id
         best = self.seen.get(uid)
@@ -345,7 +330,7 @@ class Radius:
         if self.seen.get(uid) is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
         elif publication.topic not in self.subscriptions.own:
-            effects.append(trace.Refuse(peer, NOT_SUBSCRIBED, publication.topic))
+            effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, publication.topic))
         else:
             copy = Copy(peer, publication, DIRECT)
             if self._accepts(copy, now, effects):
@@ -362,18 +347,18 @@ class Radius:
         """Why a publication is refused; the signature is looked at last, since it costs most."""
         publication, config = copy.publication, self._config
         if not publication.topic:
-            return NO_TOPIC
+            return reasons.NO_TOPIC
         if publication.author == self.id:
-            return SELF_ORIGIN
+            return reasons.SELF_ORIGIN
         age = now - publication.time / 1e9
         if age > config.publication_lifetime + config.clock_skew:
-            return EXPIRED
+            return reasons.EXPIRED
         if age < -config.clock_skew:
-            return TOO_FAR_AHEAD
+            return reasons.TOO_FAR_AHEAD
         if not self._may_verify(copy.peer, now):
-            return TOO_MANY_NEW
+            return reasons.TOO_MANY_NEW
         if not check_publication(publication, self._identity):
-            return INVALID_SIGNATURE
+            return reasons.INVALID_SIGNATURE
         return None
 
     def _judge(self, copy: Copy, now: float, effects: Effects) -> None:
@@ -385,7 +370,7 @@ class Radius:
         if verdict is not Verdict.DEFER:
             self._on_verdict(copy, verdict, now, effects)
         elif len(self._pending) >= self._config.max_pending_validations:
-            self._drop(copy, VALIDATION_THROTTLED, now, effects)
+            self._drop(copy, reasons.VALIDATION_THROTTLED, now, effects)
         else:
             self._pending[copy.publication.id] = copy
             effects.append(Validate(event_of(copy.publication), copy.peer))
@@ -401,9 +386,9 @@ class Radius:
         if verdict is Verdict.ACCEPT:
             self._accept(copy, now, effects)
         elif verdict is Verdict.REJECT:
-            self._drop(copy, VALIDATION_FAILED, now, effects)
+            self._drop(copy, reasons.VALIDATION_FAILED, now, effects)
         else:
-            self._drop(copy, VALIDATION_IGNORED, now, effects)
+            self._drop(copy, reasons.VALIDATION_IGNORED, now, effects)
 
     def _drop(self, copy: Copy, reason: str, now: float, effects: Effects) -> None:
         """Go no further with a true publication; no copy of it, however good, is passed on."""
@@ -487,10 +472,10 @@ class Radius:
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         peer = event.peer
         frame: Frame = event.message  # type: ignore[assignment]
-        if frame.direct and event.reason not in CONGESTION:
+        if frame.direct and event.reason not in reasons.CONGESTION:
             # A letter failed, and not for want of room here: its addressee is out of reach.
             lost = self.subscriptions.interests.lose(peer)
             if lost:
-                effects.append(trace.Refuse(peer, SUBSCRIBER_LOST, count=lost))
+                effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
         if frame.interests and peer in self.neighbours:
             effects.append(SetTimer(Greet(peer), now + _GREET_RETRY))

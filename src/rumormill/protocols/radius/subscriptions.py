@@ -17,17 +17,9 @@ from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
+from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.codec import DEFAULT_LIMITS, check_interest, sign_interest
-from rumormill.protocols.radius.config import (
-    EXPIRED,
-    HOPS_CLAMPED,
-    INVALID_SIGNATURE,
-    NO_TOPIC,
-    SUPERSEDED,
-    TOO_FAR_AHEAD,
-    TOO_MANY_NEW,
-    RadiusConfig,
-)
+from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.interest_table import Entry, InterestTable
 from rumormill.protocols.radius.messages import Frame, Interest, Spread, spread_size
 
@@ -146,7 +138,7 @@ class Subscriptions:
         for spread in spreads:
             interest, hops = spread.interest, spread.hops
             if hops > limit:
-                refused[HOPS_CLAMPED] = refused.get(HOPS_CLAMPED, 0) + 1
+                refused[reasons.HOPS_CLAMPED] = refused.get(reasons.HOPS_CLAMPED, 0) + 1
                 hops = limit
             owner = interest.owner
             if owner == me:
@@ -175,22 +167,22 @@ class Subscriptions:
         """Why an interest is not taken in; the signature is looked at last, since it costs most."""
         config = self._config
         if entry is not None and interest.sequence < entry.interest.sequence:
-            return SUPERSEDED
+            return reasons.SUPERSEDED
         if not interest.topic:
-            return NO_TOPIC
+            return reasons.NO_TOPIC
         if interest.expires <= now * 1e6:
-            return EXPIRED
+            return reasons.EXPIRED
         latest = now + config.clock_skew
         if interest.expires > (latest + config.max_ttl) * 1e6 or interest.sequence > latest * 1e6:
-            return TOO_FAR_AHEAD
+            return reasons.TOO_FAR_AHEAD
         if entry is None:
             full = self.interests.no_room(interest.topic, interest.owner)
             if full is not None:
                 return full
         if not self._may_verify(peer, now):
-            return TOO_MANY_NEW
+            return reasons.TOO_MANY_NEW
         if not check_interest(interest, self._identity):
-            return INVALID_SIGNATURE
+            return reasons.INVALID_SIGNATURE
         return None
 
     # Spreading.

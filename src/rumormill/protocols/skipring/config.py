@@ -1,4 +1,4 @@
-"""What is fixed for all peers of the skip ring, what each may set, and why something is refused.
+"""What is fixed for all peers of the skip ring, and what each may set.
 
 A peer's settings may be narrower than the limits in what it sends; what it must be able to read is
 fixed, so that two peers with different settings still understand each other.
@@ -9,8 +9,6 @@ from typing import Final
 import msgspec
 
 from rumormill.core.config import Config, require
-
-# How large anything in a message may be.
 
 MAX_MESSAGE: Final = 1 << 20
 """Bytes of one message, as for the other protocols (go's pub/sub: 1 MiB)."""
@@ -43,41 +41,6 @@ MAX_SIGNATURE: Final = 512
 MAX_KEY: Final = 1024
 """An RSA public key of 4096 bits with its framing has about 550."""
 
-
-# Why something is refused, as it is counted.
-
-NOT_SUPERVISOR: Final = "not-supervisor"
-"""A configuration from a peer that does not supervise the topic."""
-NOT_RESPONSIBLE: Final = "not-responsible"
-"""A request about a topic that is not ours to supervise."""
-FOREIGN_SENDER: Final = "foreign-sender"
-"""A peer introduced itself under another peer's id."""
-NOT_SUBSCRIBED: Final = "not-subscribed"
-"""A message of a ring that we are not part of."""
-TOO_MANY_REQUESTS: Final = "too-many-requests"
-"""More requests to the supervisor in one interval than a peer may make."""
-TOO_MANY_SUBSCRIBERS: Final = "too-many-subscribers"
-"""The topic's database is full."""
-TOO_MANY_TOPICS: Final = "too-many-topics"
-"""The supervisor has as many topics as it may have."""
-TOO_MANY_PEERS: Final = "too-many-peers"
-"""More peers spoke of publications in one interval than are remembered."""
-TOO_MANY_CHECKS: Final = "too-many-checks"
-"""More nodes to compare in one interval than a peer may name."""
-TOO_MANY_BYTES: Final = "too-many-bytes-asked-for"
-"""More publications in one interval than a peer may have sent to it."""
-TOO_MANY_READS: Final = "too-many-reads"
-"""More answers that wait for the log than a peer may have, or than all together."""
-HISTORY_UNREAD: Final = "history-unread"
-"""A check while our own history is still being read from the log."""
-TOO_MANY_FORGERIES: Final = "too-many-forgeries"
-"""A publication of a peer that has brought too many false ones."""
-WRONG_TOPIC: Final = "wrong-topic"
-"""A publication of another topic than the message's."""
-NO_LONGER_KEPT: Final = "no-longer-kept"
-"""A publication that a peer asks for and that the log does not have any more."""
-REFUSED_BEFORE: Final = "refused-before"
-"""A publication that the application has refused already."""
 
 MAX_PATIENCE: Final = 1 << 20
 """Up to where patience doubles when a silent subscriber proves to be alive. Our choice: beyond

@@ -42,15 +42,8 @@ from rumormill.core.inputs import Unsubscribe as Leave
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks
-from rumormill.protocols.skipring import messages
-from rumormill.protocols.skipring.config import (
-    MAX_ADDRESS,
-    MAX_ADDRESSES,
-    NOT_RESPONSIBLE,
-    NOT_SUBSCRIBED,
-    TOO_MANY_TOPICS,
-    SkipRingConfig,
-)
+from rumormill.protocols.skipring import messages, reasons
+from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, SkipRingConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
 from rumormill.protocols.skipring.labels import text_of
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
@@ -379,10 +372,10 @@ class SkipRing:
     def _supervise(self, sender: PeerId, message: messages.RingMessage, effects: Effects) -> None:
         topic = message.topic
         if self.supervisors.of(topic) != self.id:
-            effects.append(trace.Refuse(sender, NOT_RESPONSIBLE, topic))
+            effects.append(trace.Refuse(sender, reasons.NOT_RESPONSIBLE, topic))
             return
         if topic not in self.supervised and len(self.supervised) >= self._config.max_topics:
-            effects.append(trace.Refuse(sender, TOO_MANY_TOPICS, topic))
+            effects.append(trace.Refuse(sender, reasons.TOO_MANY_TOPICS, topic))
             return
         if type(message) in _REQUESTS:
             self.requests += 1
@@ -399,7 +392,7 @@ class SkipRing:
     def _decline(self, sender: PeerId, message: messages.Letter, effects: Effects) -> None:
         """Answer for a topic that we are not part of, so that nobody counts on us."""
         topic, kind = message.topic, type(message)
-        effects.append(trace.Refuse(sender, NOT_SUBSCRIBED, topic))
+        effects.append(trace.Refuse(sender, reasons.NOT_SUBSCRIBED, topic))
         if kind in _FROM_RING or kind in _OF_PUBLICATIONS:
             effects.append(Mail(sender, messages.RemoveConnections(topic)))
         elif kind is messages.SetData and message.label is not None:  # type: ignore[attr-defined]

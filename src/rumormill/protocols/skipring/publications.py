@@ -32,20 +32,8 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Loaded, Verdict
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.patricia import PatriciaTrie, Prefix, Summary, compare
-from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.skipring import envelope
-from rumormill.protocols.skipring.config import (
-    HISTORY_UNREAD,
-    NO_LONGER_KEPT,
-    REFUSED_BEFORE,
-    TOO_MANY_BYTES,
-    TOO_MANY_CHECKS,
-    TOO_MANY_FORGERIES,
-    TOO_MANY_PEERS,
-    TOO_MANY_READS,
-    WRONG_TOPIC,
-    PublicationConfig,
-)
+from rumormill.protocols.skipring import envelope, reasons
+from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication
 from rumormill.protocols.skipring.publication_messages import (
     CheckAndPublish,
@@ -221,7 +209,7 @@ class Publications:
         """Take a message of another subscriber."""
         use = self._use_of(peer)
         if use is None:
-            effects.append(trace.Refuse(peer, TOO_MANY_PEERS, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))
         elif isinstance(message, PublishNew):
             self._take(peer, use, message.publication, effects, flood=True)
         elif isinstance(message, PublishBundle):
@@ -253,11 +241,11 @@ class Publications:
         side refuses, or no longer has, must not hide the others for ever.
         """
         if not self.whole:
-            effects.append(trace.Refuse(peer, HISTORY_UNREAD, self.topic))
+            effects.append(trace.Refuse(peer, reasons.HISTORY_UNREAD, self.topic))
             return
         use.nodes += len(nodes) + len(wants)
         if use.nodes > self._config.nodes_per_interval:
-            effects.append(trace.Refuse(peer, TOO_MANY_CHECKS, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_CHECKS, self.topic))
             return
         trie = self.trie
         answer: list[Summary] = []
@@ -298,10 +286,10 @@ class Publications:
     ) -> bool:
         """Read the publications that a peer lacks; return whether there are any for it."""
         if use.bytes >= self._config.bytes_per_interval:
-            effects.append(trace.Refuse(peer, TOO_MANY_BYTES, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_BYTES, self.topic))
             return False
         if not self._reads.has_room(peer):
-            effects.append(trace.Refuse(peer, TOO_MANY_READS, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_READS, self.topic))
             return False
         answer = self._sought(peer, wants, goes_on)
         if answer.keys:
@@ -324,7 +312,7 @@ class Publications:
         """PUBLISH: what a peer lacks, as far as it fits one answer, and what did not fit."""
         peer, use = answer.peer, self._use_of(answer.peer)
         if use is None:
-            effects.append(trace.Refuse(peer, TOO_MANY_PEERS, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))
             return
         events = {event.id: event for event in loaded.events}
         last = loaded.events[-1].id if loaded.more and loaded.events else None
@@ -357,7 +345,7 @@ class Publications:
                 return envelope.from_event(event)
             except DecodeError:
                 pass
-        effects.append(trace.Refuse(peer, NO_LONGER_KEPT, self.topic))
+        effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
         return None
 
     def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
@@ -381,13 +369,13 @@ class Publications:
             effects.append(trace.DuplicateMessage(key, peer, topic))
             return False
         if key in self._refused:
-            effects.append(trace.Refuse(peer, REFUSED_BEFORE, topic))
+            effects.append(trace.Refuse(peer, reasons.REFUSED_BEFORE, topic))
             return False
         if publication.topic != topic:
-            effects.append(trace.RejectMessage(key, peer, WRONG_TOPIC, topic))
+            effects.append(trace.RejectMessage(key, peer, reasons.WRONG_TOPIC, topic))
             return False
         if use.forgeries >= self._config.forgeries_per_interval:
-            effects.append(trace.Refuse(peer, TOO_MANY_FORGERIES, topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_FORGERIES, topic))
             return False
         if not envelope.check(publication, self._identity):
             use.forgeries += 1

@@ -21,7 +21,7 @@ from rumormill.core.effects import Effects, Learn, Mail
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.core.trace import Refuse
-from rumormill.protocols.skipring.config import FOREIGN_SENDER, NOT_RESPONSIBLE, NOT_SUPERVISOR
+from rumormill.protocols.skipring import reasons
 from rumormill.protocols.skipring.labels import Label, chain, length_of
 from rumormill.protocols.skipring.messages import (
     Acknowledge,
@@ -217,7 +217,7 @@ class Subscriber(RingNode):
         """Take a message of this topic's ring."""
         if isinstance(message, Check):
             if message.sender.peer != sender:
-                effects.append(Refuse(sender, FOREIGN_SENDER, self.topic))
+                effects.append(Refuse(sender, reasons.FOREIGN_SENDER, self.topic))
                 return
             known = _learned(message.sender, effects)
             self._correct_shortcuts(known)
@@ -237,13 +237,13 @@ class Subscriber(RingNode):
             self._introduce(subject, message.flag, effects)
         elif isinstance(message, SetData):
             if sender != self.supervisor:
-                effects.append(Refuse(sender, NOT_SUPERVISOR, self.topic))
+                effects.append(Refuse(sender, reasons.NOT_SUPERVISOR, self.topic))
                 return
             self._set_data(message, effects)
         elif isinstance(message, RemoveConnections):
             self.remove(sender)
         else:
-            effects.append(Refuse(sender, NOT_RESPONSIBLE, self.topic))
+            effects.append(Refuse(sender, reasons.NOT_RESPONSIBLE, self.topic))
 
     def _correct_shortcuts(self, owner: Reference) -> None:
         """A subscriber told us its label: it stands at no other one."""

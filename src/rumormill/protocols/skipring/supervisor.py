@@ -34,13 +34,8 @@ import msgspec
 from rumormill.core.effects import Effects, Learn, Mail
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.trace import Refuse
-from rumormill.protocols.skipring.config import (
-    MAX_PATIENCE,
-    NOT_SUBSCRIBED,
-    TOO_MANY_REQUESTS,
-    TOO_MANY_SUBSCRIBERS,
-    SkipRingConfig,
-)
+from rumormill.protocols.skipring import reasons
+from rumormill.protocols.skipring.config import MAX_PATIENCE, SkipRingConfig
 from rumormill.protocols.skipring.labels import Label, label_of, number_of, ring_neighbours
 from rumormill.protocols.skipring.messages import (
     Acknowledge,
@@ -228,7 +223,7 @@ class Supervisor:
         asked = self._asked.get(sender, 0)
         crowded = not asked and len(self._asked) >= self._config.max_subscribers
         if crowded or asked >= self._config.requests_per_interval:
-            effects.append(Refuse(sender, TOO_MANY_REQUESTS, self.topic))
+            effects.append(Refuse(sender, reasons.TOO_MANY_REQUESTS, self.topic))
             return
         self._asked[sender] = asked + 1
         if isinstance(message, Subscribe):
@@ -240,7 +235,7 @@ class Supervisor:
         elif isinstance(message, Unsubscribe):
             self._unsubscribe(sender, effects)
         else:
-            effects.append(Refuse(sender, NOT_SUBSCRIBED, self.topic))
+            effects.append(Refuse(sender, reasons.NOT_SUBSCRIBED, self.topic))
 
     def _subscribe(self, peer: PeerId, message: Subscribe, effects: Effects) -> None:
         """SUBSCRIBE: record a subscriber under the next label."""
@@ -249,7 +244,7 @@ class Supervisor:
         if self.label(peer) is None:
             database = self.database
             if len(database) >= self._config.max_subscribers:
-                effects.append(Refuse(peer, TOO_MANY_SUBSCRIBERS, self.topic))
+                effects.append(Refuse(peer, reasons.TOO_MANY_SUBSCRIBERS, self.topic))
                 return
             label: Label | None = label_of(len(database))
             if label in database:

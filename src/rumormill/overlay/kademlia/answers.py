@@ -22,7 +22,7 @@ PROVIDERS_WANTED: Final = 20
 WRONG_ANSWER = "kad-wrong-answer"
 
 
-class Findings:
+class Answers:
     """Takes what answers say besides closer peers."""
 
     def __init__(
