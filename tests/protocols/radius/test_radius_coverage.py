@@ -12,7 +12,8 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from radius_rig import Bag, Edge, diameter, distances, interest_of, peer_id
 
-from rumormill.core.inputs import Received
+from rumormill.core.effects import Mail, Published, SendAll
+from rumormill.core.inputs import NotStored, Publish, Received, Stored
 from rumormill.protocols.radius.messages import Frame, Spread
 
 SERVING = ("all", "few")
@@ -218,3 +219,22 @@ class TestFewServers:
         assert all(len(events) == 1 for events in bag.events)
         marks = [len(r.served) for _, _, frame in bag.sent for r in frame.publications]
         assert max(marks) == 4 * 8
+
+
+def test_a_publication_is_nobody_s_before_it_is_stored() -> None:
+    """Neither sent nor remembered; what cannot be stored is answered with the reason."""
+    bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=1)
+    bag.subscribe(1)
+    bag.settle()
+    machine, effects = bag.machines[0], list[Any]()
+    for number in (1, 2):
+        machine.handle(Publish("t", b"mine", number), bag.now, effects)
+    stored, lost = effects
+    assert len(machine.seen) == 0
+    effects.clear()
+    machine.handle(NotStored((lost.barrier,), "the disk is full"), bag.now, effects)
+    assert effects == [Published(2, None, error="the disk is full")]
+    machine.handle(Stored((stored.barrier,)), bag.now, effects)
+    assert [each.peers for each in effects if isinstance(each, SendAll)] == [(peer_id(1),)]
+    assert [each.peer for each in effects if isinstance(each, Mail)] == [peer_id(1)]
+    assert effects[-1] == Published(1, stored.event, 2)

@@ -264,6 +264,40 @@ def test_who_leaves_reads_no_further_and_who_comes_back_reads_it_all() -> None:
     assert not anne.open
 
 
+def test_a_timer_of_the_membership_before_makes_no_history_whole() -> None:
+    """Left while the hashes were computed, and entered again before the timer came."""
+    anne = Peer(composed(HASHES_PER_STEP + 300))
+    anne.enter()
+    while anne.open:
+        anne.answer_one()
+    assert Hash(TOPIC) in anne.timers
+    anne.tell(Unsubscribe(TOPIC))
+    anne.hear(messages.SetData(TOPIC, None, None, None), BOSS)
+    anne.enter()
+    anne.answer_one()
+    anne.tell(TimerFired(Hash(TOPIC)))
+    anne.hear(UNLIKE)
+    assert anne.refusals == [reasons.HISTORY_UNREAD]
+
+
+def test_own_publications_are_nobody_s_before_they_are_stored() -> None:
+    """Neither flooded nor in the trie; what cannot be stored is answered with the reason."""
+    anne = Peer([])
+    anne.enter()
+    anne.settle()
+    for number in (1, 2):
+        anne.tell(Publish(TOPIC, b"mine", number))
+    stored, lost = anne.open
+    assert (anne.letters, anne.keys) == ([], [])
+    anne.open.clear()
+    anne.tell(NotStored((lost.barrier,), "the disk is full"))
+    anne.tell(Stored((stored.barrier,)))
+    assert anne.keys == [stored.event.id]
+    assert [each.publication.id for each in anne.sent(PublishNew)] == anne.keys
+    receipts = [each for each in anne.other if isinstance(each, Published)]
+    assert [(each.number, each.error) for each in receipts] == [(2, "the disk is full"), (1, "")]
+
+
 def test_who_is_started_again_reads_again() -> None:
     """A runtime that stops forgets what it was asked for, and may answer it with nothing."""
     stored = composed(300)

@@ -152,12 +152,13 @@ class Publications:
         for event in events:
             if envelope.is_publication(event, bits):
                 self.trie.insert(event.id)
-        if self.topic not in self._reads:
-            self.hash_some(now, effects)
+        self.hash_some(now, effects)
 
     def hash_some(self, now: float, effects: Effects) -> None:
-        """Go on hashing what was read; when all is hashed, we can speak of it."""
-        self.whole = self.whole or self.trie.hash_some(HASHES_PER_STEP)
+        """When all is read, hash it; when all is hashed, we can speak of it."""
+        if self.whole or self.topic in self._reads:
+            return
+        self.whole = self.trie.hash_some(HASHES_PER_STEP)
         if not self.whole:
             effects.append(SetTimer(Hash(self.topic), now))
 
