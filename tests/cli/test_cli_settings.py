@@ -14,7 +14,7 @@ from rumormill.cli.meeting import announced, find_tickets
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import compile_format
 from rumormill.cli.settings import SETTINGS
-from rumormill.node.subscription import ReceivedEvent
+from rumormill.core.event import ReceivedEvent
 from rumormill.wire.keys import PrivateKey
 
 

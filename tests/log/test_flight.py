@@ -14,8 +14,8 @@ from store_samples import fill, make_event
 
 from rumormill.core.errors import LocalError
 from rumormill.daemon import flight as flight_module
-from rumormill.daemon import flight_protocol as said
-from rumormill.daemon.flight import Shelf, open_door
+from rumormill.daemon import flight_messages as messages
+from rumormill.daemon.flight_service import Shelf, open_door
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.log import (
     DamagedRangeError,
@@ -96,7 +96,7 @@ def test_topics_ranges_and_times_are_served(log: EventLog, client: DoorClient) -
     """What the client gets is what the log has."""
     fill(log, 100)
     fill(log, 5, "more")
-    assert client.topics() == [said.TopicLine("news", 0, 100), said.TopicLine("more", 0, 5)]
+    assert client.topics() == [messages.TopicLine("news", 0, 100), messages.TopicLine("more", 0, 5)]
     assert offsets(client.batches("news", 10, 90, COLUMN)) == list(range(10, 90))
     (batch,) = client.batches("news", 7, 8, COLUMNS)
     assert batch.schema == event_schema(COLUMNS)
@@ -200,7 +200,7 @@ def test_a_slow_client_costs_one_batch_not_the_range(log: EventLog, server, monk
 def test_rows_are_published_in_order(log: EventLog, client: DoorClient) -> None:
     """By the topic of each row, or all in the topic of the request."""
     result = client.put("k", None, ROWS, rows(("a", b"1"), ("b", b"2"), ("a", b"3"), ("a", b"4")))
-    assert result == said.PutResult(4, 0)
+    assert result == messages.PutResult(4, 0)
     assert values_of(log, "a") == [b"1", b"3", b"4"]
     assert values_of(log, "b") == [b"2"]
     client.put("other", "c", ROWS, rows(("a", b"5"), ("b", b"6")))
@@ -213,10 +213,10 @@ def test_rows_are_published_in_order(log: EventLog, client: DoorClient) -> None:
 def test_rows_that_are_sent_again_are_published_once(log: EventLog, client: DoorClient) -> None:
     """The same key and rows: nothing happens. More rows: only those."""
     sent = [("a", b"%d" % n) for n in range(10)]
-    assert client.put("k", None, ROWS, rows(*sent)) == said.PutResult(10, 0)
-    assert client.put("k", None, ROWS, rows(*sent, cut=4)) == said.PutResult(0, 10)
-    assert client.put("k", None, ROWS, rows(*sent, ("a", b"x"))) == said.PutResult(1, 10)
-    assert client.put("another key", None, ROWS, rows(*sent)) == said.PutResult(10, 0)
+    assert client.put("k", None, ROWS, rows(*sent)) == messages.PutResult(10, 0)
+    assert client.put("k", None, ROWS, rows(*sent, cut=4)) == messages.PutResult(0, 10)
+    assert client.put("k", None, ROWS, rows(*sent, ("a", b"x"))) == messages.PutResult(1, 10)
+    assert client.put("another key", None, ROWS, rows(*sent)) == messages.PutResult(10, 0)
     assert values_of(log, "a") == [b"%d" % n for n in range(10)] + [b"x"] + [
         b"%d" % n for n in range(10)
     ]
@@ -233,7 +233,7 @@ def test_a_node_that_dies_goes_on_where_it_was(
         with pytest.raises(LocalError, match="the node is closed"):
             client.put("k", None, ROWS, rows(*sent))
     node.dies_after = None
-    assert client.put("k", None, ROWS, rows(*sent)) == said.PutResult(3, 8)
+    assert client.put("k", None, ROWS, rows(*sent)) == messages.PutResult(3, 8)
     assert values_of(log, "a") == [value for _, value in sent]
 
 
@@ -306,18 +306,18 @@ def test_a_door_that_cannot_be_opened(log: EventLog, server) -> None:
 
 def test_the_token_is_made_once_and_private(tmp_path: Path) -> None:
     """Nobody else may read it; one that others can read is refused."""
-    token = said.load_or_create_token(tmp_path / "home")
-    path = tmp_path / "home" / said.TOKEN_FILE
+    token = messages.load_or_create_token(tmp_path / "home")
+    path = tmp_path / "home" / messages.TOKEN_FILE
     assert len(token) >= 40
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert said.load_or_create_token(tmp_path / "home") == token
+    assert messages.load_or_create_token(tmp_path / "home") == token
     path.chmod(0o640)
     with pytest.raises(LocalError, match="chmod 600"):
-        said.load_or_create_token(tmp_path / "home")
+        messages.load_or_create_token(tmp_path / "home")
     path.chmod(0o600)
     path.write_text("short")
     with pytest.raises(LocalError, match="holds no token"):
-        said.load_or_create_token(tmp_path / "home")
+        messages.load_or_create_token(tmp_path / "home")
 
 
 def certificate(folder: Path) -> tuple[bytes, bytes]:

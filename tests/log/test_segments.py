@@ -16,8 +16,8 @@ from store_samples import fill, make_event
 
 import rumormill
 from rumormill.core.errors import ConfigError
-from rumormill.daemon.flight import Shelf
-from rumormill.daemon.flight_protocol import RangeRequest
+from rumormill.daemon.flight_service import Shelf
+from rumormill.daemon.flight_messages import RangeRequest
 from rumormill.log import (
     DamagedRangeError,
     EventLog,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rumormill import Node
-from rumormill.node.subscription import ReceivedEvent, Subscription
+from rumormill.core.event import ReceivedEvent
+from rumormill.node.subscription import Subscription
 
 Result = TypeVar("Result")
 

@@ -11,7 +11,7 @@ from live_nodes import run, take, until
 
 from rumormill.core import trace
 from rumormill.core.inputs import Verdict
-from rumormill.daemon.metrics_http import MAX_CLIENTS, MAX_REQUEST, MetricsServer
+from rumormill.daemon.metrics_server import MAX_CLIENTS, MAX_REQUEST, MetricsServer
 from rumormill.log import StoreConfig
 from rumormill.log.arrow import read_batches
 from rumormill.node.metrics import MAX_LABELS, METRICS, OTHER, Counts, Values, render_metrics

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from rumormill.daemon.control import socket_path
+from rumormill.daemon.control_server import socket_path
 from rumormill.daemon.control_client import ControlClient
 from rumormill.log import EventLog, StoredEvent
 

@@ -18,7 +18,7 @@ from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
-from rumormill.daemon.flight import Shelf, open_door
+from rumormill.daemon.flight_service import Shelf, open_door
 from rumormill.log import EventLog, StoredEvent
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.spark.bronze import find_node, find_source

@@ -16,7 +16,7 @@ from spark_samples import (
 )
 
 from rumormill.core.errors import LocalError
-from rumormill.daemon.flight import Shelf, open_door
+from rumormill.daemon.flight_service import Shelf, open_door
 from rumormill.log import EventLog, NotAStoreError, Retention
 from rumormill.spark.access import NodeAccess
 from rumormill.spark.options import read_options

@@ -26,17 +26,15 @@ from rumormill.cli.doctor_machine import (
     writable,
 )
 from rumormill.cli.grammar import FAILURE
-from rumormill.cli.settings import Resolved, flight_endpoint, metrics_endpoint, resolve
+from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control import socket_path
+from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
+from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.errors import NotAStoreError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.version import __version__
 from rumormill.wire.multiaddr import Multiaddr
-
-_LONGEST_SOCKET: Final = 103
-"""Bytes of a socket's path on macOS; Linux has four more."""
 
 _PORT_ADVICE: Final = {
     errno.EACCES: "choose a port above 1023 with --{}",
@@ -90,7 +88,7 @@ def _check_home(home: Path) -> Check:
     if not writable(there):
         advice = f"chmod u+rwx {there}, or choose another home with --home"
         return Check("home", FAILED, f"{there} cannot be written", advice)
-    if len(bytes(socket_path(home))) > _LONGEST_SOCKET:
+    if len(bytes(socket_path(home))) > MAX_SOCKET_PATH:
         text = f"{home} is too long a path for the control socket"
         return Check("home", FAILED, text, elsewhere)
     if there != home:

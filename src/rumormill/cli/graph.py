@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, CommandError
 from rumormill.core.errors import DecodeError, LimitError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, ReceivedEvent
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.subscription import ReceivedEvent
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor

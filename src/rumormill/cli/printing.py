@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rumormill.cli.grammar import USAGE, CommandError
-from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import ReceivedEvent
+from rumormill.core.event import ReceivedEvent
+from rumormill.core.receipt import Receipt
 from rumormill.wire.keys import PeerId
 
 DEFAULT_FORMAT: Final = "%s\\n"

@@ -5,9 +5,8 @@ import json
 from collections.abc import AsyncIterator
 
 from rumormill.cli.grammar import DATA_LOSS, USAGE, CommandError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, ReceivedEvent
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.subscription import ReceivedEvent
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.envelope import check_event, is_publication
 

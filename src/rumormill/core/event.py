@@ -21,3 +21,17 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     parents: tuple[MessageId, ...] = ()
     created: float | None = None
     proof: bytes = b""
+
+
+class ReceivedEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event as a subscriber gets it: what was said, by whom, and where it lies in the log."""
+
+    topic: Topic
+    data: bytes
+    author: PeerId
+    id: MessageId
+    offset: int
+    received: float
+    created: float | None = None
+    parents: tuple[MessageId, ...] = ()
+    proof: bytes = b""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rumormill.core.errors import ConfigError
+from rumormill.core.event import ReceivedEvent
 from rumormill.log.errors import EventRefusedError
 
 if TYPE_CHECKING:
@@ -42,6 +43,21 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     protocol: str = ""
     proof: bytes = b""
     offset: int = UNASSIGNED
+
+
+def received_event(event: StoredEvent, offset: int) -> ReceivedEvent:
+    """Show a stored event as its subscribers see it."""
+    return ReceivedEvent(
+        event.topic,
+        event.data,
+        event.author,
+        event.id,
+        offset,
+        event.received,
+        event.created,
+        event.parents,
+        event.proof,
+    )
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):

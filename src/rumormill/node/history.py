@@ -3,9 +3,10 @@
 import asyncio
 from typing import Final
 
+from rumormill.core.event import ReceivedEvent
 from rumormill.core.ids import Topic
 from rumormill.log.event_log import EventLog
-from rumormill.node.subscription import ReceivedEvent, received_event
+from rumormill.log.model import received_event
 
 _CHUNK: Final = 500
 

@@ -16,12 +16,12 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Publish, PublishBatch
+from rumormill.core.receipt import Receipt
 from rumormill.log.model import Appended
 from rumormill.log.notes import Note
 from rumormill.node.config import NodeConfig
 from rumormill.node.desk import Desk, NotedFuture
 from rumormill.node.driver import CLOSED, Driver
-from rumormill.node.receipt import Receipt
 
 _PART_EVENTS: Final = 256
 _PART_BYTES: Final = 1 << 20

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Self
 
-import msgspec
-
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.event import ReceivedEvent
+from rumormill.core.ids import Topic
 from rumormill.log.errors import OffsetGoneError
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import StoredEvent
+from rumormill.log.model import StoredEvent, received_event
 
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""
@@ -41,35 +40,6 @@ def chosen_overflow(choice: Overflow | str) -> Overflow:
     except ValueError:
         choices = ", ".join(policy.value for policy in Overflow)
         raise LocalError(f"overflow: {choice!r} is not one of {choices}") from None
-
-
-class ReceivedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as a subscriber gets it: what was said, by whom, and where it lies in the log."""
-
-    topic: Topic
-    data: bytes
-    author: PeerId
-    id: MessageId
-    offset: int
-    received: float
-    created: float | None = None
-    parents: tuple[MessageId, ...] = ()
-    proof: bytes = b""
-
-
-def received_event(event: StoredEvent, offset: int) -> ReceivedEvent:
-    """Show a stored event as its subscribers see it."""
-    return ReceivedEvent(
-        event.topic,
-        event.data,
-        event.author,
-        event.id,
-        offset,
-        event.received,
-        event.created,
-        event.parents,
-        event.proof,
-    )
 
 
 class Subscription:

@@ -1,0 +1,144 @@
+"""The doors of a node: put together, opened, named and closed here and nowhere else.
+
+The rules: all that were asked for are open, or none is and one sentence says why. They are closed
+in the opposite order, each when those inside have been let finish or were hung up on, and always
+before the node behind them.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, Self
+
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.daemon.control_messages import socket_path
+from rumormill.daemon.control_server import ControlServer
+from rumormill.daemon.control_service import NodeService
+from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
+from rumormill.daemon.flight_door import PemFiles, flight_door, publisher_of
+from rumormill.daemon.flight_messages import flight_library
+from rumormill.daemon.flight_service import FlightService
+from rumormill.daemon.metrics_server import MetricsServer
+from rumormill.daemon.served_node import ServedNode
+
+
+class Doors:
+    """What `Node.serve` returns: `async with` it, or `await` it and `close` it.
+
+    What was not asked for is None.
+    """
+
+    control: Path | None = None
+    """The control socket, for `rumormill --home` and its like."""
+
+    metrics: str | None = None
+    """HOST:PORT of the metrics page, `http://HOST:PORT/metrics`."""
+
+    flight: str | None = None
+    """HOST:PORT of the Flight door."""
+
+    token: str | None = None
+    """What the Flight door wants to see."""
+
+    def __init__(
+        self,
+        node: ServedNode,
+        protocol: str,
+        metrics_page: Callable[[], str],
+        siblings: dict["Doors", None],
+        *,
+        control: bool,
+        metrics: bool | str,
+        flight: bool | str,
+        tls: PemFiles | None,
+        home: Path | None,
+    ) -> None:
+        if control and home is None:
+            raise ConfigError(
+                "control: the socket lies in a home, and this node has none; give `home` too"
+            )
+        self._service = NodeService(node, protocol) if control else None
+        self._metrics = metrics_endpoint(metrics)
+        self._flight = flight_endpoint(flight)
+        self._node = node
+        self._page = metrics_page
+        self._siblings = siblings
+        self._tls = tls
+        self._home = home
+        self._changing = asyncio.Lock()
+        self._stack = contextlib.AsyncExitStack()
+        self._opened = False
+        self._closed = False
+        siblings[self] = None
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        async with self._changing:
+            if self._closed:
+                raise LocalError("these doors have been closed; call `serve` again")
+            if not self._opened:
+                self._opened = True
+                try:
+                    await self._open()
+                except BaseException:
+                    await self._close()
+                    raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close them; return when nobody is inside any more."""
+        async with self._changing:
+            await self._close()
+
+    async def _close(self) -> None:
+        self._closed = True
+        self._siblings.pop(self, None)
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        if self._service is not None:
+            assert self._home is not None
+            path = socket_path(self._home)
+            control = ControlServer(self._service, path)
+            await control.start()
+            self._stack.push_async_callback(control.close)
+            self.control = path
+        if self._metrics is not None:
+            page = MetricsServer(self._page)
+            self.metrics = str(await page.start(self._metrics))
+            self._stack.push_async_callback(page.close)
+        if self._flight is not None:
+            await self._open_flight(self._flight)
+
+    async def _open_flight(self, endpoint: Endpoint) -> None:
+        await asyncio.to_thread(flight_library)  # the import takes a while
+        publish = publisher_of(self._node, asyncio.get_running_loop())
+        service = FlightService(self._node.log, publish)
+        door = contextlib.ExitStack()
+        opened = flight_door(service, endpoint, self._home, self._tls)
+        self.flight, self.token = door.enter_context(opened)
+        # Whoever is publishing through the door needs the loop to finish.
+        self._stack.push_async_callback(_in_thread, door.close)
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    """Like `asyncio.to_thread`, also while the program ends and the pool starts no more threads."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop is gone
+                loop.call_soon_threadsafe(over.set)
+
+    threading.Thread(target=run, name="rumormill-door").start()
+    await over.wait()
