@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from rumormill.daemon.control_server import socket_path
 from rumormill.daemon.control_client import ControlClient
+from rumormill.daemon.control_messages import socket_path
 from rumormill.log import EventLog, StoredEvent
 
 SOURCES = Path(__file__).resolve().parent.parent.parent / "src"

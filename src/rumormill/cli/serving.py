@@ -26,17 +26,11 @@ def run_serve_store(options: argparse.Namespace) -> int:
         if bool(options.flight_cert) != bool(options.flight_key):
             raise ConfigError("--flight-cert, --flight-key: TLS needs both")
         tls = (options.flight_cert, options.flight_key) if options.flight_cert else None
-        with (
-            EventLog(home, StoreConfig(open_verify_bytes=1), read_only=True) as log,
-            flight_door(
-                FlightService(log),
-                flight_endpoint(options.flight or "") or FLIGHT_ENDPOINT,
-                home,
-                tls,
-            ) as (address, _),
-        ):
-            _announce(home, address, as_json=options.json)
-            stop.wait()
+        with EventLog(home, StoreConfig(open_verify_bytes=1), read_only=True) as log:
+            endpoint = flight_endpoint(options.flight or "") or FLIGHT_ENDPOINT
+            with flight_door(FlightService(log), endpoint, home, tls) as (address, _):
+                _announce(home, address, as_json=options.json)
+                stop.wait()
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
     except RumormillError as error:

@@ -140,5 +140,5 @@ async def _in_thread(work: Callable[[], None]) -> None:
             with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop is gone
                 loop.call_soon_threadsafe(over.set)
 
-    threading.Thread(target=run, name="rumormill-door").start()
+    threading.Thread(target=run, name="rumormill-door", daemon=True).start()
     await over.wait()

@@ -1,5 +1,6 @@
 """Where a door listens, as people say it: HOST:PORT, yes for the usual place, or no."""
 
+import socket
 from typing import Final, NamedTuple
 
 from rumormill.core.errors import ConfigError
@@ -13,6 +14,14 @@ class Endpoint(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def try_to_listen(self) -> None:
+        """Raise the `OSError` that says why nobody can listen here, if nobody can."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        family, kind, _, _, address = found[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
 
 
 METRICS_ENDPOINT: Final = Endpoint("127.0.0.1", 9464)

@@ -4,19 +4,15 @@ Whatever goes wrong on the way becomes one sentence that names the door; what th
 says comes out as the error that the store raised.
 """
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Self
 
 import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.daemon import flight_messages as messages
 from rumormill.log.arrow import event_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 CALL_SECONDS: Final = 60.0
 """Our choice: for questions; a stream of data takes as long as it takes."""

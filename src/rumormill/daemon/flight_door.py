@@ -1,8 +1,9 @@
 """The Flight door, opened and closed: of a node, or of a bare store.
 
-While it is open, its home says where it is (`flight.json`) and whole ranges of the log are sealed
-ahead of the first bulk read. It is closed in the opposite order: nobody new finds it, then those
-who are being served are waited for.
+While it is open, whole ranges of the log are sealed ahead of the first bulk read, and the home says
+where rows can be published (`flight.json`); a bare store's door does not, since readers have the
+store itself. It is closed in the opposite order: nobody new finds it, and those who are being
+served are waited for.
 """
 
 import asyncio
@@ -47,19 +48,18 @@ def flight_door(
     server = open_server(service, endpoint, token, tls=pem)
     address = str(endpoint._replace(port=server.port))
     try:
-        door = Door(address, tls is not None, service.publish is not None)
-        with _announced(home, door), sealing_ahead(service.log):
+        with contextlib.ExitStack() as opened:
+            if home is not None and service.publish is not None:
+                opened.enter_context(_announced(home, Door(address, tls is not None)))
+            opened.enter_context(sealing_ahead(service.log))
             yield address, token
     finally:
         server.shutdown()
 
 
 @contextlib.contextmanager
-def _announced(home: Path | None, door: Door) -> Iterator[None]:
-    """Tell programs of the same user where the door is, while it is open."""
-    if home is None:
-        yield
-        return
+def _announced(home: Path, door: Door) -> Iterator[None]:
+    """Tell programs of the same user where they can publish, while the door is open."""
     path = home / ENDPOINT_FILE
     draft = path.with_name(f".{path.name}")
     draft.write_bytes(msgspec.json.encode(door))
@@ -87,4 +87,4 @@ def _read(path: str | Path) -> bytes:
     try:
         return Path(path).expanduser().read_bytes()
     except OSError as error:
-        raise LocalError(f"cannot read {path}: {error.strerror}") from None
+        raise LocalError(f"tls: cannot read {path}: {error.strerror}") from None

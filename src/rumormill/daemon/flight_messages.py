@@ -96,11 +96,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Door(msgspec.Struct, frozen=True):
-    """Where the door of a home is, for programs of the same user."""
+    """Where the node of a home takes rows to publish, for programs of the same user."""
 
     endpoint: str
     tls: bool
-    publishes: bool
 
 
 Request = TypeVar("Request", bound=msgspec.Struct)

@@ -126,6 +126,7 @@ def open_server(
     `tls` is a certificate and its key, both in PEM.
     """
     try:
+        endpoint.try_to_listen()  # gRPC fails without a reason
         return Server(
             service,
             f"{'grpc+tls' if tls else 'grpc+tcp'}://{endpoint}",
@@ -133,8 +134,8 @@ def open_server(
             tls_certificates=None if tls is None else [tls],
         )
     except (arrow.ArrowException, OSError, ValueError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise LocalError(f"flight: cannot open the door at {endpoint}: {first}") from None
+        first = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
+        raise LocalError(f"flight: cannot listen on {endpoint}: {first}") from None
 
 
 @contextlib.contextmanager

@@ -12,15 +12,16 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from live_nodes import run, until
 
+from live_nodes import run, until
 from rumormill.core.errors import LocalError
+from rumormill.core.receipt import Receipt
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.control_server import ControlServer, socket_path
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
+from rumormill.daemon.control_messages import socket_path
+from rumormill.daemon.control_server import ControlServer
 from rumormill.daemon.control_service import NodeService
 from rumormill.node.node import Node
-from rumormill.core.receipt import Receipt
 
 
 class Watched(NodeService):
@@ -28,6 +29,7 @@ class Watched(NodeService):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node, "gossipsub")
+        self.node = node
         self.gate = asyncio.Event()
         self.gate.set()
         self.publications = 0
@@ -137,17 +139,37 @@ def test_a_subscription_begins_where_it_was_told_and_goes_on(tmp_path: Path) -> 
 def test_a_node_leaves_a_topic_with_its_last_reader_unless_it_follows_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with daemon(tmp_path) as (service, path), client_of(path) as client:
-            await service.follow("kept")
+            await service.node.create_topic("joined")
+            (await service.node.subscribe("followed")).close()
 
-            async def subscribed() -> dict[str, bool]:
-                return {line.name: line.subscribed for line in (await client.topics()).topics}
+            async def subscribed() -> list[str]:
+                return [line.name for line in (await client.topics()).topics if line.subscribed]
 
-            for topic in ("kept", "left"):
+            for topic in ("joined", "followed", "left"):
                 async with contextlib.aclosing(client.subscribe(topic)) as batches:
                     await anext(batches)
-                    assert (await subscribed())[topic]
-            while await subscribed() != {"kept": True}:
+                    assert topic in await subscribed()
+            while await subscribed() != ["followed", "joined"]:
                 pass  # each look is a round trip to the daemon
+
+    run(story)
+
+
+def test_readers_come_and_go_beside_the_application() -> None:
+    """Whoever reads for a command ends no subscription but its own."""
+
+    async def story() -> None:
+        async with Node(None) as node:
+            service = NodeService(node, "gossipsub")
+            for follow in (True, False):
+                async with contextlib.aclosing(service.subscribe("news")) as batches:
+                    await anext(batches)
+                    own = await node.subscribe("news", follow=follow)
+                await service.publish("news", [b"still here"])
+                assert (await anext(own)).data == b"still here"
+                own.close()
+                assert (await service.topics()).topics[0].subscribed == follow
+                await node.unsubscribe("news")
 
     run(story)
 
