@@ -15,7 +15,7 @@ import pytest
 import rumormill.daemon
 from live_nodes import run, until
 from rumormill import LocalError, Node, StoreConfig, SyncNode
-from rumormill.daemon import doors as doors_module
+from rumormill.daemon import flight_door
 from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import ControlError, socket_path
 from rumormill.daemon.flight_client import DoorClient
@@ -241,17 +241,18 @@ def test_who_is_publishing_is_let_finish(home: Path) -> None:
 
 def test_opening_that_is_given_up_leaves_nothing_open(home: Path, monkeypatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(doors_module, "flight_library", gate.wait)
+    monkeypatch.setattr(flight_door, "flight_library", gate.wait)
 
     async def story() -> None:
         async with Node(home) as node:
             opening = asyncio.ensure_future(node.serve(control=True, flight=ANYWHERE).__aenter__())
             await until(socket_path(home).exists, "the first door is open")
             opening.cancel()
+            gate.set()
             with pytest.raises(asyncio.CancelledError):
                 await opening
             assert not socket_path(home).exists()
-            gate.set()
+            assert not (home / ENDPOINT_FILE).exists()
 
     run(story)
 

@@ -1,4 +1,4 @@
-"""The daemon's control socket: lets commands of the same user use the running node.
+"""The control socket: lets commands of the same user use a running node.
 
 A Unix socket in the node's home that only its owner can open. Requests of one client are served
 one after the other, so that a client that does not read its answers is not read from either: the
@@ -95,7 +95,7 @@ class ControlServer:
         if self._server is None:
             return
         await close_server(self._server, self._clients)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # the next one replaces it
             self._path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.control_messages import socket_path
@@ -18,16 +19,18 @@ from rumormill.daemon.control_server import ControlServer
 from rumormill.daemon.control_service import NodeService
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.daemon.flight_door import PemFiles, flight_door, publisher_of
-from rumormill.daemon.flight_messages import flight_library
 from rumormill.daemon.flight_service import FlightService
 from rumormill.daemon.metrics_server import MetricsServer
 from rumormill.daemon.served_node import ServedNode
+
+_Result = TypeVar("_Result")
 
 
 class Doors:
     """What `Node.serve` returns: `async with` it, or `await` it and `close` it.
 
-    What was not asked for is None.
+    What was not asked for is None. `siblings` are all doors of the node that are not closed; it
+    closes them when it is closed itself.
     """
 
     control: Path | None = None
@@ -107,38 +110,43 @@ class Doors:
             assert self._home is not None
             path = socket_path(self._home)
             control = ControlServer(self._service, path)
-            await control.start()
             self._stack.push_async_callback(control.close)
+            await control.start()
             self.control = path
         if self._metrics is not None:
             page = MetricsServer(self._page)
-            self.metrics = str(await page.start(self._metrics))
             self._stack.push_async_callback(page.close)
+            self.metrics = str(await page.start(self._metrics))
         if self._flight is not None:
             await self._open_flight(self._flight)
 
     async def _open_flight(self, endpoint: Endpoint) -> None:
-        await asyncio.to_thread(flight_library)  # the import takes a while
         publish = publisher_of(self._node, asyncio.get_running_loop())
         service = FlightService(self._node.log, publish)
         door = contextlib.ExitStack()
-        opened = flight_door(service, endpoint, self._home, self._tls)
-        self.flight, self.token = door.enter_context(opened)
-        # Whoever is publishing through the door needs the loop to finish.
+        # In a thread, because Arrow takes a while to import, and because whoever is publishing
+        # when the door is closed needs the loop to finish.
         self._stack.push_async_callback(_in_thread, door.close)
+        opening = flight_door(service, endpoint, self._home, self._tls)
+        self.flight, self.token = await _in_thread(lambda: door.enter_context(opening))
 
 
-async def _in_thread(work: Callable[[], None]) -> None:
-    """Like `asyncio.to_thread`, also while the program ends and the pool starts no more threads."""
-    loop = asyncio.get_running_loop()
-    over = asyncio.Event()
+async def _in_thread(work: Callable[[], _Result]) -> _Result:
+    """Like `asyncio.to_thread`, but nobody leaves before it is done, and it works to the very end
+    of a program, when the pool of threads is closed."""
+    done: Future[_Result] = Future()
+    done.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            work()
-        finally:
-            with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop is gone
-                loop.call_soon_threadsafe(over.set)
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (it belongs to who waits)
+            done.set_exception(error)
 
     threading.Thread(target=run, name="rumormill-door", daemon=True).start()
-    await over.wait()
+    waiting = asyncio.wrap_future(done)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        await asyncio.gather(waiting, return_exceptions=True)
+        raise

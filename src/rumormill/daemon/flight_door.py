@@ -67,7 +67,8 @@ def _announced(home: Path, door: Door) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def publisher_of(node: ServedNode, loop: asyncio.AbstractEventLoop) -> Publish:
