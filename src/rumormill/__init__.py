@@ -6,7 +6,7 @@ from rumormill.version import __version__
 
 if TYPE_CHECKING:
     from rumormill.core.errors import LocalError, RumormillError
-    from rumormill.core.event import ReceivedEvent as Event
+    from rumormill.core.event import Event
     from rumormill.core.inputs import Verdict
     from rumormill.core.peer_view import PeerView
     from rumormill.core.receipt import Receipt
@@ -58,7 +58,6 @@ _HOMES = {
     "Topic": "rumormill.node.topic",
     "Verdict": "rumormill.core.inputs",
 }
-_OTHER_NAMES = {"Event": "ReceivedEvent"}
 
 
 def __getattr__(name: str) -> object:
@@ -68,4 +67,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'rumormill' has no attribute {name!r}")
     import importlib  # noqa: PLC0415 (as above)
 
-    return getattr(importlib.import_module(home), _OTHER_NAMES.get(name, name))
+    return getattr(importlib.import_module(home), name)

@@ -10,6 +10,7 @@ import pytest
 from pyarrow import flight
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event, Note
 from rumormill.daemon import flight_messages as messages
 from rumormill.daemon import flight_service as service_module
 from rumormill.daemon.endpoint import Endpoint
@@ -22,10 +23,9 @@ from rumormill.log import (
     OffsetAheadError,
     OffsetGoneError,
     Retention,
-    StoredEvent,
 )
 from rumormill.log.arrow import COLUMNS, event_schema
-from rumormill.log.notes import Note, note_keys
+from rumormill.log.notes import note_keys
 from store_samples import fill, make_event
 
 TOKEN = "a token of the tests"
@@ -46,7 +46,7 @@ class Node:
         if self.dies_after is not None:
             rows = rows[: self.dies_after]
         events = [
-            StoredEvent(topic, b"own-%d" % (self._next + n), b"me", value, 1.0)
+            Event(topic, value, b"me", b"own-%d" % (self._next + n), received=1.0)
             for n, (topic, value, _) in enumerate(rows)
         ]
         self._next += len(events)

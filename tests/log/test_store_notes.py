@@ -4,9 +4,10 @@ import sqlite3
 
 import pytest
 
+from rumormill.core.event import Note
 from rumormill.log import CorruptLogError, EventLog, EventRefusedError, repair
 from rumormill.log import notes as notes_module
-from rumormill.log.notes import Note, drop_notes, note_keys, read_note
+from rumormill.log.notes import drop_notes, note_keys, read_note
 from store_samples import fill, make_event
 
 

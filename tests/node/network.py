@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rumormill import Node
-from rumormill.core.event import ReceivedEvent
+from rumormill.core.event import Event
 from rumormill.node.subscription import Subscription
 
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ async def pair(topic: str = "news", home: Path | None = None) -> AsyncIterator[t
         yield alice, bob
 
 
-async def take(events: Subscription, count: int) -> list[ReceivedEvent]:
+async def take(events: Subscription, count: int) -> list[Event]:
     """The next events of a subscription."""
     return [await anext(events) for _ in range(count)]
 

@@ -18,10 +18,11 @@ from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.flight_server import open_server
 from rumormill.daemon.flight_service import FlightService
-from rumormill.log import EventLog, StoredEvent
+from rumormill.log import EventLog
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.spark.bronze import find_node, find_source
 from rumormill.spark.grid import Grid
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 GRIDS = Path(__file__).resolve().parents[2] / "grids"
 
 
-def chain() -> list[StoredEvent]:
+def chain() -> list[Event]:
     """A Pulsarcast history with a fork, a missing event and a forged one."""
     events = pulsarcast(9, fork_at=3)
     del events[6]

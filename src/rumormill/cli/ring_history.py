@@ -5,14 +5,14 @@ import json
 from collections.abc import AsyncIterator
 
 from rumormill.cli.grammar import DATA_LOSS, USAGE, CommandError
-from rumormill.core.event import Event, ReceivedEvent
+from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.envelope import check_event, is_publication
 
 
 async def verify_ring_history(
-    batches: AsyncIterator[list[ReceivedEvent]], topic: str, options: argparse.Namespace
+    batches: AsyncIterator[list[Event]], topic: str, options: argparse.Namespace
 ) -> int:
     """Check every publication of a topic, and print how many there are and their root hash.
 

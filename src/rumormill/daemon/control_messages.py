@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from rumormill.core.errors import RumormillError
-from rumormill.core.event import ReceivedEvent
+from rumormill.core.event import Event
 from rumormill.core.peer_view import PeerView
 from rumormill.core.receipt import Receipt
 from rumormill.core.topics import NO_OPTIONS, TopicOptions
@@ -140,7 +140,7 @@ class Begun(msgspec.Struct, tag="begun", frozen=True):
 class Events(msgspec.Struct, tag="events", frozen=True):
     """Events in the order of their offsets; `lost` were dropped before them, by retention."""
 
-    events: list[ReceivedEvent]
+    events: list[Event]
     lost: int = 0
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rumormill.core.errors import LocalError
-from rumormill.core.event import ReceivedEvent
+from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.core.peer_view import PeerView
 from rumormill.core.receipt import Receipt
@@ -20,7 +20,6 @@ from rumormill.daemon import control_messages as messages
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.daemon.tickets import reachable
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import received_event
 from rumormill.wire.keys import PeerId
 
 MAX_TOPICS = 10_000
@@ -172,7 +171,7 @@ def read_history(
     start = find_offset(log, topic, offset, since) or 0
     limit = max(1, min(limit, messages.BATCH_EVENTS))
     events = log.read(topic, start, limit, messages.BATCH_BYTES)
-    return messages.Events([received_event(event, event.offset) for event in events])
+    return messages.Events(list(events))
 
 
 def list_topics(
@@ -205,7 +204,7 @@ def _end_of(log: EventLog, topic: Topic) -> int:
     return 0 if info is None else info.next_offset
 
 
-async def _batch(subscription: ServedSubscription) -> list[ReceivedEvent] | None:
+async def _batch(subscription: ServedSubscription) -> list[Event] | None:
     """Wait for an event and take what waits with it, within the limits of a batch."""
     try:
         event = await anext(subscription)

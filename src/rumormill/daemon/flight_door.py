@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Note
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.flight_messages import (
     ENDPOINT_FILE,
@@ -26,7 +27,6 @@ from rumormill.daemon.flight_messages import (
 from rumormill.daemon.flight_service import FlightService, Publish
 from rumormill.daemon.sealing import sealing_ahead
 from rumormill.daemon.served_node import ServedNode
-from rumormill.log.notes import Note
 
 PemFiles: TypeAlias = tuple[str | Path, str | Path]
 """A certificate and its key, both in PEM."""

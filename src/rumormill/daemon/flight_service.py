@@ -20,10 +20,11 @@ from typing import Any, Final, Self, TypeAlias
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Note
 from rumormill.daemon import flight_messages as messages
 from rumormill.log.arrow import COLUMNS, read_batches
 from rumormill.log.event_log import EventLog
-from rumormill.log.notes import MAX_KEY_BYTES, Note, drop_notes, note_keys, read_note
+from rumormill.log.notes import MAX_KEY_BYTES, drop_notes, note_keys, read_note
 
 MAX_PARTS: Final = 1024
 PUBLISH_ROWS: Final = 256

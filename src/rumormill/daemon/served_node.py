@@ -7,13 +7,12 @@ it calls there.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rumormill.core.event import ReceivedEvent
+from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.peer_view import PeerView
 from rumormill.core.receipt import Receipt
 from rumormill.core.topics import Linking, Publishers
 from rumormill.log.event_log import EventLog
-from rumormill.log.notes import Note
 
 
 class ServedSubscription(Protocol):
@@ -27,7 +26,7 @@ class ServedSubscription(Protocol):
     def waiting(self) -> int:
         """Events that can be had without waiting."""
 
-    async def __anext__(self) -> ReceivedEvent: ...
+    async def __anext__(self) -> Event: ...
 
     def close(self) -> None:
         """End it."""

@@ -248,7 +248,7 @@ class Channel:
             receive, peer = self.driver.receive, self.peer
             for message in messages:
                 receive(peer, message)
-            if self.driver.store_full() and stream in self._incoming:
+            if self.driver.journal.is_full() and stream in self._incoming:
                 self.driver.hold(stream)
             return
         self._early.extend((stream, message) for message in messages)

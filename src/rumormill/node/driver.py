@@ -14,15 +14,16 @@ from rumormill.core import trace
 from rumormill.core.config import Config
 from rumormill.core.effects import (
     Answer,
+    Append,
     Ask,
     CancelTimer,
     Connect,
     Decline,
-    Deliver,
     Disconnect,
     Effects,
-    Keep,
+    KeepNote,
     Learn,
+    Load,
     Mail,
     Outcome,
     Published,
@@ -54,6 +55,7 @@ from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
+from rumormill.node.journal import CLOSED, Journal
 from rumormill.node.letters import Letters
 from rumormill.node.queries import Queries
 from rumormill.protocols.registry import ProtocolSpec
@@ -62,10 +64,7 @@ from rumormill.wire.frames import frame
 
 SLOW_PEER = "slow-peer"
 STUCK_PEER = "stuck-peer"
-CLOSED = "the node is closed"
 NO_QUESTIONS = "the protocol has no questions"
-_SAYING = (Send, SendAll, Mail, Ask)
-"""Effects by which others learn of a publication."""
 
 
 class Driver:
@@ -77,6 +76,7 @@ class Driver:
         machine: Machine,
         swarm: Swarm,
         recorder: Recorder,
+        journal: Journal,
         config: NodeConfig,
         *,
         settings: Config,
@@ -86,15 +86,12 @@ class Driver:
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings)
+        self.journal = journal
         self.count = swarm.count
         self.channels: dict[PeerId, Channel] = {}
-        self.on_keep: Callable[[Event], None] = lambda _: None
-        self.on_deliver: Callable[[Event], None] = lambda _: None
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
-        self.store_full: Callable[[], bool] = lambda: False
-        """Whether the log cannot keep up, so that peers should not send more."""
         self._held: dict[Stream, None] = {}
         self._encode = spec.encode
         self._swarm = swarm
@@ -105,7 +102,6 @@ class Driver:
         self._moment = 0.0
         """When the input came whose effects are being carried out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._published: list[Published] = []
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
@@ -113,6 +109,10 @@ class Driver:
         self._epoch = time.time() - self._loop.time()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        journal.feed = self.feed
+        journal.now = self.now
+        journal.congested = self._congested
+        journal.on_room = self._release_held
         swarm.has_queued = self._has_queued
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
@@ -188,31 +188,6 @@ class Driver:
         self._effects = effects
         self._recorder.maybe_flush()
 
-    def publish(self, request: Input) -> list[Published]:
-        """Give the machine a publication, or a batch, and return what became of each message."""
-        published = self._published = []
-        self.feed(request)
-        if not published:
-            raise LocalError(CLOSED)
-        return published
-
-    def publish_silently(self, request: Input) -> tuple[list[Published], Effects]:
-        """Do what `publish` does without telling anybody; return what is still to be said."""
-        if self._stopped:
-            raise LocalError(CLOSED)
-        published = self._published = []
-        now = self._moment = self.now()
-        effects: Effects = []
-        self.machine.handle(request, now, effects)
-        self._carry_out([each for each in effects if not isinstance(each, _SAYING)], now)
-        return published, [each for each in effects if isinstance(each, _SAYING)]
-
-    def say(self, effects: Effects) -> None:
-        """Say what was held back."""
-        if not self._stopped:
-            self._moment = self.now()
-            self._carry_out(effects, self._moment)
-
     async def command(self, body: object) -> object:
         """Give the machine a command and wait for its outcome."""
         if self._stopped:
@@ -251,6 +226,19 @@ class Driver:
         """Read a stream that a peer opened, on whichever of its connections."""
         channel = self.channels.get(connection.remote_peer)
         return None if channel is None else channel.accept(stream)
+
+    def _congested(self) -> bool:
+        """Whether a peer that still reads has half a queue of work before it."""
+        config = self.config
+        for channel in self.channels.values():
+            if channel.waits_since is None or channel.is_slow(self.now()):
+                continue
+            if (
+                channel.queued_bytes > config.queue_bytes // 2
+                or channel.queued_messages > config.queue_messages // 2
+            ):
+                return True
+        return False
 
     def _has_queued(self) -> bool:
         return any(channel.queued_messages for channel in self.channels.values())
@@ -292,7 +280,7 @@ class Driver:
         stream.hold()
         self._held[stream] = None
 
-    def release_held(self) -> None:
+    def _release_held(self) -> None:
         """The log keeps up: go on reading."""
         while self._held:
             self._held.popitem()[0].release()
@@ -390,15 +378,17 @@ class Driver:
         else:
             waiting.set_result(effect.result)
 
-    def _do_deliver(self, effect: Deliver) -> None:
-        if effect.received_from != self.id:  # our own are kept, and delivered when they are safe
-            self.on_deliver(effect.event)
+    def _do_append(self, effect: Append) -> None:
+        self.journal.append(effect)
+
+    def _do_keep_note(self, effect: KeepNote) -> None:
+        self.journal.keep_note(effect)
+
+    def _do_load(self, effect: Load) -> None:
+        self.journal.load(effect)
 
     def _do_published(self, effect: Published) -> None:
-        self._published.append(effect)
-
-    def _do_keep(self, effect: Keep) -> None:
-        self.on_keep(effect.event)
+        self.journal.published(effect)
 
     def _do_validate(self, effect: Validate) -> None:
         self.on_validate(effect.event, effect.received_from)
@@ -444,9 +434,10 @@ _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     Decline: Driver._do_decline,
     Learn: Driver._do_learn,
     Outcome: Driver._do_outcome,
-    Deliver: Driver._do_deliver,
+    Append: Driver._do_append,
+    KeepNote: Driver._do_keep_note,
+    Load: Driver._do_load,
     Published: Driver._do_published,
-    Keep: Driver._do_keep,
     Validate: Driver._do_validate,
     SetTimer: Driver._do_set_timer,
     CancelTimer: Driver._do_cancel_timer,

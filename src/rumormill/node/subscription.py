@@ -12,11 +12,10 @@ from enum import Enum
 from typing import Final, Self
 
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.event import ReceivedEvent
+from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.log.errors import OffsetGoneError
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import StoredEvent, received_event
 
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""
@@ -54,7 +53,7 @@ class Subscription:
         buffer: int,
         overflow: Overflow,
         on_close: Callable[["Subscription"], None],
-        on_drop: Callable[[ReceivedEvent], None],
+        on_drop: Callable[[Event], None],
     ) -> None:
         if buffer < 1:
             raise LocalError("a subscription's buffer holds at least one event")
@@ -67,7 +66,7 @@ class Subscription:
         self._overflow = overflow
         self._on_close = on_close
         self._on_drop = on_drop
-        self._buffer: deque[ReceivedEvent] = deque()
+        self._buffer: deque[Event] = deque()
         self._behind = False
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
@@ -79,12 +78,12 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ReceivedEvent:
+    async def __anext__(self) -> Event:
         if self._buffer or await self._wait():
             return self._buffer.popleft()
         raise StopAsyncIteration
 
-    async def batch(self, limit: int = _CATCH_UP) -> list[ReceivedEvent]:
+    async def batch(self, limit: int = _CATCH_UP) -> list[Event]:
         """Wait for an event; return it with those that follow at once, at most `limit`.
 
         The list is empty when the subscription has ended.
@@ -126,11 +125,11 @@ class Subscription:
         """Events in the buffer."""
         return len(self._buffer)
 
-    def offer(self, stored: StoredEvent, offset: int) -> None:
+    def offer(self, event: Event) -> None:
         """Take an event that is safe; called in the order of offsets."""
+        offset = event.offset
         if self._closed or self._behind or offset < self._next_offset:
             return
-        event = received_event(stored, offset)
         if len(self._buffer) >= self._size:
             if self._overflow is Overflow.CATCH_UP:
                 self._behind = True
@@ -160,7 +159,7 @@ class Subscription:
             self._next_offset = gone.first_offset
             return
         if events:
-            self._buffer.extend(received_event(event, event.offset) for event in events)
+            self._buffer.extend(events)
             self._next_offset = events[-1].offset + 1
             return
         # Nothing was left at `start`. An event committed since then may have been offered while

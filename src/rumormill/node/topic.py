@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rumormill.core.event import ReceivedEvent
+from rumormill.core.event import Event
 from rumormill.core.receipt import Receipt
 from rumormill.node.subscription import Overflow, Subscription
 
@@ -56,7 +56,7 @@ class Topic:
 
     async def history(
         self, *, since_offset: int = 0, since: float | None = None, limit: int | None = None
-    ) -> list[ReceivedEvent]:
+    ) -> list[Event]:
         """Read its events from the log (`Node.history`)."""
         return await self.node.history(
             self.name, since_offset=since_offset, since=since, limit=limit
