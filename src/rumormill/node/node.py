@@ -40,8 +40,14 @@ from rumormill.node.journal import Journal
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Counts, Values, gather_metrics, render_metrics
 from rumormill.node.peer_view import view_peers
-from rumormill.node.serving import appointed, enter_to_publish, known_peers, servers_of, take_leave
 from rumormill.node.subscription import Overflow, Subscription, chosen_overflow
+from rumormill.node.supervisors import (
+    appointed,
+    enter_to_publish,
+    known_peers,
+    servers_of,
+    take_leave,
+)
 from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators

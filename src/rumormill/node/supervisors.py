@@ -71,4 +71,4 @@ async def take_leave(spec: ProtocolSpec, driver: Driver) -> None:
     if spec.publishes_from_within:
         for topic in list(driver.machine.view().peers):
             driver.feed(Unsubscribe(topic))
-    await driver.letters.drain(driver.config.shutdown_timeout)
+    await driver.pending_sends.drain(driver.config.shutdown_timeout)
