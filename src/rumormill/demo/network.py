@@ -9,13 +9,11 @@ themselves, from one contact or from the supervisor.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 from rumormill.core.trace import NodeDown
-from rumormill.daemon.flight import Shelf, open_door
-from rumormill.daemon.flight_protocol import load_or_create_token
 from rumormill.demo.daemon import TRACE_INTERVAL, Daemon
 from rumormill.demo.script import Participant, Script
 from rumormill.node.config import NodeConfig
@@ -29,8 +27,6 @@ KILLED: Final = "killed"
 
 READY_SECONDS: Final = 60.0
 """Our choice: the slowest protocol needs some seconds to find its neighbours."""
-
-_LOOPBACK: Final = ("127.0.0.1", 0)
 
 
 class Network:
@@ -164,16 +160,6 @@ class Network:
         return {
             topic: counts.get(self.names[topic], 0) for topic in self.script.subscriptions[number]
         }
-
-    @contextlib.contextmanager
-    def door(self) -> Iterator[tuple[str, str]]:
-        """Open the observer's Flight door; its address and its token."""
-        token = load_or_create_token(self.folder / OBSERVER)
-        server = open_door(Shelf(self.observer.log), _LOOPBACK, token)
-        try:
-            yield f"{_LOOPBACK[0]}:{server.port}", token
-        finally:
-            server.shutdown()
 
     def finished_traces(self) -> list[Path]:
         """Everybody's trace when all are gone; what a kill has torn off is cut away."""

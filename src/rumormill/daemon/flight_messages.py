@@ -21,10 +21,10 @@ from rumormill.log.errors import (
     OffsetAheadError,
     OffsetGoneError,
 )
+from rumormill.log.model import Range
 
 TOKEN_FILE: Final = "flight.token"
 ENDPOINT_FILE: Final = "flight.json"
-DEFAULT_ENDPOINT: Final = "127.0.0.1:4020"
 MAX_REQUEST_BYTES: Final = 64 << 10
 """A request names a topic (1 KiB), columns and numbers."""
 
@@ -32,12 +32,9 @@ _TOKEN_BYTES: Final = 32
 _LEAST_TOKEN: Final = 16
 
 
-class RangeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ticket: the events `start` to `stop - 1` of a topic, in these columns."""
+class RangeRequest(Range, frozen=True, forbid_unknown_fields=True):
+    """A ticket: a range of a topic, in these columns."""
 
-    topic: str
-    start: int
-    stop: int
     columns: tuple[str, ...] = ()
 
 
@@ -79,14 +76,6 @@ class ForgetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: str = ""
 
 
-class TopicLine(msgspec.Struct, frozen=True):
-    """A topic's extent."""
-
-    name: str
-    first: int
-    next: int
-
-
 class Fault(msgspec.Struct, frozen=True):
     """An error of the store on its way to the client."""
 
@@ -98,11 +87,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Door(msgspec.Struct, frozen=True):
-    """Where the door of a home is, for programs of the same user."""
+    """Where the node of a home takes rows to publish, for programs of the same user."""
 
     endpoint: str
     tls: bool
-    publishes: bool
 
 
 Request = TypeVar("Request", bound=msgspec.Struct)
@@ -151,6 +139,11 @@ def flight_library() -> Any:
     return flight
 
 
+def new_token() -> str:
+    """What nobody guesses."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
 def load_or_create_token(home: Path) -> str:
     """The token of a home's door, made once, readable by its owner only."""
     path = home / TOKEN_FILE
@@ -161,7 +154,7 @@ def load_or_create_token(home: Path) -> str:
         except FileExistsError:
             return _load_token(path)
         with open(descriptor, "w", encoding="ascii") as file:
-            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            token = new_token()
             file.write(token + "\n")
             file.flush()
             os.fsync(file.fileno())
