@@ -18,7 +18,7 @@ from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.sim.snapshot import Given, dump, restore, state_of
-from rumormill.trace.hashing import TraceHash
+from rumormill.trace.ndjson import TraceHash
 
 UNFINISHED = ("pulsarcast",)
 """What these machines wait for is a closure in a table, which has no form but itself."""

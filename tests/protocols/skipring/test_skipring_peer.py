@@ -21,14 +21,17 @@ from rumormill.core.inputs import (
     Unsubscribe,
 )
 from rumormill.core.trace import Join, Leave, Refuse
+from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
+from rumormill.node.pending_sends import TOO_MANY_PENDING
 from rumormill.protocols.registry import NO_HOOKS
 from rumormill.protocols.skipring import messages, reasons
 from rumormill.protocols.skipring.config import PublicationConfig, SkipRingConfig
 from rumormill.protocols.skipring.labels import label_of
-from rumormill.protocols.skipring.peer import ENTERED, QUEUE_FULL, TIMEOUT, SetSupervisors, SkipRing
+from rumormill.protocols.skipring.peer import ENTERED, TIMEOUT, SetSupervisors, SkipRing
 from rumormill.protocols.skipring.supervisor import Supervisors
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal
+from rumormill.sim.link import QUEUE_FULL as SIM_QUEUE_FULL
 
 BOSS, ANNE, BOB = b"boss", b"anne", b"bob!"
 CONFIG = SkipRingConfig(supervisors=(BOSS.hex(),), max_subscriptions=3, max_topics=2)
@@ -289,8 +292,9 @@ def test_a_full_queue_is_no_sign_of_death() -> None:
     """Only what says that the receiver is out of reach makes us forget it."""
     village = ring_of_two()
     lost = messages.RemoveConnections("news")
-    village.tell(ANNE, SendDropped(BOB, lost, QUEUE_FULL))
-    assert village.peers[ANNE].members["news"].subscriber.neighbours
+    for full in (SIM_QUEUE_FULL, NODE_QUEUE_FULL, TOO_MANY_PENDING):
+        village.tell(ANNE, SendDropped(BOB, lost, full))
+        assert village.peers[ANNE].members["news"].subscriber.neighbours
     effects = village.tell(ANNE, SendDropped(BOB, lost, "peer down"))
     assert not village.peers[ANNE].members["news"].subscriber.neighbours
     assert effects == [Mail(BOSS, messages.GetConfiguration("news", BOB))]

@@ -60,8 +60,6 @@ NO_NEIGHBOURS = "no neighbour in the topic's ring yet"
 NO_SUPERVISOR = "no supervisor is known: every peer of a skip ring must be told who supervises"
 _MAX_HAND_OVERS = 8
 """A request, its configuration and the acknowledgement are three; corrupt states may ask again."""
-QUEUE_FULL = "queue full"
-"""The runtimes' reason for a drop that says nothing of the receiver's life."""
 
 _TO_SUPERVISOR = frozenset(
     {
@@ -400,7 +398,7 @@ class SkipRing:
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         """A letter came back: its receiver may be dead."""
-        if event.reason == QUEUE_FULL:
+        if event.reason in reasons.CONGESTION:
             return
         peer = event.peer
         message: messages.Letter = event.message  # type: ignore[assignment]
