@@ -16,7 +16,7 @@ from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
@@ -36,7 +36,7 @@ class Hooks(msgspec.Struct, frozen=True):
     """Whether a signed peer record is valid and belongs to the peer."""
     peer_records: Mapping[PeerId, bytes] = {}
     """The signed records of connected peers, for peer exchange."""
-    addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: ()
+    addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
     archive: Archive = EmptyArchive()
     """What this peer has kept of earlier events."""

@@ -18,7 +18,7 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Send, SendAll, SetTimer
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
@@ -83,6 +83,10 @@ class _Request(msgspec.Struct):
     sent: bool = False
 
 
+def _nothing(_peer: PeerId, _now: float, _effects: Effects) -> None:
+    """Nobody has to be told of a neighbour."""
+
+
 class ActiveView:
     """The neighbours of one peer, and the peers in reserve."""
 
@@ -93,9 +97,9 @@ class ActiveView:
         config: HyParViewConfig,
         *,
         wrap: Callable[[Membership], WireMessage],
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
-        on_up: Change = lambda _peer, _now, _effects: None,
-        on_down: Change = lambda _peer, _now, _effects: None,
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
+        on_up: Change = _nothing,
+        on_down: Change = _nothing,
     ) -> None:
         self.id = peer
         self.active: dict[PeerId, float] = {}

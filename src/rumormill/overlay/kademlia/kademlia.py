@@ -17,7 +17,7 @@ from typing import Final
 from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.inputs import (
     Answered,
     Asked,
@@ -70,10 +70,6 @@ _ASKS_PER_LOOKUP: Final = 200
 """Peers that one lookup asks. Our choice: ten times k; only invented peers need more."""
 
 
-def _no_addresses(_: PeerId) -> Sequence[bytes]:
-    return ()
-
-
 class Kademlia:
     """One peer's part of the hash table."""
 
@@ -84,7 +80,7 @@ class Kademlia:
         config: KademliaConfig,
         *,
         on_result: Callable[[LookupResult, float, Effects], None],
-        addresses: Callable[[PeerId], Sequence[bytes]] = _no_addresses,
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
         validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
     ) -> None:
         config.validate()

@@ -7,7 +7,7 @@ import msgspec
 
 from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.inputs import Command, Input
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
@@ -72,7 +72,7 @@ class KademliaPeer:
         randomness: Randomness,
         config: KademliaConfig,
         *,
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
         validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
     ) -> None:
         self.overlay = Kademlia(

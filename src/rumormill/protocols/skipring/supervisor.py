@@ -32,7 +32,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.effects import Effects, Learn, Mail
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.core.trace import Refuse
 from rumormill.protocols.skipring import reasons
 from rumormill.protocols.skipring.config import MAX_PATIENCE, SkipRingConfig
@@ -66,7 +66,7 @@ class Supervisor:
         self,
         topic: Topic,
         config: SkipRingConfig,
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
     ) -> None:
         self.topic = topic
         self.database: OrderedDict[Label, PeerId | None] = OrderedDict()
