@@ -16,6 +16,7 @@ from rumormill.core.inputs import (
     Subscribe,
     TimerFired,
 )
+from rumormill.core.machine import View
 from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
 from rumormill.node.pending_sends import TOO_MANY_PENDING
 from rumormill.protocols.radius import reasons
@@ -353,3 +354,21 @@ class TestRequests:
         bag.feed(1, Publish("t", b"x"))
         bag.settle()
         assert len(bag.events[0]) == 1
+
+
+def test_the_view_shows_neighbours_and_known_subscribers() -> None:
+    """Own subscriptions, who is served in which topic, and whom messages go to."""
+    bag = Bag(3, [(0, 1), (1, 2)], sub_hops=1, pub_hops=1)
+    bag.subscribe(0, "a")
+    bag.subscribe(0, "b")
+    bag.subscribe(2, "b")
+    bag.settle()
+    neighbours = {"neighbour": {"": (peer_id(0), peer_id(2))}}
+    peers = {"a": (peer_id(0),), "b": (peer_id(0), peer_id(2))}
+    view = bag.machines[1].view()
+    assert (view.subscriptions, view.links) == ((), neighbours)
+    assert {topic: tuple(sorted(known)) for topic, known in view.peers.items()} == peers
+    assert bag.machines[0].view() == View(("a", "b"), {}, {"neighbour": {"": (peer_id(1),)}})
+    bag.unsubscribe(0, "a")
+    bag.settle()
+    assert "a" not in bag.machines[1].view().peers

@@ -20,6 +20,7 @@ from rumormill.core.inputs import (
     TimerFired,
     Unsubscribe,
 )
+from rumormill.core.machine import View
 from rumormill.core.trace import Join, Leave, Refuse
 from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
 from rumormill.node.pending_sends import TOO_MANY_PENDING
@@ -105,6 +106,25 @@ def test_a_newcomer_has_a_label_and_neighbours_after_one_exchange() -> None:
     village.subscribe(ANNE, "news")
     assert village.peers[ANNE].members["news"].subscriber.label == 0
     assert village.told(ANNE, Join) == [Join("news")]
+
+
+def test_the_view_shows_neighbours_by_topic_and_kind() -> None:
+    """Ring neighbours and shortcuts; whoever only publishes shows a place, and no subscription."""
+    names = [b"p%03d" % number for number in range(5)]
+    village = Village(BOSS, *names)
+    for name in names[:4]:
+        village.subscribe(name, "news")
+    village.tell(names[4], Subscribe("news", publish_only=True))
+    village.intervals(6)
+    views = {name: village.peers[name].view() for name in names}
+    assert [views[name].subscriptions for name in names] == [("news",)] * 4 + [()]
+    for name, view in views.items():
+        subscriber = village.peers[name].members["news"].subscriber
+        ring, shortcuts = view.links["ring"]["news"], view.links["shortcut"]["news"]
+        assert set(ring) == set(subscriber.ring_neighbours)
+        assert {*ring, *shortcuts} == set(view.peers["news"]) == set(subscriber.neighbours)
+    assert any(view.links["shortcut"]["news"] for view in views.values())
+    assert village.peers[BOSS].view() == View(links={"ring": {}, "shortcut": {}})
 
 
 def test_what_one_publishes_the_other_hears_and_late_comers_hear_it_all() -> None:

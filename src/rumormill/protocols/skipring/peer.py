@@ -322,7 +322,7 @@ class SkipRing:
         elif isinstance(body, LookAt):
             member = self.members.get(body.topic)
             error = "" if member is not None else f"not in the ring of {body.topic!r}"
-            view = None if member is None else _view(member)
+            view = None if member is None else _ring_view(member)
             effects.append(Outcome(event.number, view, error))
         else:
             error = f"the skip ring has no command {type(body).__name__}"
@@ -424,7 +424,7 @@ def _own(barriers: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     return tuple([each for each in barriers if not isinstance(each, Brought)])
 
 
-def _view(member: Member) -> RingView:
+def _ring_view(member: Member) -> RingView:
     subscriber, publications = member.subscriber, member.publications
     own = subscriber.own
     return RingView(
