@@ -1,6 +1,13 @@
-"""Settings that every test shares."""
+"""What every test shares: Hypothesis' settings, signals, and the watch over event loops."""
 
+import gc
+import signal
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+import loop_watch
 
 settings.register_profile(
     "fast",
@@ -11,3 +18,35 @@ settings.register_profile(
 )
 settings.register_profile("long", parent=settings.get_profile("fast"), max_examples=2000)
 settings.load_profile("fast")
+
+loop_watch.install()
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # `nohup make test &`: this process is to live on when others get Ctrl-C, but the programs that
+    # tests start and interrupt are not. They would inherit an ignored signal, but no handler.
+    signal.signal(signal.SIGINT, lambda *_: None)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays to the end: a node's loop would wait for it."""
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Fail a test for what its event loops did behind its back."""
+    yield from _held_against_the_watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Likewise for nodes that a fixture closes."""
+    yield from _held_against_the_watch()
+
+
+def _held_against_the_watch() -> Iterator[None]:
+    try:
+        yield
+        assert not loop_watch.faults, "\n".join(loop_watch.faults)
+    finally:
+        loop_watch.faults.clear()

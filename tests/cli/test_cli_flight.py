@@ -6,23 +6,17 @@ import time
 from pathlib import Path
 
 import pytest
-from command import Terminal, rumormill
 
+from processes import Terminal, rumormill
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.log import Durability, EventLog, StoreConfig, StoredEvent
 
 
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home that does not exist yet, with a short path."""
-    return tmp_path_factory.mktemp("h") / "home"
-
-
 def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
     """The address is printed, the token is in the home; the door closes with the node."""
-    with Terminal("node", "--home", str(home), "--flight", "127.0.0.1:0", "--json") as node:
+    with Terminal("node", "--home", home, "--flight", "127.0.0.1:0", "--json") as node:
         said = json.loads(node.prints()[0])
-        assert rumormill("pub", "news", "hello", "--home", str(home)).returncode == 0
+        assert rumormill("pub", "news", "hello", "--home", home).returncode == 0
         token = (home / "flight.token").read_text().strip()
         with DoorClient(said["flight"], token) as client:
             (line,) = client.topics()
@@ -37,13 +31,13 @@ def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
 
 def test_a_store_is_served_beside_its_node(home: Path) -> None:
     """Read-only, in a process of its own."""
-    with Terminal("node", "--home", str(home)) as node:
+    with Terminal("node", "--home", home) as node:
         node.prints()
-        rumormill("pub", "news", "hello", "--home", str(home))
-        with Terminal("serve-store", str(home), "--flight", "127.0.0.1:0", "--json") as server:
+        rumormill("pub", "news", "hello", "--home", home)
+        with Terminal("serve-store", home, "--flight", "127.0.0.1:0", "--json") as server:
             said = json.loads(server.prints()[0])
             token = Path(said["token_file"]).read_text().strip()
-            rumormill("pub", "news", "again", "--home", str(home))
+            rumormill("pub", "news", "again", "--home", home)
             with DoorClient(said["flight"], token) as client:
                 assert [line.next for line in client.topics()] == [2]
 
@@ -55,7 +49,7 @@ def test_a_served_store_is_sealed_before_anybody_reads_it(home: Path) -> None:
         for first in range(0, config.segment_rows, 1024):
             numbers = range(first, first + 1024)
             log.append([StoredEvent("news", b"%d" % n, b"", b"", 1.0) for n in numbers]).result()
-    with Terminal("serve-store", str(home), "--flight", "127.0.0.1:0") as server:
+    with Terminal("serve-store", home, "--flight", "127.0.0.1:0") as server:
         server.prints()
         end = time.monotonic() + 60.0
         while not list((home / "segments").glob("*/0")):

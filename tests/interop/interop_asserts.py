@@ -7,12 +7,12 @@ from typing import Any
 
 from interop_peer import PATIENCE, ForeignPeer
 
+from live_nodes import take
 from rumormill.core import trace
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.ping import PING, PingInitiator
 from rumormill.libp2p.stream import Stream
 from rumormill.node.node import Node
-from rumormill.node.subscription import Subscription
 from rumormill.trace.entries import Batch
 from rumormill.wire.keys import PeerId
 
@@ -22,18 +22,6 @@ TOPIC = "interop"
 def messages(author: str, count: int, longest: int = 2000) -> list[bytes]:
     """Distinct messages of many lengths."""
     return [f"{author} {i} ".encode().ljust(i * 97 % longest, b".") for i in range(count)]
-
-
-async def take(subscription: Subscription, count: int) -> list[bytes]:
-    """Return the next events of a subscription."""
-    found: list[bytes] = []
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while len(found) < count:
-                found.append((await anext(subscription)).data)
-    except TimeoutError:
-        raise AssertionError(f"{len(found)} of {count} messages came") from None
-    return found
 
 
 async def join(ours: Node, foreign: ForeignPeer, *, we_dial: bool | None) -> None:

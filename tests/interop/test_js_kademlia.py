@@ -1,16 +1,15 @@
 """rumormill and js-libp2p's kad-dht share one hash table: every operation, in both directions."""
 
-import asyncio
 import base64
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from hashlib import sha256
 from typing import Any
 
 import pytest
 from interop_asserts import join, own_name
-from interop_peer import PATIENCE, ForeignPeer, Program
+from interop_peer import ForeignPeer, Program
 
+from live_nodes import until
 from rumormill.core import trace
 from rumormill.node.node import Node
 from rumormill.overlay.kademlia.kademlia import Kademlia
@@ -76,12 +75,6 @@ class Refusals:
         pass
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 (what a live node knows announces nothing)
-            await asyncio.sleep(0.02)
-
-
 async def asked(ours: Node, request: Request) -> LookupResult:
     result = await ours.command(request)
     assert isinstance(result, LookupResult)
@@ -94,7 +87,7 @@ async def acquaint(ours: Node, js: ForeignPeer, *, we_dial: bool) -> None:
     if we_dial:
         await ours.command(Meet(id_of(js)))
     await js.ask("waitForContact", peer=own_name(ours))
-    await until(lambda: id_of(js) in overlay(ours).contacts.table)
+    await until(lambda: id_of(js) in overlay(ours).contacts.table, "it is in our table")
 
 
 async def acquaint_js(peers: list[ForeignPeer]) -> None:
@@ -144,7 +137,10 @@ async def test_providers_are_announced_and_found_both_ways(
         told = await asked(ours, Provide(mine[2:]))
         assert told.stored == 1
         await js.ask("provide", cid=encoded(theirs))
-        await until(lambda: overlay(ours).providers.get(theirs[2:], 0.0) == [id_of(js)])
+        await until(
+            lambda: overlay(ours).providers.get(theirs[2:], 0.0) == [id_of(js)],
+            "we know it as the provider",
+        )
         async with js_peer(javascript) as other:
             await acquaint(ours, other, we_dial=we_dial)
             found = await other.ask("findProviders", cid=encoded(theirs))
@@ -204,7 +200,7 @@ async def test_js_refuses_our_false_value(javascript: Program) -> None:
         effects: list[Any] = []
         kad._questions.ask(id_of(js), message, 0, effects)
         ours._driver._carry_out(effects, ours._driver.now())
-        await until(lambda: len(kad._questions) == 0)
+        await until(lambda: len(kad._questions) == 0, "no question is left")
         assert kad.closest(id_of(js)) == [id_of(js)]
         assert (await asked(ours, GetValue(key))).value is None
 

@@ -16,10 +16,10 @@ from interop_asserts import (
     messages,
     own_name,
     ping,
-    take,
 )
 from interop_peer import PATIENCE, ForeignPeer, Program
 
+from live_nodes import take
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2

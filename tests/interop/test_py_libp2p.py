@@ -17,10 +17,10 @@ from interop_asserts import (
     own_name,
     ping,
     see_each_other,
-    take,
 )
 from interop_peer import ForeignPeer, Program
 
+from live_nodes import take
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_1, GOSSIPSUB_1_2

@@ -3,9 +3,7 @@
 import os
 import random
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pytest
 from store_samples import fill, make_event
 
-import rumormill
+from processes import Program
 from rumormill.core.errors import ConfigError
 from rumormill.daemon.flight import Shelf
 from rumormill.daemon.flight_protocol import RangeRequest
@@ -437,18 +435,11 @@ def test_kill_9_while_sealing(store, right) -> None:
     """A reader is killed again and again while it writes segments: each is whole or not there,
     and drafts that were left go with the next segment of their name once they are old."""
     rng = random.Random(5)
-    source = str(Path(rumormill.__file__).parents[1])
     for _ in range(6):
         shutil.rmtree(store / "segments", ignore_errors=True)
-        with subprocess.Popen(
-            [sys.executable, str(SEALER), str(store), str(EVENTS), str(ROWS)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": source},
-        ) as child:
-            assert child.stdout is not None
-            for _ in range(rng.randrange(1, 60)):
-                child.stdout.readline()
-            child.send_signal(signal.SIGKILL)
+        with Program([sys.executable, SEALER, store, str(EVENTS), str(ROWS)]) as child:
+            child.prints(rng.randrange(1, 60))
+            child.kill()
         with EventLog(store, SMALL, read_only=True) as log:
             assert rows_of(log) == right
             counters = log.segments.counters

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from live_nodes import run, until
 
+from live_nodes import run, until
 from rumormill.core.errors import LocalError
 from rumormill.daemon import control_messages as said
 from rumormill.daemon.control import ControlServer, socket_path

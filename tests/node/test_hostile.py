@@ -23,8 +23,8 @@ from hostile_peer import (
     HostilePeer,
     yamux_frame,
 )
-from live_nodes import HonestPair, honest_pair, only_bob_is_left, run, until
 
+from live_nodes import HonestPair, honest_pair, only_bob_is_left, run, until
 from rumormill.core.errors import LocalError
 from rumormill.libp2p.address_book import MAX_ADDRESSES
 from rumormill.libp2p.envelope import seal_peer_record

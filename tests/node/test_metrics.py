@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.core import trace
 from rumormill.core.inputs import Verdict
 from rumormill.daemon.metrics_http import MAX_CLIENTS, MAX_REQUEST, MetricsServer

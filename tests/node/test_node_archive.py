@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from live_nodes import run, until
 from parlour import PARLOUR, act, guest
 
+from live_nodes import run, until
 from rumormill.core.effects import Deliver, Keep
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event

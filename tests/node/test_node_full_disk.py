@@ -1,11 +1,11 @@
 """A node whose disk is full: what fails, what is counted, and that it recovers."""
 
-import asyncio
 import threading
 from pathlib import Path
 
 import pytest
 
+from live_nodes import run
 from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.errors import DiskFullError
 from rumormill.log.model import StoreConfig
@@ -55,7 +55,7 @@ def test_a_publication_that_finds_the_disk_full_fails_and_smaller_ones_go_on(
             assert [event.offset for event in events] == list(range(before + 1))
             assert (receipt.offset, events[-1].data) == (before, b"small enough")
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    run(story)
 
 
 def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path
             assert events.waiting == 0
         assert losses.reasons == [DISK_FULL] * lost
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    run(story)
 
 
 def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
@@ -107,4 +107,4 @@ def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
             assert len(kept) + reader._desk.lost == 60
             assert [event.offset for event in kept] == list(range(len(kept)))
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    run(story)

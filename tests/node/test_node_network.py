@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 from hostile_peer import HostilePeer
-from live_nodes import run, until
 from parlour import MAX_MESSAGE, PARLOUR, QUERY, Saying, act, ask, guest, tell_where
 
+from live_nodes import run, until
 from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked, AskFailed, PeerDisconnected

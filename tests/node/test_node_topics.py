@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.log.notes import Note
 from rumormill.node.node import Node

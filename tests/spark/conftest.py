@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spark_samples import SOURCES, fill
+from spark_samples import fill
 
+from processes import SOURCES
 from rumormill.log import EventLog
 
 

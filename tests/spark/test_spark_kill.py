@@ -8,10 +8,8 @@ thread publishes numbered messages through the node. In the end every number is 
 Parquet table as Spark reads it, and in the topic that the sink publishes to.
 """
 
-import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -19,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_samples import LiveNode, environment, publish
+from spark_samples import LiveNode, publish
 
+from processes import Program
 from rumormill.daemon.control_client import NoDaemonError
 from rumormill.daemon.control_messages import ControlError
 from rumormill.log import EventLog
@@ -61,45 +60,21 @@ class Publisher(threading.Thread):
         self.join(60)
 
 
-class Driver:
+class Driver(Program):
     """A Spark driver in a process group of its own."""
 
     def __init__(self, kind: str, node: LiveNode, folder: Path, limit: int = LIMIT) -> None:
-        command = [sys.executable, str(DRIVER), kind, node.endpoint, node.token]
-        command += [str(folder), str(limit)]
-        self._errors = (folder / "errors").open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment(),
-            start_new_session=True,
-        )
+        command = [sys.executable, DRIVER, kind, node.endpoint, node.token, folder, str(limit)]
+        with (folder / "errors").open("ab") as errors:
+            super().__init__(command, stderr=errors, start_new_session=True)
 
     def wait_until_running(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"running\n", "the driver failed at once"
+        assert self.hears() == "running", "the driver failed at once"
 
     def wait_for_batch(self, folder: Path, seen: int) -> None:
         """Wait until a batch beyond those that were planned before is, or the driver has failed."""
-        while planned(folder) <= seen and self._process.poll() is None:
+        while planned(folder) <= seen and self.process.poll() is None:
             time.sleep(0.02)
-
-    def kill(self) -> None:
-        """End driver, JVM and workers at once."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._close()
-
-    def ends(self) -> int:
-        code = self._process.wait(600)
-        self._close()
-        return code
-
-    def _close(self) -> None:
-        self._process.wait(60)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._errors.close()
 
 
 def planned(folder: Path) -> int:
@@ -129,7 +104,7 @@ def stand_kills(kind: str, folder: Path, kills: int, seed: int, longest: float) 
     publisher.end()
     (folder / "stop").touch()
     last = Driver(kind, node, folder, CATCH_UP)
-    assert last.ends() == 0, (folder / "errors").read_text()[-3000:]
+    assert last.ends(600) == 0, (folder / "errors").read_text()[-3000:]
     return node
 
 

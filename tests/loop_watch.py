@@ -1,0 +1,79 @@
+"""Watches every asyncio loop that a test runs, in whichever thread, for what no node may do.
+
+`tests/conftest.py` installs it once and holds every test against `faults`:
+
+- one callback that keeps its loop from everything else for more than `LONGEST` seconds,
+- a task that is still pending when its loop is closed: nobody ended it, nobody waits for it,
+- an exception that nobody caught.
+
+A callback is judged by the processor time of its thread, not by the clock: a busy machine, which
+lets all threads wait, blames nobody. Loops that are not asyncio's own (uvloop) are not timed.
+"""
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+LONGEST = 0.1
+"""Seconds of work after which other peers' heartbeats and answers are late."""
+
+faults: list[str] = []
+"""What was seen since somebody last looked, in sentences."""
+
+_Stack = list[str]
+_running: dict[int, _Stack] = {}
+"""Threads in the midst of a callback, and where `_look` found them."""
+
+_run = asyncio.Handle._run
+_close = asyncio.Runner.close
+_escape = asyncio.BaseEventLoop.default_exception_handler
+
+
+def install() -> None:
+    """Watch this process from now on."""
+    asyncio.Handle._run = _timed_run  # type: ignore[method-assign]
+    asyncio.Runner.close = _counted_close  # type: ignore[method-assign]
+    asyncio.BaseEventLoop.default_exception_handler = _noted_escape  # type: ignore[method-assign]
+    threading.Thread(target=_look, name="loop watch", daemon=True).start()
+
+
+def _timed_run(handle: asyncio.Handle) -> None:
+    thread = threading.get_ident()
+    stack: _Stack = []
+    _running[thread] = stack
+    before = time.thread_time()
+    _run(handle)
+    took = time.thread_time() - before
+    _running.pop(thread, None)
+    if took > LONGEST:
+        what = f"one callback held its event loop for {took * 1000:.0f} ms: {handle}"
+        faults.append("\n".join((what, *stack)))
+
+
+def _look() -> None:
+    """Note where long callbacks are, so that a fault names the place and not only the loop."""
+    seen: dict[int, _Stack] = {}
+    while True:
+        time.sleep(LONGEST / 4)
+        now = dict(_running)
+        frames = sys._current_frames()
+        for thread, stack in now.items():
+            if seen.get(thread) is stack and thread in frames:
+                stack[:] = traceback.format_stack(frames[thread])[-8:]
+        seen = now
+
+
+def _counted_close(runner: asyncio.Runner) -> None:
+    faults.extend(
+        f"a task was left when its event loop was closed: {task!r}"
+        for task in asyncio.all_tasks(runner.get_loop())
+    )
+    _close(runner)
+
+
+def _noted_escape(loop: asyncio.BaseEventLoop, context: dict[str, Any]) -> None:
+    faults.append(f"nobody caught this: {context}")
+    _escape(loop, context)
