@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rumormill.core.event import Event
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
-from rumormill.node.subscription import ReceivedEvent, Subscription
+from rumormill.node.subscription import Subscription
 
 Result = TypeVar("Result")
 
@@ -49,9 +50,9 @@ async def take(events: Subscription, count: int) -> list[bytes]:
     return [event.data for event in await take_events(events, count)]
 
 
-async def take_events(events: Subscription, count: int) -> list[ReceivedEvent]:
+async def take_events(events: Subscription, count: int) -> list[Event]:
     """Read so many events."""
-    found: list[ReceivedEvent] = []
+    found: list[Event] = []
     try:
         async with asyncio.timeout(PATIENCE / 2):
             while len(found) < count:

@@ -6,6 +6,7 @@ from rumormill.version import __version__
 
 if TYPE_CHECKING:
     from rumormill.core.errors import LocalError, RumormillError
+    from rumormill.core.event import Event
     from rumormill.core.inputs import Verdict
     from rumormill.log.model import Durability, StoreConfig
     from rumormill.node.config import NodeConfig
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from rumormill.node.peer_view import PeerView
     from rumormill.node.receipt import Receipt
     from rumormill.node.subscription import Overflow, Subscription
-    from rumormill.node.subscription import ReceivedEvent as Event
     from rumormill.node.sync import SyncNode, SyncSubscription
     from rumormill.node.topic import Topic
 
@@ -38,7 +38,7 @@ __all__ = [
 
 _HOMES = {
     "Durability": "rumormill.log.model",
-    "Event": "rumormill.node.subscription",
+    "Event": "rumormill.core.event",
     "LocalError": "rumormill.core.errors",
     "Node": "rumormill.node.node",
     "NodeConfig": "rumormill.node.config",
@@ -53,7 +53,6 @@ _HOMES = {
     "Topic": "rumormill.node.topic",
     "Verdict": "rumormill.core.inputs",
 }
-_OTHER_NAMES = {"Event": "ReceivedEvent"}
 
 
 def __getattr__(name: str) -> object:
@@ -63,4 +62,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'rumormill' has no attribute {name!r}")
     import importlib  # noqa: PLC0415 (as above)
 
-    return getattr(importlib.import_module(home), _OTHER_NAMES.get(name, name))
+    return getattr(importlib.import_module(home), name)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from processes import Terminal, rumormill
+from rumormill.core.event import Event
 from rumormill.daemon.flight_client import DoorClient
-from rumormill.log import Durability, EventLog, StoreConfig, StoredEvent
+from rumormill.log import Durability, EventLog, StoreConfig
 
 
 def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
@@ -48,7 +49,7 @@ def test_a_served_store_is_sealed_before_anybody_reads_it(home: Path) -> None:
     with EventLog(home, config) as log:
         for first in range(0, config.segment_rows, 1024):
             numbers = range(first, first + 1024)
-            log.append([StoredEvent("news", b"%d" % n, b"", b"", 1.0) for n in numbers]).result()
+            log.append([Event("news", b"", b"", b"%d" % n, received=1.0) for n in numbers]).result()
     with Terminal("serve-store", home, "--flight", "127.0.0.1:0") as server:
         server.prints()
         end = time.monotonic() + 60.0

@@ -1,9 +1,10 @@
 """Events for the tests of the store."""
 
-from rumormill.log import EventLog, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log import EventLog
 
 
-def make_event(number: int, topic: str = "news", **changes: object) -> StoredEvent:
+def make_event(number: int, topic: str = "news", **changes: object) -> Event:
     """The event with this number: its content is a function of the number alone."""
     fields: dict[str, object] = {
         "topic": topic,
@@ -16,7 +17,7 @@ def make_event(number: int, topic: str = "news", **changes: object) -> StoredEve
         "protocol": "gossipsub",
         "proof": b"proof-%d" % number,
     }
-    return StoredEvent(**(fields | changes))  # type: ignore[arg-type]
+    return Event(**(fields | changes))  # type: ignore[arg-type]
 
 
 def fill(log: EventLog, count: int, topic: str = "news", start: int = 0) -> None:
@@ -26,6 +27,6 @@ def fill(log: EventLog, count: int, topic: str = "news", start: int = 0) -> None
         log.append([make_event(number, topic) for number in range(first, last)]).result()
 
 
-def read_all(log: EventLog, topic: str = "news") -> list[StoredEvent]:
+def read_all(log: EventLog, topic: str = "news") -> list[Event]:
     """Everything in a topic."""
     return [event for chunk in log.chunks(topic, limit=64) for event in chunk]

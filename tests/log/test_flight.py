@@ -13,6 +13,7 @@ from pyarrow import flight
 from store_samples import fill, make_event
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event, Note
 from rumormill.daemon import flight as flight_module
 from rumormill.daemon import flight_protocol as said
 from rumormill.daemon.flight import Shelf, open_door
@@ -23,10 +24,9 @@ from rumormill.log import (
     OffsetAheadError,
     OffsetGoneError,
     Retention,
-    StoredEvent,
 )
 from rumormill.log.arrow import COLUMNS, event_schema
-from rumormill.log.notes import Note, note_keys
+from rumormill.log.notes import note_keys
 
 TOKEN = "a token of the tests"
 ANYWHERE = ("127.0.0.1", 0)
@@ -46,7 +46,7 @@ class Node:
         if self.dies_after is not None:
             rows = rows[: self.dies_after]
         events = [
-            StoredEvent(topic, b"own-%d" % (self._next + n), b"me", value, 1.0)
+            Event(topic, value, b"me", b"own-%d" % (self._next + n), received=1.0)
             for n, (topic, value, _) in enumerate(rows)
         ]
         self._next += len(events)

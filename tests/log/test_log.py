@@ -11,6 +11,7 @@ from store_samples import fill, make_event, read_all
 
 from live_nodes import run
 from rumormill.core.errors import ConfigError, LimitError
+from rumormill.core.event import Event
 from rumormill.log import (
     Durability,
     EventLog,
@@ -22,7 +23,6 @@ from rumormill.log import (
     Retention,
     StoreClosedError,
     StoreConfig,
-    StoredEvent,
     StoreFailedError,
     StoreReadOnlyError,
 )
@@ -31,7 +31,7 @@ from rumormill.log.heads import HeadsFile
 MEMORY = StoreConfig(durability=Durability.MEMORY)
 
 
-def with_offset(event: StoredEvent, offset: int) -> StoredEvent:
+def with_offset(event: Event, offset: int) -> Event:
     return msgspec.structs.replace(event, offset=offset)
 
 
@@ -277,7 +277,7 @@ def test_the_number_of_topics_is_bounded(home):
 @given(
     st.lists(
         st.builds(
-            StoredEvent,
+            Event,
             topic=st.sampled_from(["a", "ünïcode", "\U0001f980"]),
             id=st.binary(min_size=1, max_size=8),
             author=st.binary(max_size=8),
@@ -295,7 +295,7 @@ def test_any_acceptable_event_is_read_back_equal(events):
     """Whatever bytes, times and texts: the first event of each id comes back as it was."""
     with EventLog(None, MEMORY) as log:
         results = log.append(events).result()
-        kept: dict[str, list[StoredEvent]] = {}
+        kept: dict[str, list[Event]] = {}
         for event, result in zip(events, results, strict=True):
             mine = kept.setdefault(event.topic, [])
             if not result.duplicate:

@@ -14,6 +14,7 @@ from store_samples import fill, make_event
 
 from processes import Program
 from rumormill.core.errors import ConfigError
+from rumormill.core.event import Event
 from rumormill.daemon.flight import Shelf
 from rumormill.daemon.flight_protocol import RangeRequest
 from rumormill.log import (
@@ -23,7 +24,6 @@ from rumormill.log import (
     OffsetGoneError,
     Retention,
     StoreConfig,
-    StoredEvent,
     repair,
     segments,
 )
@@ -416,13 +416,13 @@ def test_readers_beside_a_writer_see_the_log(home) -> None:
                     return
 
     with EventLog(home, SMALL) as log:
-        log.append([StoredEvent("news", b"0", b"a", b"0", 0.0)]).result()
+        log.append([Event("news", b"0", b"a", b"0", received=0.0)]).result()
         threads = [threading.Thread(target=read_all_the_time) for _ in range(2)]
         for thread in threads:
             thread.start()
         for first in range(1, total, 37):
             numbers = range(first, min(first + 37, total))
-            events = [StoredEvent("news", b"%d" % n, b"a", b"%d" % n, float(n)) for n in numbers]
+            events = [Event("news", b"%d" % n, b"a", b"%d" % n, received=float(n)) for n in numbers]
             log.append(events).result()
         done.set()
         for thread in threads:

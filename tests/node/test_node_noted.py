@@ -7,8 +7,9 @@ import pytest
 
 from live_nodes import run
 from rumormill.core.errors import RumormillError
+from rumormill.core.event import Note
 from rumormill.log.errors import DiskFullError
-from rumormill.log.notes import Note, note_keys, read_note
+from rumormill.log.notes import note_keys, read_note
 from rumormill.node.node import Node
 
 

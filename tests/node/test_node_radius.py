@@ -66,7 +66,7 @@ class Member:
         """Whether everybody else would serve this member."""
         mine = self.node.id
         return all(
-            mine in machine(other.node).topics.get(self.topic, ())
+            mine in machine(other.node).view().peers.get(self.topic, ())
             for other in others
             if other is not self
         )

@@ -10,7 +10,7 @@ import pytest
 
 from live_nodes import run, take, until
 from rumormill.core.errors import ConfigError, LocalError
-from rumormill.log.notes import Note
+from rumormill.core.event import Note
 from rumormill.node.node import Node
 from rumormill.node.receipt import Receipt
 from rumormill.node.sync import SyncNode

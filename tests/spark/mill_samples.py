@@ -6,7 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
-from rumormill.log import EventLog, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log import EventLog
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
 
@@ -40,7 +41,7 @@ def simulate(folder: Path, peers: int = 16) -> dict[str, dict[str, Any]]:
     return figures
 
 
-def append(home: Path, events: list[StoredEvent]) -> None:
+def append(home: Path, events: list[Event]) -> None:
     """Put events into a store."""
     with EventLog(home) as log:
         log.append(events).result()

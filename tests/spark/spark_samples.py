@@ -7,26 +7,27 @@ from typing import Any, Self
 
 from live_nodes import run
 from processes import Terminal
+from rumormill.core.event import Event
 from rumormill.daemon.control import socket_path
 from rumormill.daemon.control_client import ControlClient
-from rumormill.log import EventLog, StoredEvent
+from rumormill.log import EventLog
 
 FIRST_TIME = 1_700_000_000.0
 """When event 0 was received; each later one a second after."""
 
 
-def event(topic: str, number: int) -> StoredEvent:
+def event(topic: str, number: int) -> Event:
     """The event with this number of a topic."""
-    return StoredEvent(
+    return Event(
         topic,
-        b"%s-%d" % (topic.encode(), number),
-        b"author-%d" % (number % 2),
         b"%s %d" % (topic.encode(), number),
-        FIRST_TIME + number,
-        FIRST_TIME + number - 0.5 if number % 2 else None,
-        (b"%s-%d" % (topic.encode(), number - 1),) if number else (),
-        "gossipsub",
-        b"proof %d" % number,
+        b"author-%d" % (number % 2),
+        b"%s-%d" % (topic.encode(), number),
+        parents=(b"%s-%d" % (topic.encode(), number - 1),) if number else (),
+        created=FIRST_TIME + number - 0.5 if number % 2 else None,
+        proof=b"proof %d" % number,
+        received=FIRST_TIME + number,
+        protocol="gossipsub",
     )
 
 

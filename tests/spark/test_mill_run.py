@@ -16,8 +16,9 @@ from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from processes import RUMORMILL, Program, rumormill
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
 from rumormill.daemon.flight import Shelf, open_door
-from rumormill.log import EventLog, StoredEvent
+from rumormill.log import EventLog
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.spark.bronze import find_node, find_source
 from rumormill.spark.grid import Grid
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 GRIDS = Path(__file__).resolve().parents[2] / "grids"
 
 
-def chain() -> list[StoredEvent]:
+def chain() -> list[Event]:
     """A Pulsarcast history with a fork, a missing event and a forged one."""
     events = pulsarcast(9, fork_at=3)
     del events[6]

@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 from rumormill.cli.grammar import DATA_LOSS, USAGE, CommandError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.subscription import ReceivedEvent
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.envelope import check_event, is_publication
 
 
 async def verify_ring_history(
-    batches: AsyncIterator[list[ReceivedEvent]], topic: str, options: argparse.Namespace
+    batches: AsyncIterator[list[Event]], topic: str, options: argparse.Namespace
 ) -> int:
     """Check every publication of a topic, and print how many there are and their root hash.
 

@@ -14,12 +14,12 @@ from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.node_verbs import FLIGHT_ENDPOINT
 from rumormill.cli.settings import flight_endpoint
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
+from rumormill.core.event import Note
 from rumormill.daemon.flight import Publish, Shelf, announced, open_door
 from rumormill.daemon.flight_protocol import TOKEN_FILE, Door, load_or_create_token
 from rumormill.daemon.sealing import sealing_ahead
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
-from rumormill.log.notes import Note
 from rumormill.node.node import Node
 
 _PUBLISH_SECONDS = 300.0

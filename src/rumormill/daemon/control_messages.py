@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from rumormill.core.errors import RumormillError
+from rumormill.core.event import Event
 from rumormill.core.topics import NO_OPTIONS, TopicOptions
 from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import ReceivedEvent
 
 VERSION: Final = 1
 
@@ -129,7 +129,7 @@ class Begun(msgspec.Struct, tag="begun", frozen=True):
 class Events(msgspec.Struct, tag="events", frozen=True):
     """Events in the order of their offsets; `lost` were dropped before them, by retention."""
 
-    events: list[ReceivedEvent]
+    events: list[Event]
     lost: int = 0
 
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.core.topics import TopicOptions
 from rumormill.daemon import control_messages as said
 from rumormill.log.event_log import EventLog
 from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import ReceivedEvent, Subscription, received_event
+from rumormill.node.subscription import Subscription
 from rumormill.wire.keys import PeerId
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def read_history(
     start = find_offset(log, topic, offset, since) or 0
     limit = max(1, min(limit, said.BATCH_EVENTS))
     events = log.read(topic, start, limit, said.BATCH_BYTES)
-    return said.Events([received_event(event, event.offset) for event in events])
+    return said.Events(list(events))
 
 
 def list_topics(
@@ -226,7 +227,7 @@ def _end_of(log: EventLog, topic: Topic) -> int:
     return 0 if info is None else info.next_offset
 
 
-async def _batch(subscription: Subscription) -> list[ReceivedEvent] | None:
+async def _batch(subscription: Subscription) -> list[Event] | None:
     """Wait for an event and take what waits with it, within the limits of a batch."""
     try:
         event = await anext(subscription)

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Note
 from rumormill.daemon import flight_protocol as said
 from rumormill.log.arrow import COLUMNS, read_batches
-from rumormill.log.notes import MAX_KEY_BYTES, Note, drop_notes, note_keys, read_note
+from rumormill.log.notes import MAX_KEY_BYTES, drop_notes, note_keys, read_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,7 +25,6 @@ from rumormill.log.errors import (
 )
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import (
-    UNASSIGNED,
     Appended,
     Durability,
     Finding,
@@ -33,14 +32,12 @@ from rumormill.log.model import (
     Report,
     Retention,
     StoreConfig,
-    StoredEvent,
     TopicInfo,
 )
 from rumormill.log.parquet import export_parquet, import_parquet
 from rumormill.log.repair import repair
 
 __all__ = [
-    "UNASSIGNED",
     "Appended",
     "CorruptLogError",
     "DamagedRangeError",
@@ -65,7 +62,6 @@ __all__ = [
     "StoreLockedError",
     "StoreReadOnlyError",
     "StoreVersionError",
-    "StoredEvent",
     "TopicInfo",
     "export_parquet",
     "import_parquet",

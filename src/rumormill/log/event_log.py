@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rumormill.core.errors import ConfigError
+from rumormill.core.event import Event
 from rumormill.log.check import State, all_lost, examine, verify_all
 from rumormill.log.errors import (
     CorruptLogError,
@@ -41,7 +42,6 @@ from rumormill.log.model import (
     Report,
     Retention,
     StoreConfig,
-    StoredEvent,
     TopicInfo,
     check_event,
     check_topic,
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Self
 
-    from rumormill.log.notes import Note
+    from rumormill.core.event import Note
     from rumormill.log.rows import EventRow, TopicRow
 
 DEFAULT_CONFIG = StoreConfig()
@@ -139,7 +139,7 @@ class EventLog:
     # Writing
 
     def append(
-        self, events: Sequence[StoredEvent], *, wait: bool = True, notes: Sequence[Note] = ()
+        self, events: Sequence[Event], *, wait: bool = True, notes: Sequence[Note] = ()
     ) -> Ticket:
         """Queue events for the next group commit; the ticket resolves when they are safe.
 
@@ -207,7 +207,7 @@ class EventLog:
 
     def read(
         self, topic: str, start: int, limit: int = 1000, max_bytes: int = 8 * 2**20
-    ) -> list[StoredEvent]:
+    ) -> list[Event]:
         """Verified events from offset `start`, at most `limit` and about `max_bytes` of them.
 
         At least one event comes back if there is one at `start`, so a caller reads on until the
@@ -218,7 +218,7 @@ class EventLog:
 
     def read_since(
         self, topic: str, since: float, limit: int = 1000, max_bytes: int = 8 * 2**20
-    ) -> list[StoredEvent]:
+    ) -> list[Event]:
         """The first events, by offset, that were received at `since` or later.
 
         To go on, `read` from behind the last one.
@@ -228,7 +228,7 @@ class EventLog:
             if row is None:
                 return []
             position = offset_before(db, row, since)
-        found: list[StoredEvent] = []
+        found: list[Event] = []
         while len(found) < limit:
             events = self.read(topic, position, 1000, max_bytes)
             if not events:
@@ -239,7 +239,7 @@ class EventLog:
                 break
         return found[:limit]
 
-    def find(self, topic: str, event_id: bytes) -> StoredEvent | None:
+    def find(self, topic: str, event_id: bytes) -> Event | None:
         """The event of an id, verified; None where there is none that can be served."""
         with self.snapshot() as db:
             info = get_topic(db, topic)
@@ -254,7 +254,7 @@ class EventLog:
 
     def chunks(
         self, topic: str, start: int | None = None, stop: int | None = None, limit: int = 1000
-    ) -> Iterator[list[StoredEvent]]:
+    ) -> Iterator[list[Event]]:
         """All events from `start` to before `stop`, in lists of at most `limit`.
 
         The end is fixed at the first step, so a log that grows does not keep the reader for ever.

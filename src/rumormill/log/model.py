@@ -13,35 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rumormill.core.errors import ConfigError
+from rumormill.core.event import Event
 from rumormill.log.errors import EventRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-UNASSIGNED = -1
-"""The offset of an event that no log has taken yet."""
-
 ROW_OVERHEAD_BYTES = 160
 """What one row costs beside its fields: two hashes, three numbers, two B-tree entries."""
-
-
-class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event as the log keeps it; `offset` is `UNASSIGNED` until a log has taken it.
-
-    `id` is the wire identity that the event's own protocol gives it; (topic, id) is unique in a
-    log. `created` is the author's clock and may be absent or wrong; `received` is ours.
-    """
-
-    topic: str
-    id: bytes
-    author: bytes
-    data: bytes
-    received: float
-    created: float | None = None
-    parents: tuple[bytes, ...] = ()
-    protocol: str = ""
-    proof: bytes = b""
-    offset: int = UNASSIGNED
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -226,7 +205,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
             raise ConfigError("store.max_topic_bytes is at most 65536, store.max_topics 4194304")
 
 
-def check_event(event: StoredEvent, config: StoreConfig) -> int:
+def check_event(event: Event, config: StoreConfig) -> int:
     """Refuse an event that cannot be stored exactly; return what it costs in bytes."""
     if not (
         type(event.data) is bytes

@@ -15,8 +15,7 @@ import sqlite3
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from rumormill.core.event import Note
 from rumormill.log.errors import CorruptLogError
 from rumormill.log.model import Finding, FindingKind
 from rumormill.log.rows import HASH_BYTES
@@ -38,13 +37,6 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
     seal BLOB NOT NULL
 )"""
 _PUT: Final = "INSERT OR REPLACE INTO notes (key, value, seal) VALUES (?, ?, ?)"
-
-
-class Note(msgspec.Struct, frozen=True, gc=False):
-    """What is remembered under a key; a later note replaces an earlier one."""
-
-    key: str
-    value: bytes
 
 
 def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
@@ -72,6 +64,19 @@ def read_note(log: EventLog, key: str) -> bytes | None:
         finding = Finding(FindingKind.UNREADABLE, detail=f"the note {key!r} is damaged")
         raise CorruptLogError(finding.sentence(), (finding,))
     return bytes(found[0])
+
+
+def read_notes(log: EventLog, prefix: str, after: str, limit: int) -> list[Note]:
+    """The notes whose keys begin with a text, by their keys, behind one key, at most so many."""
+    with log.snapshot() as db:
+        if not _has_table(db):
+            return []
+        query = (
+            "SELECT key, value, seal FROM notes"
+            " WHERE key > ? AND substr(key, 1, ?) = ? ORDER BY key LIMIT ?"
+        )
+        found = db.execute(query, (after, len(prefix), prefix, limit)).fetchall()
+    return [Note(key, bytes(value)) for key, value, seal in found if _is_whole(key, value, seal)]
 
 
 def drop_notes(log: EventLog, keys: Sequence[str]) -> None:

@@ -13,8 +13,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from rumormill.core.event import Event
 from rumormill.log.errors import StoreClosedError
-from rumormill.log.model import Finding, FindingKind, StoredEvent
+from rumormill.log.model import Finding, FindingKind
 from rumormill.log.rows import (
     MARK_EVERY,
     MAX_OFFSET,
@@ -264,7 +265,7 @@ def offset_before(db: sqlite3.Connection, topic: TopicRow, since: float) -> int:
     return max(topic.first_offset, low * MARK_EVERY)
 
 
-def events_of(rows: list[EventRow], topic: str) -> list[StoredEvent]:
+def events_of(rows: list[EventRow], topic: str) -> list[Event]:
     """The events in verified rows."""
     return [row_event(row, topic) for row in rows]
 

@@ -20,6 +20,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rumormill.core.event import Event, Note
 from rumormill.log.errors import (
     DiskFullError,
     EventRefusedError,
@@ -32,8 +33,8 @@ from rumormill.log.errors import (
     from_sqlite,
 )
 from rumormill.log.group import Group
-from rumormill.log.model import Appended, Durability, StoreConfig, StoredEvent
-from rumormill.log.notes import Note, put_notes
+from rumormill.log.model import Appended, Durability, StoreConfig
+from rumormill.log.notes import put_notes
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, rollback
 
@@ -56,7 +57,7 @@ class Call:
 
     __slots__ = ("events", "notes", "size", "ticket")
 
-    def __init__(self, events: Sequence[StoredEvent], size: int, notes: Sequence[Note]) -> None:
+    def __init__(self, events: Sequence[Event], size: int, notes: Sequence[Note]) -> None:
         self.events = events
         self.size = size
         self.notes = notes
@@ -365,7 +366,7 @@ class Writer:
             raise _KnownIdError
         return results
 
-    def _insert_each(self, group: Group, events: Sequence[StoredEvent]) -> _Places:
+    def _insert_each(self, group: Group, events: Sequence[Event]) -> _Places:
         """Insert events of which some may be known; those keep the offset they have."""
         offsets: list[int] = []
         known: dict[int, None] = {}

@@ -24,21 +24,21 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     up to `queue_bytes`. Twice `keep_alive_timeout`, which finds a peer that is dead; this one
     lives, and answers pings, and does not read."""
 
-    letters_per_peer: int = 256
-    """Letters that wait for one peer to be reached: what a protocol says within a few round
+    pending_per_peer: int = 256
+    """Messages that wait for one peer to be reached: what a protocol says within a few round
     trips, not more."""
 
-    letter_bytes_per_peer: int = 4 << 20
+    pending_bytes_per_peer: int = 4 << 20
     """Bytes of those: a quarter of what may wait for a peer that is connected."""
 
-    letters_waiting: int = 8192
-    """Letters that wait in all."""
+    pending_total: int = 8192
+    """Messages that wait in all."""
 
-    letter_bytes_waiting: int = 16 << 20
+    pending_bytes_total: int = 16 << 20
     """Bytes of those: no more for all peers out of reach than for one that is connected."""
 
-    letter_timeout: float = 20.0
-    """Seconds that letters wait: for a TCP connection, then for a stream."""
+    pending_timeout: float = 20.0
+    """Seconds that they wait: for a TCP connection, then for a stream."""
 
     questions_per_peer: int = 8
     """Questions that are put to one peer at a time, half of `max_streams_per_protocol`; the

@@ -21,33 +21,31 @@ from typing import Any, Literal, Self
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.archive import EmptyArchive
 from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
+from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Unsubscribe, Validated
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, StoreConfig, check_topic
-from rumormill.log.notes import Note
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
-from rumormill.node.desk import Desk
 from rumormill.node.driver import Driver
-from rumormill.node.history import read_history
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
+from rumormill.node.journal import Journal
+from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Counts, Values, gather_metrics
 from rumormill.node.peer_view import PeerView, view_peers
-from rumormill.node.publisher import Publisher
 from rumormill.node.receipt import Receipt
-from rumormill.node.serving import appointed, enter_to_publish, known_peers, servers_of, take_leave
-from rumormill.node.store_archive import StoreArchive
-from rumormill.node.subscription import (
-    Overflow,
-    ReceivedEvent,
-    Subscription,
-    chosen_overflow,
+from rumormill.node.subscription import Overflow, Subscription, chosen_overflow
+from rumormill.node.supervisors import (
+    appointed,
+    enter_to_publish,
+    known_peers,
+    servers_of,
+    take_leave,
 )
 from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
@@ -102,9 +100,7 @@ class Node:
         self._store_config = self._chosen_store(store or StoreConfig(), durability)
         self._observers = tuple(observers)
         self._validators = Validators(self._on_verdict)
-        change = Change()
-        self._change = change.wait
-        self._on_change = change.happened
+        self._change = Change()
         self._checked_topic: Topic | None = None
         self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
@@ -144,24 +140,11 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            archive = StoreArchive(self._log) if spec.reads_archive else None
-            self._driver = self._build_driver(spec, settings, archive)
-            self._desk = Desk(self._log, spec.name, self._driver.now)
-            self._desk.unsafe = None if archive is None else archive.unsafe
-            self._publisher = Publisher(
-                self._driver,
-                self._desk,
-                self._config,
-                batches=spec.takes_batches,
-                change=self._change,
-            )
-            self._driver.on_keep = self._publisher.keep
-            self._driver.on_deliver = self._desk.take
-            self._driver.store_full = self._desk.is_full
-            self._desk.on_room = self._driver.release_held
-            self._desk.on_lost = self._on_lost
+            self._journal = Journal(self._log, spec.name, self._config, self._change)
+            self._journal.on_lost = self._on_lost
+            self._driver = self._build_driver(spec, settings)
             self._driver.on_validate = self._validators.begin
-            self._driver.on_change = self._on_change
+            self._driver.on_change = self._change.happened
             for address in self._listen:
                 await self._swarm.listen(*self._endpoint(address))
         except BaseException:
@@ -191,15 +174,12 @@ class Node:
             )
         return msgspec.structs.replace(spec, protocol_ids=offered)
 
-    def _build_driver(
-        self, spec: ProtocolSpec, settings: Config, archive: StoreArchive | None
-    ) -> Driver:
+    def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
         hooks = Hooks(
             validator=self._validators.judge,
             check_record=record_is_of,
             peer_records=self._swarm.book.records,
             addresses=self._swarm.addresses_of,
-            archive=archive or EmptyArchive(),
         )
         randomness = random.Random(secrets.token_bytes(32))
         return Driver(
@@ -207,6 +187,7 @@ class Node:
             spec.build(self.identity, randomness, settings, hooks),
             self._swarm,
             self._recorder,
+            self._journal,
             self._config,
             settings=settings,
         )
@@ -228,19 +209,20 @@ class Node:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
         self._validators.close()
-        self._publisher.close()
+        self._journal.close()
+        await self._journal.drain()
         await take_leave(self._spec, self._driver)
-        await self._desk.drain()
         await self._swarm.close()
-        await self._desk.drain()
-        for subscription in self._desk.all_subscriptions():
+        await self._journal.drain()
+        for subscription in self._journal.all_subscriptions():
             subscription.close()
         self._driver.stop("closed")
+        self._journal.stop()
         try:
             await asyncio.to_thread(self._log.close)
         except RuntimeError:  # the program is ending and starts no more threads
             self._log.close()
-        self._on_change()
+        self._change.happened()
 
     def _check_running(self) -> None:
         if not self._running:
@@ -274,7 +256,7 @@ class Node:
         """Everything this node counts: value by label, by the names of `node.metrics.METRICS`."""
         self._check_running()
         self._recorder.flush()
-        return gather_metrics(self._counts, self._driver, self._swarm, self._desk)
+        return gather_metrics(self._counts, self._driver, self._swarm, self._journal)
 
     @property
     def refusals(self) -> dict[str, int]:
@@ -295,8 +277,7 @@ class Node:
 
     def subscribers(self, topic: Topic) -> int:
         """How many connected peers subscribe to a topic."""
-        topics = getattr(self._driver.machine, "topics", {})
-        return len(topics.get(topic, ()))
+        return len(self._driver.machine.view().peers.get(topic, ()))
 
     async def wait_until_ready(
         self,
@@ -311,7 +292,7 @@ class Node:
         try:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
-                    await self._change()
+                    await self._change.wait()
                     self._check_running()
         except TimeoutError:
             raise LocalError(
@@ -383,16 +364,16 @@ class Node:
             next_offset,
             buffer=buffer,
             overflow=chosen_overflow(overflow),
-            on_close=self._desk.remove,
+            on_close=self._journal.remove,
             on_drop=self._on_dropped,
         )
         if since_offset is not None:
             subscription.replay(since_offset)
         enter_topic(self._spec, self._driver, topic, subscription)
-        self._desk.add(subscription)
+        self._journal.add(subscription)
         return subscription
 
-    def _on_dropped(self, event: ReceivedEvent) -> None:
+    def _on_dropped(self, event: Event) -> None:
         self._on_lost(event.id, event.topic, "subscriber's buffer full")
 
     def _on_lost(self, message_id: MessageId, topic: Topic, reason: str) -> None:
@@ -402,7 +383,7 @@ class Node:
     async def unsubscribe(self, topic: Topic) -> None:
         """Leave a topic and end its subscriptions."""
         self._check_running()
-        for subscription in self._desk.all_subscriptions():
+        for subscription in self._journal.all_subscriptions():
             if subscription.topic == topic:
                 subscription.close()
         self._driver.feed(Unsubscribe(topic))
@@ -415,7 +396,7 @@ class Node:
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
         self._check_publishable(topic)
-        return await self._publisher.publish(topic, bytes(data))
+        return await self._journal.publish(topic, bytes(data))
 
     async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
@@ -425,13 +406,14 @@ class Node:
         what stands before it may be or not. Waits for peers as `publish` does.
         """
         self._check_publishable(topic)
-        return await self._publisher.publish_many(topic, [bytes(data) for data in items])
+        return await self._journal.publish_many([(topic, bytes(data), None) for data in items])
 
     async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
             self._check_publishable(topic)
-        return await self._publisher.publish_noted(items)
+        # Who has stopped waiting does not take back what was published.
+        return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(list(items))))
 
     def _check_publishable(self, topic: Topic) -> None:
         self._check_running()
@@ -446,7 +428,7 @@ class Node:
         since_offset: int = 0,
         since: float | None = None,
         limit: int | None = None,
-    ) -> list[ReceivedEvent]:
+    ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events

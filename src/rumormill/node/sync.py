@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.peer_view import PeerView
 from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
+from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.topics import Who
 from rumormill.node.validation import TopicValidator
 from rumormill.trace.entries import Observer
@@ -184,7 +185,7 @@ class SyncNode:
         since_offset: int = 0,
         since: float | None = None,
         limit: int | None = None,
-    ) -> list[ReceivedEvent]:
+    ) -> list[Event]:
         """Read events of a topic from this node's log (`Node.history`)."""
         return self._call(
             self._node.history(topic, since_offset=since_offset, since=since, limit=limit)
@@ -210,7 +211,7 @@ class SyncSubscription:
         self._node = node
         self._subscription = subscription
         self._timeout = timeout
-        self._ready: deque[ReceivedEvent] = deque()
+        self._ready: deque[Event] = deque()
         """Filled by the node's thread, so that an interrupted wait loses nothing."""
 
     @property
@@ -226,13 +227,13 @@ class SyncSubscription:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> ReceivedEvent:
+    def __next__(self) -> Event:
         event = self.next(self._timeout)
         if event is None:
             raise StopIteration
         return event
 
-    def next(self, timeout: float | None = None) -> ReceivedEvent | None:
+    def next(self, timeout: float | None = None) -> Event | None:
         """Wait for an event; None when none came in time, or none will come."""
         if not self._ready:
             self._node._call(self._fill(timeout))

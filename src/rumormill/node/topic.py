@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rumormill.core.event import Event
 from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
+from rumormill.node.subscription import Overflow, Subscription
 
 if TYPE_CHECKING:
     from rumormill.node.node import Node
@@ -54,7 +55,7 @@ class Topic:
 
     async def history(
         self, *, since_offset: int = 0, since: float | None = None, limit: int | None = None
-    ) -> list[ReceivedEvent]:
+    ) -> list[Event]:
         """Read its events from the log (`Node.history`)."""
         return await self.node.history(
             self.name, since_offset=since_offset, since=since, limit=limit

@@ -6,7 +6,7 @@ the scenario's seed, so that a change in one part of a run does not reshuffle th
 
 import gc
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -17,12 +17,12 @@ from rumormill.core.inputs import Publish, Subscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.protocols.registry import Begin, Hooks, ProtocolSpec, QuerySpec, protocol
-from rumormill.sim.archive import DEFAULT_LIMIT, MemoryArchive
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.bandwidth import build_bandwidth
 from rumormill.sim.faults import FaultAction, expand_faults
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
+from rumormill.sim.journal import DEFAULT_LIMIT, Journal
 from rumormill.sim.latency import parse_latency
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network, peer_id
@@ -37,6 +37,11 @@ from rumormill.wire.multiaddr import Multiaddr
 
 PUBLISHER_DOWN = "publisher down"
 PUBLISHER_HOSTILE = "publisher hostile"
+DISK_TROUBLE: Mapping[str, str] = {
+    "disk-full": "the disk is full",
+    "disk-broken": "the log has failed",
+}
+"""Faults of disks, and what a journal says of them; the words are a node's."""
 
 _PROGRESS_STEPS = 200
 _PORT = 4001
@@ -58,9 +63,9 @@ class Simulation:
         self._begin = self._beginning()
         self.plan = build_plan(scenario, self._randomness("workload"))
         require(
-            self.spec.reads_archive or scenario.archive_limit == DEFAULT_LIMIT,
-            "archive_limit",
-            f"has no meaning with {self.spec.name}, which reads no archive",
+            self.spec.reads_archive or scenario.disk.limit == DEFAULT_LIMIT,
+            "disk.limit",
+            f"has no meaning with {self.spec.name}, which reads nothing back",
         )
         links, check = scenario.links, scenario.check_codec
         queries = self.spec.queries
@@ -98,11 +103,17 @@ class Simulation:
             scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
         )
         hooks = Hooks(addresses=self._addresses_of)
+        disk = scenario.disk
+        troubled = disk.commit_delay > 0 or any(
+            fault.kind in DISK_TROUBLE for fault in scenario.faults
+        )
         for index in range(self._hosts):
-            archive = MemoryArchive(scenario.archive_limit) if spec.reads_archive else None
-            own = hooks if archive is None else msgspec.structs.replace(hooks, archive=archive)
+            journal: Journal | None = None
+            if spec.reads_archive or troubled:
+                journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit)
+            own = hooks if journal is None else msgspec.structs.replace(hooks, archive=journal)
             host = self.network.add_host(spec.protocol_ids, self._builder(own))
-            host.archive = archive
+            host.journal = journal
             if index < scenario.peers:
                 host.upload = bandwidth.upload[index]
                 host.download = bandwidth.download[index]
@@ -306,6 +317,20 @@ class Simulation:
         self._hostile.pop(host.index, None)
         self.network.crash(host)
         self._come_up(host)
+
+    def _disk_full(self, host: Host, action: FaultAction) -> None:
+        self._set_trouble(host, DISK_TROUBLE[action.kind])
+
+    _disk_broken = _disk_full
+
+    def _disk_freed(self, host: Host, action: FaultAction) -> None:
+        self._set_trouble(host, "")
+
+    _disk_mended = _disk_freed
+
+    def _set_trouble(self, host: Host, trouble: str) -> None:
+        assert host.journal is not None
+        host.journal.trouble = trouble
 
     def _attacker(self, index: int) -> Attacker:
         return Attacker(

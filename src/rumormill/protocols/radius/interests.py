@@ -9,7 +9,6 @@ more hops left extends its radius (see `floods`).
 A subscriber that could not be reached is not served until it speaks again, with a new number.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -76,6 +75,16 @@ class Interests:
     def topics(self) -> tuple[Topic, ...]:
         """Return the topics in which there is any interest, withdrawn ones included."""
         return tuple(self._topics)
+
+    def by_topic(self) -> dict[Topic, tuple[PeerId, ...]]:
+        """Return who subscribes to what: the table without what has been ended."""
+        found: dict[Topic, tuple[PeerId, ...]] = {}
+        for topic, table in self._topics.items():
+            entries = table.entries.items()
+            live = [own for own, each in entries if not (each.lost or each.interest.withdrawn)]
+            if live:
+                found[topic] = tuple(live)
+        return found
 
     def no_room(self, topic: Topic, owner: PeerId) -> str | None:
         """Return why one more interest does not fit, or None."""
@@ -159,28 +168,3 @@ class Interests:
             self.owners[owner] = left
         else:
             del self.owners[owner]
-
-
-class KnownSubscribers(Mapping[Topic, dict[PeerId, Entry]]):
-    """Who subscribes to what, as far as this peer knows: the table without what has been ended."""
-
-    __slots__ = ("_interests",)
-
-    def __init__(self, interests: Interests) -> None:
-        self._interests = interests
-
-    def __getitem__(self, topic: Topic) -> dict[PeerId, Entry]:
-        found = {
-            owner: entry
-            for owner, entry in self._interests.of_topic(topic).items()
-            if not entry.lost and not entry.interest.withdrawn
-        }
-        if not found:
-            raise KeyError(topic)
-        return found
-
-    def __iter__(self) -> Iterator[Topic]:
-        return (topic for topic in self._interests.topics() if topic in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)

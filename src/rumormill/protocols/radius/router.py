@@ -15,16 +15,14 @@ This module is the publishing half and the way in; `subscriptions` is the other 
 inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import (
-    Deliver,
+    Append,
     Effects,
-    Keep,
     Learn,
     Mail,
     Published,
@@ -38,19 +36,21 @@ from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import (
     ConnectFailed,
     Input,
+    NotStored,
     PeerConnected,
     PeerDisconnected,
     Publish,
-    PublishBatch,
     Received,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Unsubscribe,
     Validated,
     Verdict,
 )
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.membership import HyParView
@@ -59,12 +59,12 @@ from rumormill.protocols.radius.codec import check_publication, sign_publication
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
 from rumormill.protocols.radius.copies import Copy, event_of
 from rumormill.protocols.radius.floods import DIRECT, Floods
-from rumormill.protocols.radius.interests import KnownSubscribers
 from rumormill.protocols.radius.messages import MARK_BYTES, Frame, Publication, Relay
 from rumormill.protocols.radius.neighbours import Links, Overlay
 from rumormill.protocols.radius.serving import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import Gather, Renew, Subscriptions
 from rumormill.protocols.registry import NO_HOOKS, Hooks
+from rumormill.protocols.unsaid import Unsaid, Waiting
 
 RADIUS: Final = "/rumormill/radius/1.0.0"
 
@@ -75,7 +75,8 @@ _HANDLERS: Final = {
     Subscribe: "_on_subscribe",
     Unsubscribe: "_on_unsubscribe",
     Publish: "_on_publish",
-    PublishBatch: "_on_publish_batch",
+    Stored: "_on_stored",
+    NotStored: "_on_not_stored",
     PeerConnected: "_on_peer_connected",
     PeerDisconnected: "_on_peer_disconnected",
     ConnectFailed: "_on_connect_failed",
@@ -137,6 +138,7 @@ class Radius:
         self.floods = Floods(remembered, config.max_delivered)
         self._last_time = 0
         self._pending: dict[MessageId, Copy] = {}
+        self._unsaid: Unsaid[Publication] = Unsaid()
         self._allowances: dict[PeerId, Allowance] = {}
         self._strangers = Allowance(config.verify_rate, config.verify_burst)
 
@@ -147,15 +149,13 @@ class Radius:
             raise LocalError(f"{type(event).__name__} is not an input of this protocol")
         getattr(self, handler)(event, now, effects)
 
-    @property
-    def subscriptions(self) -> Mapping[Topic, object]:
-        """Our own subscriptions, by topic."""
-        return self.book.own
-
-    @property
-    def topics(self) -> Mapping[Topic, Mapping[PeerId, object]]:
-        """The subscribers that this peer knows, by topic."""
-        return KnownSubscribers(self.book.interests)
+    def view(self) -> View:
+        """Show subscriptions, known subscribers and neighbours (see `core.machine`)."""
+        return View(
+            tuple(self.book.own),
+            self.book.interests.by_topic(),
+            {"neighbour": {"": tuple(self.neighbours)}},
+        )
 
     @property
     def sub_hops(self) -> int:
@@ -208,13 +208,17 @@ class Radius:
             self.book.unsubscribe(topic, self.sub_hops, now, effects)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
-        self._publish(self._compose(event, now), now, effects)
+        publication, topic = self._compose(event, now), event.topic
+        own = event_of(publication)
+        deliver = topic in self.book.own or topic in self.publish_only
+        self._unsaid.append(event.number, own, publication, deliver, effects)
 
-    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
-        # All are composed before any is published: a batch that holds an impossible message is
-        # refused whole.
-        for publication in [self._compose(publish, now) for publish in event.messages]:
-            self._publish(publication, now, effects)
+    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+        for own in self._unsaid.stored(event):
+            self._publish(own, now, effects)
+
+    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+        self._unsaid.not_stored(event, effects)
 
     def _compose(self, event: Publish, now: float) -> Publication:
         check_topic(event.topic, self._config.max_topic_length)
@@ -230,16 +234,14 @@ class Radius:
             )
         return publication
 
-    def _publish(self, publication: Publication, now: float, effects: Effects) -> None:
-        event, topic = event_of(publication), publication.topic
+    def _publish(self, own: Waiting[Publication], now: float, effects: Effects) -> None:
+        publication, topic = own.message, own.event.topic
         self.floods.put(publication.id, self.pub_hops, now)
-        effects.append(Keep(event))
         effects.append(trace.PublishMessage(publication.id, topic))
-        if topic in self.book.own or topic in self.publish_only:
+        if own.delivered:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
-            effects.append(Deliver(event, self.id))
         reached = self._meet(Copy(self.id, publication, self.pub_hops), now, effects)
-        effects.append(Published(event, reached, "" if reached else NOBODY))
+        effects.append(Published(own.number, own.event, reached, "" if reached else NOBODY))
 
     # Peers come and go.
 
@@ -395,7 +397,7 @@ class Radius:
         topic = publication.topic
         if topic in self.book.own:
             effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
-            effects.append(Deliver(event_of(publication), copy.peer))
+            effects.append(Append(event_of(publication), deliver=True))
         if copy.hops != DIRECT:
             self._meet(copy, now, effects)
 

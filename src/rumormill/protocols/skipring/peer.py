@@ -17,9 +17,7 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import (
-    Deliver,
     Effects,
-    Keep,
     Mail,
     Outcome,
     Published,
@@ -32,19 +30,21 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
+    NotStored,
     PeerConnected,
     PeerDisconnected,
     Publish,
-    PublishBatch,
     Received,
     SendDropped,
     Start,
+    Stored,
     TimerFired,
     Validated,
     Verdict,
 )
 from rumormill.core.inputs import Subscribe as Join
 from rumormill.core.inputs import Unsubscribe as Leave
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks
 from rumormill.protocols.skipring import messages, reasons
@@ -57,6 +57,7 @@ from rumormill.protocols.skipring.publications import Publications
 from rumormill.protocols.skipring.sharing import Supervisors
 from rumormill.protocols.skipring.subscriber import Subscriber
 from rumormill.protocols.skipring.supervisor import Supervisor
+from rumormill.protocols.unsaid import Unsaid
 
 TIMEOUT = "timeout"
 ENTERED = "entered"
@@ -112,15 +113,18 @@ class RingView(msgspec.Struct, frozen=True):
 class Member:
     """One topic's ring as this peer takes part in it."""
 
-    __slots__ = ("hears", "hears_own", "publications", "subscriber")
+    __slots__ = ("hears_own", "publications", "subscriber")
 
     def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
         self.subscriber = subscriber
         self.publications = publications
-        self.hears = False
-        """The application is told of others' publications."""
         self.hears_own = False
         """The application is told of its own publications."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether the application is told of others' publications."""
+        return self.publications.delivers
 
 
 class SkipRing:
@@ -141,16 +145,19 @@ class SkipRing:
         self._config = config
         self._hooks = hooks
         self._author = Author(identity)
+        self._unsaid: Unsaid[Publication] = Unsaid()
 
-    @property
-    def topics(self) -> dict[Topic, dict[PeerId, None]]:
-        """Our neighbours in each topic's ring: the subscribers that we can publish to."""
-        return {topic: member.subscriber.neighbours for topic, member in self.members.items()}
-
-    @property
-    def subscriptions(self) -> dict[Topic, None]:
-        """The topics whose publications the application is told of."""
-        return {topic: None for topic, member in self.members.items() if member.hears}
+    def view(self) -> View:
+        """Show our neighbours in each topic's ring (see `core.machine`)."""
+        members = self.members.items()
+        peers = {topic: tuple(member.subscriber.neighbours) for topic, member in members}
+        ring = {topic: tuple(member.subscriber.ring_neighbours) for topic, member in members}
+        shortcuts = {
+            topic: tuple([peer for peer in peers[topic] if peer not in ring[topic]])
+            for topic in peers
+        }
+        heard = tuple([topic for topic, member in members if member.hears])
+        return View(heard, peers, {"ring": ring, "shortcut": shortcuts})
 
     def _addresses(self, peer: PeerId) -> tuple[bytes, ...]:
         """Where a peer can be reached, as far as a message has room for it."""
@@ -224,7 +231,7 @@ class SkipRing:
         elif member.hears_own:
             return
         member.hears_own = True
-        member.hears = not event.publish_only
+        member.publications.delivers = not event.publish_only
         if member.hears:
             effects.append(trace.Join(topic))
 
@@ -260,28 +267,33 @@ class SkipRing:
             return
         if member.hears:
             effects.append(trace.Leave(event.topic))
-        member.hears = member.hears_own = False
+        member.publications.delivers = member.hears_own = False
         member.subscriber.leave(effects)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
         if member is None:
             member = self._enter(event.topic, now, effects)
-        publication = self._compose(event, now)
-        start = len(effects)
-        reached = member.publications.publish(publication, effects)
-        if not member.hears_own:
-            _mute(effects, start)
-        note = "" if reached else NO_NEIGHBOURS
-        effects.append(Published(publication.to_event(), reached, note))
+        config = self._config.publications
+        if len(event.data) > config.max_data:
+            raise LimitError(
+                f"{len(event.data)} bytes do not fit a publication of at most"
+                f" {config.max_data} bytes (max_data)"
+            )
+        publication = self._author.compose(event.topic, event.data, now, config.key_bits)
+        own = publication.to_event()
+        self._unsaid.append(event.number, own, publication, member.hears_own, effects)
 
-    def _compose(self, event: Publish, now: float) -> Publication:
-        bits = self._config.publications.key_bits
-        return self._author.compose(event.topic, event.data, now, bits)
+    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+        for own in self._unsaid.stored(event):
+            topic = own.event.topic
+            member = self.members.get(topic) or self._enter(topic, now, effects)
+            reached = member.publications.publish(own.message, own.delivered, effects)
+            note = "" if reached else NO_NEIGHBOURS
+            effects.append(Published(own.number, own.event, reached, note))
 
-    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
-        for publish in event.messages:
-            self._on_publish(publish, now, effects)
+    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+        self._unsaid.not_stored(event, effects)
 
     def _on_command(self, event: Command, now: float, effects: Effects) -> None:
         body = event.body
@@ -313,10 +325,7 @@ class SkipRing:
         if event.verdict is Verdict.DEFER:
             raise LocalError("a deferred validation must end in accept, ignore or reject")
         for member in self.members.values():
-            start = len(effects)
             if member.publications.validated(event.message_id, event.verdict, effects):
-                if not member.hears:
-                    _mute(effects, start)
                 return
 
     # Other peers.
@@ -332,10 +341,7 @@ class SkipRing:
         if member is None:
             self._decline(sender, message, effects)
         elif kind in _OF_PUBLICATIONS:
-            start = len(effects)
             member.publications.receive(sender, message, effects)  # type: ignore[arg-type]
-            if not member.hears:
-                _mute(effects, start)
         else:
             member.subscriber.receive(sender, message, effects)  # type: ignore[arg-type]
             if member.subscriber.gone:
@@ -405,29 +411,14 @@ def _view(member: Member) -> RingView:
     )
 
 
-def _mute(effects: Effects, start: int) -> None:
-    """Let the application hear nothing of what came since `start`, and keep it all the same."""
-    heard = effects[start:]
-    del effects[start:]
-    kept: dict[bytes, None] = {}
-    for effect in heard:
-        if type(effect) is Deliver:
-            if effect.event.id not in kept:
-                effects.append(Keep(effect.event))
-            continue
-        if type(effect) is Keep:
-            kept[effect.event.id] = None
-        if type(effect) is not trace.DeliverMessage:
-            effects.append(effect)
-
-
 _HANDLERS: dict[type[Input], Callable[..., None]] = {
     Start: SkipRing._on_start,
     TimerFired: SkipRing._on_timer,
     Join: SkipRing._on_subscribe,
     Leave: SkipRing._on_unsubscribe,
     Publish: SkipRing._on_publish,
-    PublishBatch: SkipRing._on_publish_batch,
+    Stored: SkipRing._on_stored,
+    NotStored: SkipRing._on_not_stored,
     Command: SkipRing._on_command,
     Validated: SkipRing._on_validated,
     SendDropped: SkipRing._on_send_dropped,

@@ -23,8 +23,8 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.archive import Archive
-from rumormill.core.effects import Deliver, Effects, Keep, Mail, Validate
-from rumormill.core.errors import DecodeError, LimitError
+from rumormill.core.effects import Append, Effects, Mail, Validate
+from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
@@ -93,6 +93,8 @@ class Publications:
         self._randomness = randomness
         self._neighbours = neighbours
         self._validator = validator
+        self.delivers = False
+        """Whether the application is told of others' publications."""
         self._used: dict[PeerId, _Use] = {}
         self._pending: dict[MessageId, tuple[PeerId, Publication, bool]] = {}
         self._refused: dict[MessageId, None] = {}
@@ -115,19 +117,16 @@ class Publications:
 
     # What we say.
 
-    def publish(self, publication: Publication, effects: Effects) -> int:
-        """Take a publication of ours and flood it; return to how many neighbours it was sent."""
-        if len(publication.data) > self._config.max_data:
-            raise LimitError(
-                f"{len(publication.data)} bytes do not fit a publication of at most"
-                f" {self._config.max_data} bytes (max_data)"
-            )
-        own, topic, event = self._identity.peer, self.topic, publication.to_event()
+    def publish(self, publication: Publication, delivered: bool, effects: Effects) -> int:
+        """Take a publication of ours that is stored, and flood it; return to how many neighbours.
+
+        Before it is stored it must not stand in the trie, which tells others of it.
+        """
+        own, topic = self._identity.peer, self.topic
         self.trie.insert(publication.id, None)
-        effects.append(Keep(event))
         effects.append(trace.PublishMessage(publication.id, topic))
-        effects.append(trace.DeliverMessage(publication.id, topic, own))
-        effects.append(Deliver(event, own))
+        if delivered:
+            effects.append(trace.DeliverMessage(publication.id, topic, own))
         return self._flood(publication, own, effects)
 
     def check_neighbour(self, ring: Sequence[PeerId], effects: Effects) -> None:
@@ -332,8 +331,9 @@ class Publications:
             self._remember_refused(key)
             return False
         self.trie.insert(key, None)
-        effects.append(trace.DeliverMessage(key, topic, peer))
-        effects.append(Deliver(event, peer))
+        if self.delivers:
+            effects.append(trace.DeliverMessage(key, topic, peer))
+        effects.append(Append(event, self.delivers))
         if flood:
             self._flood(publication, peer, effects)
         return True

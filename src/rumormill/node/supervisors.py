@@ -58,20 +58,17 @@ def known_peers(tickets: Sequence[str], book: AddressBook) -> tuple[PeerId, ...]
     return tuple(peers)
 
 
-def _entered(driver: Driver) -> list[Topic]:
-    return list(getattr(driver.machine, "topics", ()))
-
-
 def enter_to_publish(spec: ProtocolSpec, driver: Driver, topic: Topic) -> None:
     """Take part in a topic where nobody else could publish in it."""
-    subscribed = getattr(driver.machine, "subscriptions", ())  # who may still be on the way in
-    if spec.publishes_from_within and topic not in subscribed and topic not in _entered(driver):
-        driver.feed(Subscribe(topic, publish_only=True))
+    if spec.publishes_from_within:
+        view = driver.machine.view()
+        if topic not in view.subscriptions and topic not in view.peers:
+            driver.feed(Subscribe(topic, publish_only=True))
 
 
 async def take_leave(spec: ProtocolSpec, driver: Driver) -> None:
     """Leave the topics whose other members would count on us, and send what is written."""
     if spec.publishes_from_within:
-        for topic in _entered(driver):
+        for topic in list(driver.machine.view().peers):
             driver.feed(Unsubscribe(topic))
-    await driver.letters.drain(driver.config.shutdown_timeout)
+    await driver.pending_sends.drain(driver.config.shutdown_timeout)

@@ -17,8 +17,8 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
 from rumormill.sim import letters
-from rumormill.sim.letters import DECLINED, IDLE_AFTER, TIMED_OUT, UNKNOWN_PEER, UNREACHABLE
 from rumormill.sim.link import LOST, PEER_DOWN, QUEUE_FULL
+from rumormill.sim.mail import DECLINED, IDLE_AFTER, TIMED_OUT, UNKNOWN_PEER, UNREACHABLE
 from rumormill.sim.network import CRASHED, NO_COMMON_PROTOCOL
 
 STRANGER = b"\xff\xff\xff\xff"

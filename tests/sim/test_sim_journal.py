@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rumormill.sim.archive import MemoryArchive
 from sim_rig import Net, Note, TraceLog
 
 from rumormill.core.config import Config
@@ -16,7 +17,6 @@ from rumormill.core.inputs import Answered, Asked, Command, Input, Publish, Rece
 from rumormill.core.trace import RecvRPC, RpcMeta
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 from rumormill.sim import simulation
-from rumormill.sim.archive import MemoryArchive
 from rumormill.sim.link import PEER_DOWN
 from rumormill.sim.network import CRASHED
 from rumormill.sim.scenario import Scenario, Topology, Workload

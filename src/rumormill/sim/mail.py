@@ -10,20 +10,30 @@ A question travels like a letter and waits at its target for the answer. It ends
 answer, with the time that the asker gave, or with the first thing that goes wrong.
 """
 
+import random
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import Answer, Ask, Decline, Mail
-from rumormill.core.inputs import Answered, Asked, AskFailed, SendDropped
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Answered, Asked, AskFailed, Input, SendDropped
 from rumormill.core.messages import WireMessage
-from rumormill.sim.link import PEER_DOWN, QUEUE_FULL, Parcel, Way, pack
-
-if TYPE_CHECKING:
-    from rumormill.sim.host import Host
-    from rumormill.sim.network import Network
+from rumormill.sim.engine import Engine
+from rumormill.sim.latency import LatencyModel
+from rumormill.sim.link import (
+    PEER_DOWN,
+    QUEUE_FULL,
+    Endpoint,
+    Link,
+    LinkFaults,
+    Parcel,
+    Way,
+    pack,
+)
 
 UNREACHABLE: Final = "peer out of reach"
 UNKNOWN_PEER: Final = "unknown peer"
@@ -40,11 +50,45 @@ UNKNOWN_AFTER: Final = 0.1
 """Seconds until a peer is known not to exist; our choice: a round trip at the default latency."""
 
 
+class Correspondent(Endpoint, Protocol):
+    """A peer, as its letters and questions see it."""
+
+    index: int
+    session: int
+    links: dict[PeerId, Link]
+    routes: dict[PeerId, "Route"]
+    questions: dict[int, "Question"]
+    asked: dict[int, "Question"]
+
+    def handle(self, event: Input) -> None:
+        """Feed an input to the machine and carry out what it asks for."""
+        ...
+
+
+class Surroundings(Protocol):
+    """The network, as far as letters and questions depend on it."""
+
+    engine: Engine
+    latency: LatencyModel
+    faults: LinkFaults
+    link_randomness: random.Random
+    processing_delay: float
+    query_round_trip: Callable[[WireMessage], WireMessage] | None
+
+    def find(self, peer: PeerId) -> Correspondent | None:
+        """The peer with this id."""
+        ...
+
+    def separated(self, one: Correspondent, other: Correspondent) -> bool:
+        """Whether a partition stands between two peers."""
+        ...
+
+
 class Question(msgspec.Struct, frozen=True, eq=False):
     """A question under way; `number` is the one that its target answers to."""
 
-    asker: "Host"
-    target: "Host"
+    asker: Correspondent
+    target: Correspondent
     ask: Ask
     number: int
 
@@ -59,19 +103,25 @@ class QueryParcel(Parcel, frozen=True, gc=False, kw_only=True):
 class Route(Way):
     """The way of letters from one peer to another."""
 
-    __slots__ = ("last_used", "target_session")
+    __slots__ = ("_post", "last_used", "target_session")
 
-    def __init__(self, source: "Host", target: "Host", now: float) -> None:
-        network = source.network
+    source: Correspondent
+    target: Correspondent
+
+    def __init__(
+        self, post: "Post", source: Correspondent, target: Correspondent, now: float
+    ) -> None:
+        network = post.network
         latency = network.latency.one_way(source.index, target.index) + network.processing_delay
         super().__init__(source, target, latency, network.faults, network.link_randomness)
+        self._post = post
         self.last_used = now
         self.target_session = target.session
 
     @property
     def way_back(self) -> float:
         """How long news from the target travel."""
-        return self.source.network.latency.one_way(self.target.index, self.source.index)
+        return self._post.network.latency.one_way(self.target.index, self.source.index)
 
     def shake_hands(self, now: float) -> None:
         """Let everything wait until the target has answered once; none is needed on a link."""
@@ -96,7 +146,7 @@ class Route(Way):
 
     def reaches(self) -> bool:
         """Whether the target can be reached now."""
-        return self.target.up and not self.source.network.separated(self.source, self.target)
+        return self.target.up and not self._post.network.separated(self.source, self.target)
 
     def arrive(self, parcel: Parcel) -> None:
         """Hand a parcel to the target's machine, or send it back."""
@@ -109,7 +159,7 @@ class Route(Way):
             target.enqueue(self, parcel)
             return
         if source.up:
-            source.network.post.open_back(target, source, now)
+            self._post.open_back(target, source, now)
         if isinstance(parcel, QueryParcel) and not _note_arrival(parcel):
             return
         target.record((now, target.id, parcel.traced))
@@ -178,14 +228,14 @@ def fail(question: Question, reason: str) -> None:
 class Post:
     """Carries the letters and questions of all peers of a network."""
 
-    def __init__(self, network: "Network") -> None:
-        self._network = network
+    def __init__(self, network: Surroundings) -> None:
+        self.network = network
         self._engine = network.engine
         self._numbers = count(1)
 
-    def mail(self, host: "Host", effect: Mail) -> None:
+    def mail(self, host: Correspondent, effect: Mail) -> None:
         """Carry a letter."""
-        target = self._network.by_id.get(effect.peer)
+        target = self.network.find(effect.peer)
         if target is None or target is host:
             news = (host, host.session, effect)
             self._engine.schedule(self._engine.now + UNKNOWN_AFTER, self._no_such_peer, news)
@@ -193,10 +243,10 @@ class Post:
             now = self._engine.now
             self._route(host, target, now).post(pack(host.id, effect.message), now)
 
-    def ask(self, host: "Host", effect: Ask) -> None:
+    def ask(self, host: Correspondent, effect: Ask) -> None:
         """Carry a question."""
         now = self._engine.now
-        target = self._network.by_id.get(effect.peer)
+        target = self.network.find(effect.peer)
         if target is None or target is host:
             news = (host, host.session, effect)
             self._engine.schedule(now + UNKNOWN_AFTER, self._no_such_peer, news)
@@ -215,7 +265,7 @@ class Post:
             self._engine.schedule(now + effect.timeout, self._time_out, question)
         self._route(host, target, now).post(parcel, now)
 
-    def answer(self, host: "Host", effect: Answer) -> None:
+    def answer(self, host: Correspondent, effect: Answer) -> None:
         """Carry an answer; one to a question that nobody asked or still asks is forgotten."""
         question = host.asked.pop(effect.number, None)
         if question is None:
@@ -231,25 +281,25 @@ class Post:
         )
         self._route(host, question.asker, now).post(parcel, now)
 
-    def decline(self, host: "Host", effect: Decline) -> None:
+    def decline(self, host: Correspondent, effect: Decline) -> None:
         """Let the asker know, as soon as news can travel to it, that no answer will come."""
         question = host.asked.pop(effect.number, None)
         if question is not None:
-            way_back = self._network.latency.one_way(host.index, question.asker.index)
+            way_back = self.network.latency.one_way(host.index, question.asker.index)
             self._engine.schedule(self._engine.now + way_back, self._declined, question)
 
     def _declined(self, question: Question) -> None:
-        if not self._network.separated(question.target, question.asker):
+        if not self.network.separated(question.target, question.asker):
             fail(question, DECLINED)
 
     def _checked(self, message: WireMessage) -> WireMessage:
-        round_trip = self._network.query_round_trip
+        round_trip = self.network.query_round_trip
         return message if round_trip is None else round_trip(message)
 
     def _time_out(self, question: Question) -> None:
         fail(question, TIMED_OUT)
 
-    def _no_such_peer(self, news: "tuple[Host, int, Mail | Ask]") -> None:
+    def _no_such_peer(self, news: tuple[Correspondent, int, Mail | Ask]) -> None:
         host, session, effect = news
         now, meta = self._engine.now, effect.message.meta
         host.record((now, host.id, trace.DropRPC(effect.peer, meta, UNKNOWN_PEER)))
@@ -261,7 +311,7 @@ class Post:
 
     # Routes.
 
-    def _route(self, host: "Host", target: "Host", now: float) -> Route:
+    def _route(self, host: Correspondent, target: Correspondent, now: float) -> Route:
         """The way to a peer, with a handshake before it where one is needed."""
         route = host.routes.pop(target.id, None)
         if route is None:
@@ -273,7 +323,7 @@ class Post:
         host.routes[target.id] = route
         return route
 
-    def open_back(self, host: "Host", target: "Host", now: float) -> None:
+    def open_back(self, host: Correspondent, target: Correspondent, now: float) -> None:
         """Something came from a peer: what goes back needs no handshake."""
         route = host.routes.get(target.id)
         if route is None:
@@ -282,24 +332,24 @@ class Post:
         route.target_session = target.session
         route.opens_at = min(route.opens_at, now)
 
-    def _new_route(self, host: "Host", target: "Host", now: float) -> Route:
+    def _new_route(self, host: Correspondent, target: Correspondent, now: float) -> Route:
         if len(host.routes) >= MOST_ROUTES:
             del host.routes[next(iter(host.routes))]
-        return Route(host, target, now)
+        return Route(self, host, target, now)
 
-    def close_routes(self, host: "Host", target: "Host") -> None:
+    def close_routes(self, host: Correspondent, target: Correspondent) -> None:
         """Let two peers' next letters shake hands again."""
         host.routes.pop(target.id, None)
         target.routes.pop(host.id, None)
 
-    def forget(self, host: "Host", reason: str) -> None:
+    def forget(self, host: Correspondent, reason: str) -> None:
         """A host goes down: questions to it fail when that can be known, its own are over.
 
         A machine that comes back with its state must not wait for answers that never come.
         """
         host.routes.clear()
         for question in list(host.asked.values()):
-            latency = self._network.latency.one_way(host.index, question.asker.index)
+            latency = self.network.latency.one_way(host.index, question.asker.index)
             self._engine.schedule(self._engine.now + latency, self._target_down, question)
         host.asked.clear()
         for question in list(host.questions.values()):

@@ -15,8 +15,8 @@ from rumormill.core.inputs import Received as Got
 from rumormill.libp2p.address_book import MAX_HINTED_PEERS, MAX_HINTS, AddressBook
 from rumormill.node.channel import NOT_SPOKEN
 from rumormill.node.config import NodeConfig
-from rumormill.node.letters import NOT_REACHED, OURSELVES, TOO_MANY_LETTERS
 from rumormill.node.node import Node
+from rumormill.node.pending_sends import NOT_REACHED, OURSELVES, TOO_MANY_PENDING
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -50,7 +50,7 @@ def letters(peer: bytes, count: int) -> list[Mail]:
 def waiting(node: Node) -> int:
     """Letters that wait."""
     driver: Any = node._driver
-    return len(driver.letters)
+    return len(driver.pending_sends)
 
 
 async def closed_port() -> int:
@@ -107,10 +107,10 @@ def test_letters_to_a_dead_peer_come_back() -> None:
 @pytest.mark.parametrize(
     ("limit", "fits"),
     [
-        ({"letters_per_peer": 5}, 5),
-        ({"letter_bytes_per_peer": 1000}, 9),
-        ({"letters_waiting": 7}, 7),
-        ({"letter_bytes_waiting": 1000}, 9),
+        ({"pending_per_peer": 5}, 5),
+        ({"pending_bytes_per_peer": 1000}, 9),
+        ({"pending_total": 7}, 7),
+        ({"pending_bytes_total": 1000}, 9),
     ],
 )
 def test_letters_that_do_not_fit_come_back_at_once(limit: dict[str, int], fits: int) -> None:
@@ -123,21 +123,21 @@ def test_letters_that_do_not_fit_come_back_at_once(limit: dict[str, int], fits: 
             assert waiting(ann) == fits
             await until(lambda: len(sayings(bob)) == fits, "those that fit arrived")
             dropped = guest(ann).heard(SendDropped)
-            assert {drop.reason for drop in dropped} == {TOO_MANY_LETTERS}
+            assert {drop.reason for drop in dropped} == {TOO_MANY_PENDING}
             assert len(dropped) == 20 - fits
-            assert ann.refusals["too-many-letters"] == 20 - fits
+            assert ann.refusals["too-many-pending-sends"] == 20 - fits
 
     run(story)
 
 
 def test_letters_to_a_peer_that_never_shakes_hands_come_back_in_time() -> None:
-    """A silent listener holds nothing for longer than `letter_timeout`."""
+    """A silent listener holds nothing for longer than `pending_timeout`."""
 
     async def story() -> None:
         held: list[asyncio.StreamWriter] = []
         server = await asyncio.start_server(lambda _, out: held.append(out), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with parlour(config=NodeConfig(letter_timeout=0.2)) as ann:
+        async with parlour(config=NodeConfig(pending_timeout=0.2)) as ann:
             silent = somebody()
             act(ann, Learn(silent, (Multiaddr.tcp("127.0.0.1", port).encode(),)))
             act(ann, *letters(silent, 2))
