@@ -7,10 +7,12 @@
 - an exception that nobody caught.
 
 A callback is judged by the processor time of its thread, not by the clock: a busy machine, which
-lets all threads wait, blames nobody. Loops that are not asyncio's own (uvloop) are not timed.
+lets all threads wait, blames nobody. Nor does the garbage collector, which walks through whatever
+the tests of this process have made. Loops that are not asyncio's own (uvloop) are not timed.
 """
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -27,6 +29,9 @@ _Stack = list[str]
 _running: dict[int, _Stack] = {}
 """Threads in the midst of a callback, and where `_look` found them."""
 
+_collecting: dict[int, float] = {}
+"""By thread: the processor time that the garbage collector took of it."""
+
 _run = asyncio.Handle._run
 _close = asyncio.Runner.close
 _escape = asyncio.BaseEventLoop.default_exception_handler
@@ -37,6 +42,7 @@ def install() -> None:
     asyncio.Handle._run = _timed_run  # type: ignore[method-assign]
     asyncio.Runner.close = _counted_close  # type: ignore[method-assign]
     asyncio.BaseEventLoop.default_exception_handler = _noted_escape  # type: ignore[method-assign]
+    gc.callbacks.append(_note_collection)
     threading.Thread(target=_look, name="loop watch", daemon=True).start()
 
 
@@ -44,13 +50,23 @@ def _timed_run(handle: asyncio.Handle) -> None:
     thread = threading.get_ident()
     stack: _Stack = []
     _running[thread] = stack
-    before = time.thread_time()
+    before = _work(thread)
     _run(handle)
-    took = time.thread_time() - before
+    took = _work(thread) - before
     _running.pop(thread, None)
     if took > LONGEST:
         what = f"one callback held its event loop for {took * 1000:.0f} ms: {handle}"
         faults.append("\n".join((what, *stack)))
+
+
+def _work(thread: int) -> float:
+    return time.thread_time() - _collecting.get(thread, 0.0)
+
+
+def _note_collection(phase: str, _: object) -> None:
+    thread = threading.get_ident()
+    sign = -1.0 if phase == "start" else 1.0
+    _collecting[thread] = _collecting.get(thread, 0.0) + sign * time.thread_time()
 
 
 def _look() -> None:
