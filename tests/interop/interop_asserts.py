@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
 from typing import Any
 
 from interop_peer import PATIENCE, ForeignPeer
@@ -13,8 +12,8 @@ from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.ping import PING, PingInitiator
 from rumormill.libp2p.stream import Stream
 from rumormill.node.node import Node
-from rumormill.trace.entries import Batch
 from rumormill.wire.keys import PeerId
+from trace_log import TraceLog
 
 TOPIC = "interop"
 
@@ -196,26 +195,9 @@ def connection_to(ours: Node, foreign: ForeignPeer) -> Connection:
     return ours._swarm.connections[bytes(PeerId.parse(foreign.id))]
 
 
-class Tape:
-    """Remembers the RPCs of a node's trace."""
-
-    def __init__(self) -> None:
-        self.sent: list[trace.RpcMeta] = []
-        self.received: list[trace.RpcMeta] = []
-
-    def observe(self, batch: Batch) -> None:
-        for _, _, payload in batch:
-            if isinstance(payload, trace.SendRPC):
-                self.sent.append(payload.meta)
-            elif isinstance(payload, trace.RecvRPC):
-                self.received.append(payload.meta)
-
-    def close(self) -> None:
-        pass
-
-
-def ids_in(rpcs: Iterable[trace.RpcMeta], kind: str) -> set[bytes]:
-    """The message ids that RPCs named in control messages of one kind."""
+def ids_in(log: TraceLog, way: type[trace.SendRPC | trace.RecvRPC], kind: str) -> set[bytes]:
+    """The message ids that RPCs of one way named in control messages of one kind."""
+    rpcs = [rpc.meta for rpc in log.of(way)]
     controls = [rpc.control for rpc in rpcs if rpc.control is not None]
     metas = [meta for control in controls for meta in getattr(control, kind)]
     return {each for meta in metas for each in meta.message_ids}

@@ -28,8 +28,8 @@ from rumormill.overlay.kademlia.peer import (
 )
 from rumormill.overlay.kademlia.validators import CID_PREFIX, WRONG_HASH, content_key
 from rumormill.protocols.kademlia.spec import SPEC
-from rumormill.trace.entries import Batch
 from rumormill.wire.keys import PeerId
+from trace_log import TraceLog
 
 pytestmark = pytest.mark.interop
 
@@ -60,19 +60,6 @@ def overlay(ours: Node) -> Kademlia:
     machine: Any = ours._driver.machine
     assert isinstance(machine, KademliaPeer)
     return machine.overlay
-
-
-class Refusals:
-    """Remembers what a node refused."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def observe(self, batch: Batch) -> None:
-        self.reasons += [what.reason for _, _, what in batch if isinstance(what, trace.Refuse)]
-
-    def close(self) -> None:
-        pass
 
 
 async def asked(ours: Node, request: Request) -> LookupResult:
@@ -180,14 +167,14 @@ async def test_a_value_from_js_that_does_not_hash_to_its_key_is_refused(
     javascript: Program,
 ) -> None:
     """js may be told to store anything; we neither keep nor believe it, and say so."""
-    refusals = Refusals()
-    async with js_peer(javascript) as js, node(observers=[refusals]) as ours:
+    log = TraceLog()
+    async with js_peer(javascript) as js, node(observers=[log]) as ours:
         await acquaint(ours, js, we_dial=True)
         key = content_key(cid(b"true"))
         await js.ask("putValue", key=encoded(key), value=encoded(b"false"))
         assert overlay(ours).records.get(key, 0.0) is None
         assert overlay(ours).contacts.is_banned(id_of(js), ours._driver.now())
-    assert refusals.reasons == [WRONG_HASH]
+    assert [each.reason for each in log.of(trace.Refuse)] == [WRONG_HASH]
 
 
 async def test_js_refuses_our_false_value(javascript: Program) -> None:

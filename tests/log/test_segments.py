@@ -74,11 +74,6 @@ def right(pristine) -> list[dict]:
 
 
 @pytest.fixture
-def store(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "store")
-
-
-@pytest.fixture
 def reader(store):
     with EventLog(store, SMALL, read_only=True) as log:
         yield log

@@ -25,7 +25,7 @@ from rumormill import (
 from rumormill.core import trace
 from rumormill.core.event import Event as JudgedEvent
 from rumormill.core.ids import PeerId
-from rumormill.trace.entries import Batch, Entry
+from trace_log import TraceLog
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -312,16 +312,10 @@ def test_a_subscription_ends_with_its_context_and_with_its_node() -> None:
 )
 def test_a_full_buffer_does_what_was_chosen(overflow: Overflow | str, kept: list[int]) -> None:
     """Catch up from the log, or drop the oldest or the newest; every drop is counted and traced."""
-    entries: list[Entry] = []
-
-    class Watcher:
-        def observe(self, batch: Batch) -> None:
-            entries.extend(batch)
-
-        def close(self) -> None: ...
 
     async def main() -> None:
-        async with Node(None, observers=[Watcher()]) as node:
+        log = TraceLog()
+        async with Node(None, observers=[log]) as node:
             events = await node.subscribe("news", buffer=3, overflow=overflow)
             for number in range(10):
                 await node.publish("news", b"%d" % number)
@@ -331,8 +325,7 @@ def test_a_full_buffer_does_what_was_chosen(overflow: Overflow | str, kept: list
             assert events.dropped == 10 - len(kept)
             await node.publish("news", b"next")
             assert (await anext(events)).offset == 10
-        lost = [entry for entry in entries if isinstance(entry[2], trace.UndeliverableMessage)]
-        assert len(lost) == 10 - len(kept)
+        assert len(log.of(trace.UndeliverableMessage)) == 10 - len(kept)
 
     run(main)
 

@@ -8,25 +8,15 @@ import pytest
 
 from live_nodes import pair, run, take, until
 from rumormill import LocalError, Node, Receipt, SyncNode
-from rumormill.core import trace
 from rumormill.core.errors import LimitError
+from rumormill.core.trace import SendRPC
 from rumormill.node.config import NodeConfig
-from rumormill.trace.entries import Batch
+from trace_log import TraceLog
 
 
-class SentMessages:
-    """How many messages each RPC that left a node carried."""
-
-    def __init__(self) -> None:
-        self.counts: list[int] = []
-
-    def observe(self, batch: Batch) -> None:
-        for _, _, entry in batch:
-            if isinstance(entry, trace.SendRPC) and entry.meta.messages:
-                self.counts.append(len(entry.meta.messages))
-
-    def close(self) -> None:
-        pass
+def sent_together(log: TraceLog) -> list[int]:
+    """How many messages each RPC that left a node carried, where it carried any."""
+    return [len(each.meta.messages) for each in log.of(SendRPC) if each.meta.messages]
 
 
 def check(receipts: Sequence[Receipt], first: int, count: int) -> None:
@@ -78,9 +68,9 @@ def test_small_messages_of_a_batch_share_rpcs_and_a_commit(tmp_path: Path) -> No
     """That is why a batch costs less."""
 
     async def main() -> None:
-        sent = SentMessages()
+        log = TraceLog()
         async with (
-            Node(tmp_path / "ann", observers=[sent]) as ann,
+            Node(tmp_path / "ann", observers=[log]) as ann,
             Node(tmp_path / "bob") as bob,
         ):
             events = await bob.subscribe("news")
@@ -89,8 +79,8 @@ def test_small_messages_of_a_batch_share_rpcs_and_a_commit(tmp_path: Path) -> No
             before = ann.metrics()["rumormill_log_commits"][""]
             await ann.publish_many("news", [bytes(100)] * 200)
             assert ann.metrics()["rumormill_log_commits"][""] == before + 1
-            assert sum(sent.counts) == 200
-            assert len(sent.counts) < 10
+            assert sum(sent_together(log)) == 200
+            assert len(sent_together(log)) < 10
             assert len(await take(events, 200)) == 200
 
     run(main)
@@ -100,14 +90,14 @@ def test_what_is_published_in_one_turn_is_a_batch(tmp_path: Path) -> None:
     """Publishers that do not know of each other share RPCs as well."""
 
     async def main() -> None:
-        sent = SentMessages()
-        async with Node(None, observers=[sent]) as ann, Node(None) as bob:
+        log = TraceLog()
+        async with Node(None, observers=[log]) as ann, Node(None) as bob:
             await bob.subscribe("news")
             await bob.connect(ann.tickets[0])
             await ann.wait_until_ready("news")
             await asyncio.gather(*(ann.publish("news", b"%d" % number) for number in range(30)))
             ann.metrics()
-            assert sent.counts == [30]
+            assert sent_together(log) == [30]
 
     run(main)
 

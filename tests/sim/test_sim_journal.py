@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from rumormill.sim.archive import MemoryArchive
-from sim_rig import Net, Note, TraceLog
+from sim_rig import Net, Note
 
 from rumormill.core.config import Config
 from rumormill.core.effects import Answer, Ask, Deliver, Effects, Keep, Mail, Outcome
@@ -22,6 +22,7 @@ from rumormill.sim.network import CRASHED
 from rumormill.sim.scenario import Scenario, Topology, Workload
 from rumormill.sim.simulation import Simulation
 from rumormill.wire.multiaddr import Multiaddr
+from trace_log import TraceLog
 
 
 def event(number: int, topic: str = "t") -> Event:
