@@ -1,6 +1,7 @@
-"""What every test shares: Hypothesis' settings, signals, and the watch over event loops."""
+"""What tests share: Hypothesis' settings, signals, the watch over event loops, one Spark."""
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 
@@ -8,6 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import loop_watch
+
+pytest.register_assert_rewrite("live_nodes", "processes")
+
+from processes import SOURCES  # noqa: E402 (whose assertions are explained too)
 
 settings.register_profile(
     "fast",
@@ -50,3 +55,28 @@ def _held_against_the_watch() -> Iterator[None]:
         assert not loop_watch.faults, "\n".join(loop_watch.faults)
     finally:
         loop_watch.faults.clear()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Spark with two cores, for all tests of a process; its Python workers use this tree.
+
+    It interprets queries instead of compiling them: no test has as many rows as that pays for.
+    """
+    from rumormill.spark import session
+
+    os.environ["PYTHONPATH"] = str(SOURCES)
+    folder = tmp_path_factory.mktemp("spark")
+    started = session(
+        "local[2]",
+        brief=True,
+        settings={
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.driver.memory": "1g",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        },
+    )
+    yield started
+    started.stop()

@@ -147,11 +147,8 @@ class Program:
         assert self.stop(signal.SIGKILL) == -signal.SIGKILL
 
     def end(self) -> None:
-        """End it, however, unless it has ended."""
-        if self.process.poll() is None:
-            self.stop(signal.SIGKILL)
-        else:
-            self.ends()
+        """End it, however, and what it started where it is apart."""
+        self.stop(signal.SIGKILL)
 
 
 class Terminal(Program):

@@ -108,7 +108,7 @@ def test_an_audit_log_is_one_chain_and_refuses_strangers(tmp_path: Path) -> None
 
 @pytest.mark.xdist_group("spark")
 def test_a_spark_stream_publishes_alerts_once(
-    spark_session: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readings above the limit become alerts in the node's log; a second run adds none."""
     home = tmp_path / "plant"

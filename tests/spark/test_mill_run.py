@@ -219,9 +219,9 @@ name = "killed"
 protocols = ["floodsub"]
 seeds = [1, 2, 3, 4, 5, 6]
 [base]
-peers = 30
+peers = 20
 topology.degree = 6
-workload.messages = 200
+workload.messages = 60
 """
 
 
