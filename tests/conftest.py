@@ -1,9 +1,10 @@
-"""What tests share: Hypothesis' settings, signals, the watch over event loops, one Spark."""
+"""What tests share: Hypothesis' settings, signals, the watch over event loops, homes, one Spark."""
 
 import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,7 @@ import loop_watch
 pytest.register_assert_rewrite("live_nodes", "processes")
 
 from processes import SOURCES  # noqa: E402 (whose assertions are explained too)
+from rumormill.log import EventLog  # noqa: E402
 
 settings.register_profile(
     "fast",
@@ -55,6 +57,19 @@ def _held_against_the_watch() -> Iterator[None]:
         assert not loop_watch.faults, "\n".join(loop_watch.faults)
     finally:
         loop_watch.faults.clear()
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that does not exist yet; its path is short, as a Unix socket's must be."""
+    return tmp_path_factory.mktemp("h") / "home"
+
+
+@pytest.fixture
+def log(home: Path) -> Iterator[EventLog]:
+    """An empty log in the home."""
+    with EventLog(home) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

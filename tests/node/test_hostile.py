@@ -29,10 +29,10 @@ from rumormill.core.errors import LocalError
 from rumormill.core.trace import Penalise
 from rumormill.libp2p.address_book import MAX_ADDRESSES
 from rumormill.libp2p.envelope import seal_peer_record
-from rumormill.libp2p.identify import Identify
+from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.multistream import Initiator
 from rumormill.libp2p.noise import NOISE
-from rumormill.libp2p.services import IDENTIFY, IDENTIFY_PUSH, PING
+from rumormill.libp2p.ping import PING
 from rumormill.node.config import NodeConfig
 from rumormill.node.driver import SLOW_PEER
 from rumormill.node.node import Node

@@ -16,7 +16,7 @@ from rumormill.core.inputs import (
     SendDropped,
 )
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
-from rumormill.sim import letters
+from rumormill.sim import mail
 from rumormill.sim.link import LOST, PEER_DOWN, QUEUE_FULL
 from rumormill.sim.mail import DECLINED, IDLE_AFTER, TIMED_OUT, UNKNOWN_PEER, UNREACHABLE
 from rumormill.sim.network import CRASHED, NO_COMMON_PROTOCOL
@@ -103,7 +103,7 @@ def test_a_closed_or_restarted_peer_needs_a_handshake() -> None:
 
 def test_warm_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The route that was not used for longest is closed first."""
-    monkeypatch.setattr(letters, "MOST_ROUTES", 2)
+    monkeypatch.setattr(mail, "MOST_ROUTES", 2)
     net = Net(4)
     for target in (1, 2, 1, 3):
         net.mail(0, target, "x")

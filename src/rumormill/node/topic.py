@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rumormill.core.event import Event
-from rumormill.node.receipt import Receipt
+from rumormill.core.receipt import Receipt
 from rumormill.node.subscription import Overflow, Subscription
 
 if TYPE_CHECKING:
@@ -43,10 +43,11 @@ class Topic:
         since_offset: int | None = None,
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
+        follow: bool = True,
     ) -> Subscription:
         """Follow its events (`Node.subscribe`)."""
         return await self.node.subscribe(
-            self.name, since_offset=since_offset, buffer=buffer, overflow=overflow
+            self.name, since_offset=since_offset, buffer=buffer, overflow=overflow, follow=follow
         )
 
     async def unsubscribe(self) -> None:

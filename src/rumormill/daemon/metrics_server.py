@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rumormill.core.errors import LocalError
-from rumormill.daemon.hanging_up import hang_up
+from rumormill.daemon.closing import close_server
+from rumormill.daemon.endpoint import Endpoint
 
 MAX_REQUEST: Final = 8192
 MAX_CLIENTS: Final = 16
@@ -36,28 +37,23 @@ class MetricsServer:
         self._clients: dict[asyncio.Task[None], None] = {}
         self.refused = 0
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen at a TCP address."""
+    async def start(self, endpoint: Endpoint) -> Endpoint:
+        """Listen; return where, also when the system chose the port."""
         try:
             self._server = await asyncio.start_server(
-                self._serve, host, port, limit=MAX_REQUEST, backlog=MAX_CLIENTS
+                self._serve, *endpoint, limit=MAX_REQUEST, backlog=MAX_CLIENTS
             )
         except OSError as error:
             raise LocalError(
-                f"metrics: cannot listen on {host} port {port}: {error.strerror or error}"
+                f"metrics: cannot listen on {endpoint}: {error.strerror or error}"
             ) from error
-
-    @property
-    def port(self) -> int:
-        """The port, also when the system chose it."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return endpoint._replace(port=self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening and drop whoever is still connected."""
         if self._server is None:
             return
-        await hang_up(self._server, self._clients)
+        await close_server(self._server, self._clients)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

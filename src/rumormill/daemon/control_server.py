@@ -1,4 +1,4 @@
-"""The daemon's control socket: lets commands of the same user use the running node.
+"""The control socket: lets commands of the same user use a running node.
 
 A Unix socket in the node's home that only its owner can open. Requests of one client are served
 one after the other, so that a client that does not read its answers is not read from either: the
@@ -17,30 +17,20 @@ from pathlib import Path
 from typing import Final
 
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
-from rumormill.daemon import control_messages as said
+from rumormill.daemon import control_messages as messages
+from rumormill.daemon.closing import close_server
 from rumormill.daemon.control_service import Service
-from rumormill.daemon.hanging_up import hang_up
 from rumormill.log.errors import CorruptLogError, DiskFullError
-
-SOCKET_NAME: Final = "control.sock"
 
 MAX_CLIENTS: Final = 64
 """Our choice: commands of one user at a time; each may hold two batches in buffers."""
 
-_MAX_PATH: Final = 103
-"""The shortest limit of a Unix socket's path: macOS has 104 bytes with the end mark."""
-
 _log = logging.getLogger("rumormill.control")
-
-
-def socket_path(home: Path) -> Path:
-    """Where the daemon of a home listens."""
-    return home / SOCKET_NAME
 
 
 def error_code(error: RumormillError) -> str:
     """The kind of an error, as a client is told it."""
-    if isinstance(error, said.ControlError):
+    if isinstance(error, messages.ControlError):
         return error.code
     if isinstance(error, CorruptLogError):
         return "damaged"
@@ -64,19 +54,18 @@ class ControlServer:
 
     async def start(self) -> None:
         """Make the socket, private before anybody can connect."""
-        if len(os.fsencode(self._path)) > _MAX_PATH:
+        most = messages.MAX_SOCKET_PATH
+        if len(os.fsencode(self._path)) > most:
             raise LocalError(
-                f"the path of the control socket {self._path} is longer than {_MAX_PATH} bytes;"
+                f"the path of the control socket {self._path} is longer than {most} bytes;"
                 " choose a home with a shorter path"
             )
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._clear()
-            mask = os.umask(0o177)
-            try:
-                listener.bind(str(self._path))
-            finally:
-                os.umask(mask)
+            listener.bind(str(self._path))
+            self._path.chmod(0o600)  # before it listens, it lets nobody in
             self._server = await asyncio.start_unix_server(self._serve, sock=listener)
         except OSError as error:
             listener.close()
@@ -105,26 +94,26 @@ class ControlServer:
         """Hang up on everybody and remove the socket."""
         if self._server is None:
             return
-        await hang_up(self._server, self._clients)
-        with contextlib.suppress(FileNotFoundError):
+        await close_server(self._server, self._clients)
+        with contextlib.suppress(OSError):  # the next one replaces it
             self._path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        writer.transport.set_write_buffer_limits(high=said.BATCH_BYTES)
+        writer.transport.set_write_buffer_limits(high=messages.BATCH_BYTES)
         try:
             if len(self._clients) >= self._max_clients:
                 self.refused += 1
-                raise said.ControlError(
+                raise messages.ControlError(
                     f"the daemon serves {self._max_clients} commands already", "busy"
                 )
             self._clients[task] = None
             while (request := await read_or_refuse(reader, writer)) is not None:
                 await self._answer(request, reader, writer)
-                if isinstance(request, said.Subscribe):
+                if isinstance(request, messages.Subscribe):
                     break
-        except said.ControlError as error:
+        except messages.ControlError as error:
             await _refuse(writer, error)
         except (OSError, asyncio.CancelledError):
             _log.debug("a command was cut off")
@@ -134,56 +123,58 @@ class ControlServer:
 
     async def _answer(
         self,
-        request: said.Request,
+        request: messages.Request,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         try:
-            if isinstance(request, said.Subscribe):
+            if isinstance(request, messages.Subscribe):
                 await self._stream(request, reader, writer)
                 return
             answer = await self._carry_out(request)
         except RumormillError as error:
             await _refuse(writer, error)
             return
-        writer.write(said.encode(answer))
+        writer.write(messages.encode(answer))
         await writer.drain()
 
-    async def _carry_out(self, request: said.Request) -> said.Answer:
+    async def _carry_out(self, request: messages.Request) -> messages.Answer:
         service = self._service
         match request:
-            case said.Hello(version):
-                if version != said.VERSION:
-                    raise said.ControlError(
-                        f"the daemon speaks version {said.VERSION} of the control protocol and the"
-                        f" command version {version}; use the same rumormill for both",
+            case messages.Hello(version):
+                if version != messages.VERSION:
+                    raise messages.ControlError(
+                        f"the daemon speaks version {messages.VERSION} of the control protocol and"
+                        f" the command version {version}; use the same rumormill for both",
                         "version",
                     )
                 return await service.welcome()
-            case said.Join(ticket):
+            case messages.Join(ticket):
                 await service.join(ticket)
-                return said.Done()
-            case said.Publish(topic, data):
-                if not 0 < len(data) <= said.BATCH_EVENTS:
-                    raise said.ControlError(f"a batch has 1 to {said.BATCH_EVENTS} messages")
-                return said.Receipts(await service.publish(topic, data))
-            case said.Wait(topic, peers, seconds):
+                return messages.Done()
+            case messages.Publish(topic, data):
+                if not 0 < len(data) <= messages.BATCH_EVENTS:
+                    raise messages.ControlError(
+                        f"a batch has 1 to {messages.BATCH_EVENTS} messages"
+                    )
+                return messages.Receipts(await service.publish(topic, data))
+            case messages.Wait(topic, peers, seconds):
                 await service.wait(topic, peers, seconds)
-                return said.Done()
-            case said.ReadHistory(topic, offset, since, limit):
+                return messages.Done()
+            case messages.ReadHistory(topic, offset, since, limit):
                 return await service.history(topic, offset=offset, since=since, limit=limit)
-            case said.ListTopics():
+            case messages.ListTopics():
                 return await service.topics()
-            case said.CreateTopic(name, options):
-                return said.TopicCreated(await service.create_topic(name, options))
-            case said.ShowTopic(topic):
-                return said.TopicShown(await service.show_topic(topic))
+            case messages.CreateTopic(name, options):
+                return messages.TopicCreated(await service.create_topic(name, options))
+            case messages.ShowTopic(topic):
+                return messages.TopicShown(await service.show_topic(topic))
             case _:
-                return said.PeerList(await service.peers())
+                return messages.PeerList(await service.peers())
 
     async def _stream(
         self,
-        request: said.Subscribe,
+        request: messages.Subscribe,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -199,15 +190,15 @@ class ControlServer:
             sending.cancel()
             hung_up.cancel()
             await asyncio.gather(sending, hung_up, return_exceptions=True)
-        raise said.ControlError("the subscription has ended", "ended")
+        raise messages.ControlError("the subscription has ended", "ended")
 
 
 async def _send_all(
-    batches: AsyncIterator[said.Begun | said.Events], writer: asyncio.StreamWriter
+    batches: AsyncIterator[messages.Begun | messages.Events], writer: asyncio.StreamWriter
 ) -> None:
     try:
         async for batch in batches:
-            writer.write(said.encode(batch))
+            writer.write(messages.encode(batch))
             await writer.drain()
     finally:
         await batches.aclose()  # type: ignore[attr-defined]
@@ -215,12 +206,12 @@ async def _send_all(
 
 async def read_or_refuse(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> said.Request | None:
+) -> messages.Request | None:
     """The next request; a record that is none is answered, and one without end is the end."""
     while True:
         try:
-            return await said.read_request(reader)
-        except said.ControlError as error:
+            return await messages.read_request(reader)
+        except messages.ControlError as error:
             if error.code == "too-large":
                 raise
             await _refuse(writer, error)
@@ -228,5 +219,5 @@ async def read_or_refuse(
 
 async def _refuse(writer: asyncio.StreamWriter, error: RumormillError) -> None:
     with contextlib.suppress(OSError):
-        writer.write(said.encode(said.Refused(str(error), error_code(error))))
+        writer.write(messages.encode(messages.Refused(str(error), error_code(error))))
         await writer.drain()

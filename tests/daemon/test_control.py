@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from live_nodes import run, until
 from rumormill.core.errors import LocalError
-from rumormill.daemon import control_messages as said
-from rumormill.daemon.control import ControlServer, socket_path
+from rumormill.core.receipt import Receipt
+from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
+from rumormill.daemon.control_messages import socket_path
+from rumormill.daemon.control_server import ControlServer
 from rumormill.daemon.control_service import NodeService
 from rumormill.node.node import Node
-from rumormill.node.receipt import Receipt
 
 
 class Watched(NodeService):
@@ -28,6 +29,7 @@ class Watched(NodeService):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node, "gossipsub")
+        self.node = node
         self.gate = asyncio.Event()
         self.gate.set()
         self.publications = 0
@@ -40,12 +42,12 @@ class Watched(NodeService):
 
     async def subscribe(
         self, topic: str, *, offset: int | None = None, since: float | None = None
-    ) -> AsyncIterator[said.Begun | said.Events]:
+    ) -> AsyncIterator[messages.Begun | messages.Events]:
         async with contextlib.aclosing(
             super().subscribe(topic, offset=offset, since=since)
         ) as batches:
             async for batch in batches:
-                if isinstance(batch, said.Events):
+                if isinstance(batch, messages.Events):
                     self.handed_out += len(batch.events)
                 yield batch
 
@@ -123,7 +125,7 @@ def test_a_subscription_begins_where_it_was_told_and_goes_on(tmp_path: Path) -> 
         async with daemon(tmp_path) as (_, path), client_of(path) as client:
             await client.publish("t", [b"%d" % number for number in range(10)])
             async with contextlib.aclosing(client.subscribe("t", offset=7)) as batches:
-                assert await anext(batches) == said.Begun(7)
+                assert await anext(batches) == messages.Begun(7)
                 seen: list[bytes] = []
                 while len(seen) < 3:
                     seen += [event.data for event in (await anext(batches)).events]
@@ -137,17 +139,37 @@ def test_a_subscription_begins_where_it_was_told_and_goes_on(tmp_path: Path) -> 
 def test_a_node_leaves_a_topic_with_its_last_reader_unless_it_follows_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with daemon(tmp_path) as (service, path), client_of(path) as client:
-            await service.follow("kept")
+            await service.node.create_topic("joined")
+            (await service.node.subscribe("followed")).close()
 
-            async def subscribed() -> dict[str, bool]:
-                return {line.name: line.subscribed for line in (await client.topics()).topics}
+            async def subscribed() -> list[str]:
+                return [line.name for line in (await client.topics()).topics if line.subscribed]
 
-            for topic in ("kept", "left"):
+            for topic in ("joined", "followed", "left"):
                 async with contextlib.aclosing(client.subscribe(topic)) as batches:
                     await anext(batches)
-                    assert (await subscribed())[topic]
-            while await subscribed() != {"kept": True}:
+                    assert topic in await subscribed()
+            while await subscribed() != ["followed", "joined"]:
                 pass  # each look is a round trip to the daemon
+
+    run(story)
+
+
+def test_readers_come_and_go_beside_the_application() -> None:
+    """Whoever reads for a command ends no subscription but its own."""
+
+    async def story() -> None:
+        async with Node(None) as node:
+            service = NodeService(node, "gossipsub")
+            for follow in (True, False):
+                async with contextlib.aclosing(service.subscribe("news")) as batches:
+                    await anext(batches)
+                    own = await node.subscribe("news", follow=follow)
+                await service.publish("news", [b"still here"])
+                assert (await anext(own)).data == b"still here"
+                own.close()
+                assert (await service.topics()).topics[0].subscribed == follow
+                await node.unsubscribe("news")
 
     run(story)
 
@@ -158,17 +180,17 @@ def test_a_reader_who_does_not_read_is_waited_for_and_loses_nothing(tmp_path: Pa
     async def story() -> None:
         total, size = 5000, 2048
         async with daemon(tmp_path) as (service, path), raw(path) as (reader, writer):
-            writer.write(said.encode(said.Subscribe("t")))
-            assert await said.read_answer(reader) == said.Begun(0)
+            writer.write(messages.encode(messages.Subscribe("t")))
+            assert await messages.read_answer(reader) == messages.Begun(0)
             for start in range(0, total, 250):
                 await service.publish(
                     "t", [b"%d" % n + bytes(size) for n in range(start, start + 250)]
                 )
-            assert service.handed_out * size < 4 * said.BATCH_BYTES
+            assert service.handed_out * size < 4 * messages.BATCH_BYTES
             offsets: list[int] = []
             while len(offsets) < total:
-                batch = await said.read_answer(reader)
-                assert isinstance(batch, said.Events)
+                batch = await messages.read_answer(reader)
+                assert isinstance(batch, messages.Events)
                 assert batch.lost == 0
                 offsets += [event.offset for event in batch.events]
             assert offsets == list(range(total))
@@ -183,15 +205,15 @@ def test_a_publisher_is_read_no_faster_than_the_node_publishes(tmp_path: Path) -
         async with daemon(tmp_path) as (service, path), raw(path) as (reader, writer):
             service.gate.clear()
             for number in range(3):
-                writer.write(said.encode(said.Publish("t", [b"%d" % number])))
+                writer.write(messages.encode(messages.Publish("t", [b"%d" % number])))
             await until(lambda: service.publications, "the first request was taken")
             async with client_of(path) as other:  # the daemon has time for others
                 await other.topics()
             assert service.publications == 1
             service.gate.set()
             for number in range(3):
-                answer = await said.read_answer(reader)
-                assert isinstance(answer, said.Receipts)
+                answer = await messages.read_answer(reader)
+                assert isinstance(answer, messages.Receipts)
                 assert answer.receipts[0].offset == number
 
     run(story)
@@ -201,10 +223,10 @@ def test_a_frame_without_end_is_refused_before_it_is_read(tmp_path: Path) -> Non
     async def story() -> None:
         async with daemon(tmp_path) as (_, path), raw(path) as (reader, writer):
             writer.write(b"\xff\xff\xff\xff")
-            answer = await said.read_answer(reader)
-            assert isinstance(answer, said.Refused)
+            answer = await messages.read_answer(reader)
+            assert isinstance(answer, messages.Refused)
             assert answer.code == "too-large"
-            assert await said.read_answer(reader) is None
+            assert await messages.read_answer(reader) is None
 
     run(story)
 
@@ -216,41 +238,41 @@ def test_what_is_no_request_is_refused_and_the_next_one_served(tmp_path: Path) -
             wrong = msgspec.msgpack.encode({"type": "publish", "topic": 7, "data": []})
             for body in (b"", b"\xc1", unknown, wrong):
                 writer.write(len(body).to_bytes(4) + body)
-                answer = await said.read_answer(reader)
-                assert isinstance(answer, said.Refused)
+                answer = await messages.read_answer(reader)
+                assert isinstance(answer, messages.Refused)
                 assert answer.code == "not-understood"
-            writer.write(said.encode(said.ListPeers()))
-            assert await said.read_answer(reader) == said.PeerList([])
+            writer.write(messages.encode(messages.ListPeers()))
+            assert await messages.read_answer(reader) == messages.PeerList([])
 
     run(story)
 
 
 REFUSED = {
-    "another version": (said.Hello(99), "version"),
-    "an empty batch": (said.Publish("t", []), "failed"),
-    "a batch too long": (said.Publish("t", [b""] * (said.BATCH_EVENTS + 1)), "failed"),
-    "a topic without name": (said.Publish("", [b"x"]), "failed"),
-    "a topic that is none": (said.Subscribe("a\0b"), "failed"),
-    "a message too large": (said.Publish("t", [bytes(3 << 20)]), "failed"),
-    "no ticket": (said.Join("nonsense"), "failed"),
-    "nobody who listens": (said.Wait("t", 1, 0.01), "timeout"),
-    "an offset that never was": (said.ReadHistory("t", 99), "failed"),
+    "another version": (messages.Hello(99), "version"),
+    "an empty batch": (messages.Publish("t", []), "failed"),
+    "a batch too long": (messages.Publish("t", [b""] * (messages.BATCH_EVENTS + 1)), "failed"),
+    "a topic without name": (messages.Publish("", [b"x"]), "failed"),
+    "a topic that is none": (messages.Subscribe("a\0b"), "failed"),
+    "a message too large": (messages.Publish("t", [bytes(3 << 20)]), "failed"),
+    "no ticket": (messages.Join("nonsense"), "failed"),
+    "nobody who listens": (messages.Wait("t", 1, 0.01), "timeout"),
+    "an offset that never was": (messages.ReadHistory("t", 99), "failed"),
 }
 
 
 @pytest.mark.parametrize(("request_", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_cannot_be_done_is_said_in_one_sentence(
-    request_: said.Request, code: str, tmp_path: Path
+    request_: messages.Request, code: str, tmp_path: Path
 ) -> None:
     """The connection goes on afterwards."""
 
     async def story() -> None:
         async with daemon(tmp_path) as (_, path), client_of(path) as client:
-            with pytest.raises(said.ControlError) as raised:
-                await client._ask(request_, said.Done)
+            with pytest.raises(messages.ControlError) as raised:
+                await client._ask(request_, messages.Done)
             assert raised.value.code == code
             assert "\n" not in str(raised.value)
-            if not isinstance(request_, said.Subscribe):
+            if not isinstance(request_, messages.Subscribe):
                 assert await client.peers() == []
 
     run(story)
@@ -260,12 +282,12 @@ def test_one_client_too_many_is_told_so(tmp_path: Path) -> None:
     async def story() -> None:
         async with daemon(tmp_path, max_clients=2) as (_, path):
             async with client_of(path), client_of(path):
-                with pytest.raises(said.ControlError) as raised:
+                with pytest.raises(messages.ControlError) as raised:
                     await ControlClient.connect(path)
                 assert raised.value.code == "busy"
             async with contextlib.AsyncExitStack() as stack:
                 while True:  # until the daemon has seen that they are gone
-                    with contextlib.suppress(said.ControlError):
+                    with contextlib.suppress(messages.ControlError):
                         await stack.enter_async_context(client_of(path))
                         break
 
@@ -280,9 +302,9 @@ def test_whoever_is_connected_when_the_daemon_stops_is_told_so(tmp_path: Path) -
             batches = client.subscribe("t")
             await anext(batches)
             await stack.aclose()
-            with pytest.raises(said.ControlError):
+            with pytest.raises(messages.ControlError):
                 await anext(batches)
-            with pytest.raises(said.ControlError):
+            with pytest.raises(messages.ControlError):
                 await client.peers()
             await client.close()
 
@@ -295,7 +317,7 @@ def test_a_socket_that_nobody_serves_is_explained_and_replaced(tmp_path: Path) -
         dead.bind(str(path))
 
     async def story() -> None:
-        with pytest.raises(said.ControlError, match="died and left its socket") as raised:
+        with pytest.raises(messages.ControlError, match="died and left its socket") as raised:
             await ControlClient.connect(path)
         assert raised.value.code == "stale"
         async with daemon(tmp_path), client_of(path) as client:

@@ -10,27 +10,21 @@ rows of its key have been published and what they were, so that rows that are se
 crash of the sender or of this node, are recognised and left out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Note
-from rumormill.daemon import flight_protocol as said
+from rumormill.daemon import flight_messages as messages
 from rumormill.log.arrow import COLUMNS, read_batches
+from rumormill.log.event_log import EventLog
 from rumormill.log.notes import MAX_KEY_BYTES, drop_notes, note_keys, read_note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from rumormill.log.event_log import EventLog
 
 MAX_PARTS: Final = 1024
 PUBLISH_ROWS: Final = 256
@@ -44,12 +38,8 @@ _PROGRESS_BYTES: Final = 8
 _DIGEST_BYTES: Final = 16
 
 
-class Publish(Protocol):
-    """Publishes rows with their notes; returns when the log is safe."""
-
-    def __call__(self, rows: Sequence[tuple[str, bytes, Note]]) -> None:
-        """Publish in this order."""
-        ...
+Publish: TypeAlias = Callable[[Sequence[tuple[str, bytes, Note]]], None]
+"""Publishes rows with their notes, in this order; returns when the log is safe."""
 
 
 class Progress(msgspec.Struct):
@@ -70,15 +60,15 @@ class Progress(msgspec.Struct):
         return self.rows.to_bytes(_PROGRESS_BYTES, "little") + self.digest
 
     @classmethod
-    def decode(cls, value: bytes | None) -> Progress:
+    def decode(cls, value: bytes | None) -> Self:
         """Read a note's value."""
         if value is None:
             return cls()
         return cls(int.from_bytes(value[:_PROGRESS_BYTES], "little"), value[_PROGRESS_BYTES:])
 
 
-class Shelf:
-    """What the door does, without Flight around it."""
+class FlightService:
+    """What can be asked through the door, without Flight around it."""
 
     def __init__(self, log: EventLog, publish: Publish | None = None) -> None:
         self.log = log
@@ -86,19 +76,19 @@ class Shelf:
         self._freed = threading.Condition()
         self._busy: dict[str, None] = {}
 
-    def extents(self) -> list[said.TopicLine]:
+    def extents(self) -> list[messages.TopicLine]:
         """Every topic."""
         return [
-            said.TopicLine(each.name, each.first_offset, each.next_offset)
+            messages.TopicLine(each.name, each.first_offset, each.next_offset)
             for each in self.log.topics()
         ]
 
-    def since(self, request: said.SinceRequest) -> int | None:
+    def since(self, request: messages.SinceRequest) -> int | None:
         """The offset of the first event since a time."""
         found = self.log.read_since(request.topic, request.time, 1)
         return found[0].offset if found else None
 
-    def ranges(self, request: said.PlanRequest) -> list[said.RangeRequest]:
+    def ranges(self, request: messages.PlanRequest) -> list[messages.RangeRequest]:
         """A read, cut in parts that can be read at the same time."""
         info = self.log.topic(request.topic)
         if info is None:
@@ -110,17 +100,17 @@ class Shelf:
         parts = max(1, min(request.parts, stop - start))
         bounds = [start + (stop - start) * number // parts for number in range(parts + 1)]
         return [
-            said.RangeRequest(request.topic, bounds[i], bounds[i + 1], request.columns)
+            messages.RangeRequest(request.topic, bounds[i], bounds[i + 1], request.columns)
             for i in range(parts)
         ]
 
-    def batches(self, request: said.RangeRequest) -> Iterator[Any]:
+    def batches(self, request: messages.RangeRequest) -> Iterator[Any]:
         """A range as verified batches."""
         return read_batches(
             self.log, request.topic, request.start, request.stop, columns_of(request)
         )
 
-    def put(self, request: said.PutRequest, batches: Iterator[Any]) -> said.PutResult:
+    def put(self, request: messages.PutRequest, batches: Iterator[Any]) -> messages.PutResult:
         """Publish the rows that are not published yet."""
         publish = self.publish
         if publish is None:
@@ -152,9 +142,9 @@ class Shelf:
                 f"{request.key}: {before.rows} rows were published under this key before, and"
                 f" now there are only {progress.rows}: the query is not the same on replay"
             )
-        return said.PutResult(progress.rows - before.rows, before.rows)
+        return messages.PutResult(progress.rows - before.rows, before.rows)
 
-    def forget(self, request: said.ForgetRequest) -> int:
+    def forget(self, request: messages.ForgetRequest) -> int:
         """Drop the notes of rows that are never sent again."""
         if not request.prefix:
             raise LocalError("a prefix is not empty")
@@ -182,7 +172,7 @@ class Shelf:
                 self._freed.notify_all()
 
 
-def columns_of(request: said.RangeRequest | said.PlanRequest) -> tuple[str, ...]:
+def columns_of(request: messages.RangeRequest | messages.PlanRequest) -> tuple[str, ...]:
     """The columns of a request; those of the table unless it names others."""
     return request.columns or COLUMNS[:9]
 
@@ -211,51 +201,3 @@ def _rows(batch: Any, topic: str | None) -> Iterator[tuple[str, bytes]]:
         if name is None or value is None:
             raise LocalError("a row to publish has no null in topic or value")
         yield str(name), value.encode() if isinstance(value, str) else bytes(value)
-
-
-def open_door(
-    shelf: Shelf,
-    endpoint: tuple[str, int],
-    token: str,
-    *,
-    tls: tuple[bytes, bytes] | None = None,
-) -> Any:
-    """Serve a shelf until `shutdown` is called on what is returned; `port` says where.
-
-    `tls` is a certificate and its key, both in PEM.
-    """
-    said.flight_library()
-    import pyarrow  # noqa: PLC0415
-
-    from rumormill.daemon.flight_server import Guard, Server  # noqa: PLC0415
-
-    scheme = "grpc+tls" if tls else "grpc+tcp"
-    host = f"[{endpoint[0]}]" if ":" in endpoint[0] else endpoint[0]
-    try:
-        return Server(
-            shelf,
-            f"{scheme}://{host}:{endpoint[1]}",
-            middleware={"token": Guard(token)},
-            tls_certificates=None if tls is None else [tls],
-        )
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise LocalError(
-            f"cannot open the Flight door at {host}:{endpoint[1]}: {_first_line(error)}"
-        ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
-
-
-@contextlib.contextmanager
-def announced(home: Path, door: said.Door) -> Iterator[None]:
-    """Tell programs of the same user where the door is, while it is open."""
-    path = home / said.ENDPOINT_FILE
-    draft = path.with_name(f".{path.name}")
-    draft.write_bytes(msgspec.json.encode(door))
-    draft.replace(path)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)

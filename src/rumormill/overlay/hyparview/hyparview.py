@@ -17,7 +17,7 @@ after a while, not at once, because letters may be under way on it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -26,9 +26,9 @@ from rumormill.core.effects import Effects, Mail, SendAll, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
+from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview import reasons
 from rumormill.overlay.hyparview.active_view import ActiveView, Beat, Swap
-from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.messages import (
     BEAT,
@@ -42,7 +42,10 @@ from rumormill.overlay.hyparview.messages import (
     Membership,
     PeerInfo,
 )
-from rumormill.overlay.hyparview.open_shuffles import OpenShuffles
+
+_OPEN_SHUFFLES: Final = 4
+"""Shuffles that may still be answered, the latest. Our choice: answers come within seconds, and
+shuffles are seconds apart."""
 
 
 class Shuffle(msgspec.Struct, frozen=True):
@@ -62,8 +65,9 @@ class HyParView(ActiveView):
         **options: Any,
     ) -> None:
         super().__init__(peer, randomness, config, wrap=wrap, **options)
-        self._shuffles = OpenShuffles(randomness)
-        self._allowances: dict[PeerId, Allowance] = {}
+        self._shuffles: dict[int, Sequence[PeerId]] = {}
+        """What was named in each shuffle of ours that is still open, by its number."""
+        self._rate_limits: dict[PeerId, RateLimit] = {}
         self._handlers: dict[int, Callable[[PeerId, Membership, float, Effects], None]] = {
             JOIN: self._on_join,
             FORWARD_JOIN: self._on_forward_join,
@@ -87,7 +91,7 @@ class HyParView(ActiveView):
 
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
-        self._allowances.pop(peer, None)
+        self._rate_limits.pop(peer, None)
         super().on_disconnected(peer, now, effects)
 
     def on_timer(self, timer: object, now: float, effects: Effects) -> bool:
@@ -107,8 +111,8 @@ class HyParView(ActiveView):
 
     def on_message(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
         """A peer sent a membership message."""
-        allowance = self._allowances.get(peer)
-        if allowance is None:
+        limit = self._rate_limits.get(peer)
+        if limit is None:
             if peer not in self._connected:
                 # An answer to a shuffle may come as a letter, of which there is one per shuffle.
                 if message.kind == SHUFFLE_REPLY:
@@ -117,9 +121,9 @@ class HyParView(ActiveView):
                     effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
                 return
             config = self._config
-            allowance = Allowance(config.message_rate, config.message_burst)
-            self._allowances[peer] = allowance
-        if not allowance.take(now):
+            limit = RateLimit(config.message_rate, config.message_burst)
+            self._rate_limits[peer] = limit
+        if not limit.take(now):
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_MESSAGES))
             return
         handler = self._handlers.get(message.kind)
@@ -169,7 +173,11 @@ class HyParView(ActiveView):
         target = self._randomness.choice(list(self.active))
         named = self._sample(list(self.active), config.shuffle_active, target)
         named += self.passive.sample(config.shuffle_passive)
-        number = self._shuffles.open(named)
+        # Drawn at random, so that only somebody who saw the shuffle can answer it.
+        number = int.from_bytes(self._randomness.randbytes(8), "big")
+        self._shuffles[number] = named
+        if len(self._shuffles) > _OPEN_SHUFFLES:
+            del self._shuffles[next(iter(self._shuffles))]
         peers = self._infos((self.id, *named))
         walk = Membership(SHUFFLE, hops=config.active_walk - 1, number=number, peers=peers)
         self._send(target, walk, effects)
@@ -194,7 +202,7 @@ class HyParView(ActiveView):
     def _on_shuffle_reply(
         self, peer: PeerId, message: Membership, now: float, effects: Effects
     ) -> None:
-        sent = self._shuffles.close(message.number)
+        sent = self._shuffles.pop(message.number, None)
         if sent is None:
             effects.append(trace.Refuse(peer, reasons.UNASKED_REPLY))
             return

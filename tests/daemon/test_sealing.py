@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_samples import fill
 
 from rumormill.daemon.sealing import _REFUSED_SECONDS, _Sealer, sealing_ahead
 from rumormill.log import EventLog, Retention, StoreConfig, segments
 from rumormill.log.arrow import read_batches
+from store_samples import fill
 
 ROWS = 64
 EVENTS = 300

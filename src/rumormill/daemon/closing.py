@@ -1,10 +1,10 @@
-"""The end of a server that serves only this machine: nobody stays connected to it."""
+"""The end of a server of this package: nobody stays connected to it."""
 
 import asyncio
 from collections.abc import Iterable
 
 
-async def hang_up(server: asyncio.Server, clients: Iterable[asyncio.Task[None]]) -> None:
+async def close_server(server: asyncio.Server, clients: Iterable[asyncio.Task[None]]) -> None:
     """Listen no more, end what serves each client, and wait until all of it is over."""
     server.close()
     served = list(clients)

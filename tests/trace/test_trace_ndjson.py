@@ -13,8 +13,14 @@ from trace_payloads import ONE_OF_EACH, entries
 
 from rumormill.core import trace
 from rumormill.trace.entries import to_nanoseconds, to_seconds
-from rumormill.trace.envelope import PAYLOAD_KEYS, TYPE_NAMES, decode_line, encode_lines
-from rumormill.trace.hashing import LineEncoder, TraceHash
+from rumormill.trace.ndjson import (
+    PAYLOAD_KEYS,
+    TYPE_NAMES,
+    LineEncoder,
+    TraceHash,
+    decode_line,
+    encode_lines,
+)
 
 
 def b64(raw: bytes) -> str:

@@ -1,8 +1,12 @@
-"""Values held for others, and values that this peer published.
+"""What this peer keeps for others, and what it published itself: values, and providers of keys.
 
-What is held for others is bounded in number and bytes. When it is full, the record farthest from
+Values held for others are bounded in number and bytes. When they are full, the record farthest from
 us makes room: its other holders are closer to it than we are, and whoever wants to flush a table
 has to find keys that are ever closer to us. Our own records are apart, and the oldest makes room.
+
+Providers are remembered as they said themselves, bounded in keys and in providers of a key. When
+the keys are full, the key farthest from us makes room; among the providers of a key, the one that
+was silent longest.
 """
 
 from bisect import bisect_left, insort
@@ -10,10 +14,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.overlay.kademlia.space import position
+from rumormill.overlay.kademlia.table import position
 
 STORE_FULL = "kad-store-full"
+PROVIDERS_FULL = "kad-providers-full"
 
 
 class Held(msgspec.Struct):
@@ -122,3 +128,68 @@ class RecordStore:
             for held in self._held.values():
                 if held.due <= now and held.received >= oldest:
                     yield held
+
+
+class ProviderStore:
+    """Providers of keys, and the keys that this peer provides."""
+
+    __slots__ = ("_by_distance", "_config", "_keys", "_position", "own")
+
+    def __init__(self, own_position: int, config: KademliaConfig) -> None:
+        self._position = own_position
+        self._config = config
+        self._keys: dict[bytes, dict[PeerId, float]] = {}
+        self._by_distance: list[tuple[int, bytes]] = []
+        self.own: dict[bytes, float] = {}
+        """The keys that this peer provides, and when it has to say so again."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, key: bytes, provider: PeerId, now: float) -> str:
+        """Remember a provider; return why not, or an empty string."""
+        providers = self._keys.get(key)
+        if providers is None:
+            entry = (position(key) ^ self._position, key)
+            if len(self._keys) >= self._config.provider_keys:
+                farthest = self._by_distance[-1]
+                if farthest <= entry:
+                    return PROVIDERS_FULL
+                self._by_distance.pop()
+                del self._keys[farthest[1]]
+            insort(self._by_distance, entry)
+            providers = self._keys[key] = {}
+        providers.pop(provider, None)
+        if len(providers) >= self._config.providers_per_key:
+            del providers[next(iter(providers))]
+        providers[provider] = now + self._config.provider_age
+        return ""
+
+    def get(self, key: bytes, now: float) -> list[PeerId]:
+        """The providers of a key, those that were heard of last first."""
+        providers = self._keys.get(key, {})
+        return [peer for peer, until in reversed(providers.items()) if until > now]
+
+    def provide(self, key: bytes, due: float) -> bytes | None:
+        """Provide a key ourselves; return the key that made room, if one did."""
+        self.own.pop(key, None)
+        evicted = None
+        if len(self.own) >= self._config.provider_keys:
+            evicted = next(iter(self.own))
+            del self.own[evicted]
+        self.own[key] = due
+        return evicted
+
+    def expire(self, now: float) -> int:
+        """Forget what is too old; return how many providers that were."""
+        dropped = 0
+        for key, providers in list(self._keys.items()):
+            old = [peer for peer, until in providers.items() if until <= now]
+            for peer in old:
+                del providers[peer]
+            dropped += len(old)
+            if not providers:
+                del self._keys[key]
+                entry = (position(key) ^ self._position, key)
+                del self._by_distance[bisect_left(self._by_distance, entry)]
+        return dropped

@@ -19,7 +19,7 @@ from rumormill.core.errors import LocalError
 from rumormill.daemon.control_messages import ControlError
 from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
 from rumormill.demo.network import Network, now, trace_is_written
-from rumormill.demo.script import Contender, Script
+from rumormill.demo.script import Participant, Script
 from rumormill.sim.workload import PlannedPublish
 
 SETTLE_SECONDS: Final = 30.0
@@ -40,7 +40,7 @@ class Watcher(Protocol):
         ...
 
 
-class Played(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True):
     """What became of a run."""
 
     label: str
@@ -63,17 +63,17 @@ async def alone(_: Network) -> AsyncIterator[None]:
     yield
 
 
-class Performance:
+class Run:
     """The state of one run."""
 
     def __init__(
-        self, contender: Contender, script: Script, folder: Path, watcher: Watcher
+        self, participant: Participant, script: Script, folder: Path, watcher: Watcher
     ) -> None:
-        self._label = contender.label
-        self._quiet = contender.quiet
+        self._label = participant.label
+        self._quiet = participant.quiet
         self._script = script
         self._watcher = watcher
-        self.network = Network(contender, script, folder)
+        self.network = Network(participant, script, folder)
         self._queues: list[asyncio.Queue[PlannedPublish]] = [
             asyncio.Queue() for _ in range(script.nodes)
         ]
@@ -82,7 +82,7 @@ class Performance:
         self._unacknowledged = 0
         self._absences: list[Absence] = []
 
-    async def play(self, follow: Follow = alone) -> Played:
+    async def carry_out(self, follow: Follow = alone) -> Result:
         """Do it all; what goes wrong is raised when every process is gone."""
         begin = time.monotonic()
         say = self._watcher.say
@@ -104,7 +104,7 @@ class Performance:
             self._acknowledged,
             self._absences,
         )
-        return Played(
+        return Result(
             self._label,
             time.monotonic() - begin,
             len(self._absences),
@@ -119,14 +119,14 @@ class Performance:
         for event in self._up:
             event.set()
         async with asyncio.TaskGroup() as tasks:
-            players = [tasks.create_task(self._work_off(n)) for n in range(self._script.nodes)]
-            await self._conduct(tasks)
+            workers = [tasks.create_task(self._work_off(n)) for n in range(self._script.nodes)]
+            await self._follow_script(tasks)
             for queue in self._queues:
                 await queue.join()
-            for player in players:
-                player.cancel()
+            for worker in workers:
+                worker.cancel()
 
-    async def _conduct(self, tasks: asyncio.TaskGroup) -> None:
+    async def _follow_script(self, tasks: asyncio.TaskGroup) -> None:
         """Hand out publications when their time has come; kill and bring back in between."""
         returns = []
         begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""Envelopes: one trace entry as one JSON object, in the shape that go-libp2p-pubsub writes.
+"""Traces as NDJSON, one entry a line in the shape that go-libp2p-pubsub writes; and their hash.
 
 go's `JSONTracer` writes its protobuf struct with Go's `encoding/json`: `type` is a number, bytes
 are base64, keys are those of `trace.proto`. Each kind gets a struct here whose tag is that number
@@ -8,8 +8,12 @@ tells the kinds apart while it decodes.
 The rule: writing is canonical (one entry has exactly one line: the trace hash rests on that),
 reading is lenient in what go may do: fields left out because they are empty, the newer names of
 ADD_PEER and REMOVE_PEER, the type as a name, unknown fields.
+
+The hash is one short text that two equal runs share: SHA-256 over exactly the bytes of the NDJSON
+file, so that `sha256sum` of a written trace gives the same text as the run that wrote it.
 """
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any, Union
 
@@ -171,3 +175,44 @@ def _with_empty_fields(kind: Any, value: Any) -> Any:
 
 
 _EMPTY_VALUES: dict[Any, Any] = {bytes: "", str: "", bool: False, int: 0, float: 0.0}
+
+
+class LineEncoder:
+    """Encodes a batch as NDJSON once, however many observers ask for it.
+
+    It remembers the last batch by identity, which is why nobody may change a batch.
+    """
+
+    __slots__ = ("_batch", "_lines")
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self._lines = b""
+
+    def encode(self, batch: Batch) -> bytes:
+        """Return the NDJSON lines of a batch."""
+        if batch is not self._batch:
+            self._lines = encode_lines(batch)
+            self._batch = batch
+        return self._lines
+
+
+class TraceHash:
+    """An observer that hashes the trace."""
+
+    __slots__ = ("_lines", "_sha256")
+
+    def __init__(self, lines: LineEncoder | None = None) -> None:
+        self._lines = lines or LineEncoder()
+        self._sha256 = hashlib.sha256()
+
+    def observe(self, batch: Batch) -> None:
+        """Add entries."""
+        self._sha256.update(self._lines.encode(batch))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def hexdigest(self) -> str:
+        """Return the hash of everything observed so far, in hexadecimal."""
+        return self._sha256.hexdigest()

@@ -17,7 +17,7 @@ from rumormill.overlay.kademlia.validators import BAD_KEY, Validators
 WRONG_ANSWER = "kad-wrong-answer"
 
 
-class Findings:
+class Answers:
     """Takes what answers say besides closer peers."""
 
     def __init__(

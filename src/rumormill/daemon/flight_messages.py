@@ -15,15 +15,15 @@ import msgspec
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.log.errors import (
     DamagedRangeError,
+    Finding,
+    FindingKind,
     MissingExtraError,
     OffsetAheadError,
     OffsetGoneError,
 )
-from rumormill.log.model import Finding, FindingKind
 
 TOKEN_FILE: Final = "flight.token"
 ENDPOINT_FILE: Final = "flight.json"
-DEFAULT_ENDPOINT: Final = "127.0.0.1:4020"
 MAX_REQUEST_BYTES: Final = 64 << 10
 """A request names a topic (1 KiB), columns and numbers."""
 
@@ -97,11 +97,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Door(msgspec.Struct, frozen=True):
-    """Where the door of a home is, for programs of the same user."""
+    """Where the node of a home takes rows to publish, for programs of the same user."""
 
     endpoint: str
     tls: bool
-    publishes: bool
 
 
 Request = TypeVar("Request", bound=msgspec.Struct)
@@ -150,6 +149,11 @@ def flight_library() -> Any:
     return flight
 
 
+def new_token() -> str:
+    """What nobody guesses."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
 def load_or_create_token(home: Path) -> str:
     """The token of a home's door, made once, readable by its owner only."""
     path = home / TOKEN_FILE
@@ -160,7 +164,7 @@ def load_or_create_token(home: Path) -> str:
         except FileExistsError:
             return _load_token(path)
         with open(descriptor, "w", encoding="ascii") as file:
-            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            token = new_token()
             file.write(token + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -7,7 +7,7 @@ import pytest
 
 from live_nodes import run
 from rumormill.demo.demonstration import demonstrate
-from rumormill.demo.performance import Performance
+from rumormill.demo.run import Run
 from rumormill.demo.script import chosen, write_script
 
 
@@ -15,7 +15,7 @@ class Murderer:
     """A watcher that kills a node behind the back of the run it watches."""
 
     def __init__(self) -> None:
-        self.run: Performance | None = None
+        self.run: Run | None = None
         self.said: list[str] = []
 
     def say(self, text: str) -> None:
@@ -43,18 +43,18 @@ def test_a_node_that_dies_by_itself_fails_the_run_and_all_others_are_ended(
         begun.append(await spawn(*words, **options))  # type: ignore[arg-type]
         return begun[-1]
 
-    def watched(self: Performance, *arguments: object) -> None:
+    def watched(self: Run, *arguments: object) -> None:
         begin(self, *arguments)  # type: ignore[arg-type]
         murderer.run = self
 
-    begin = Performance.__init__
-    monkeypatch.setattr(Performance, "__init__", watched)
+    begin = Run.__init__
+    monkeypatch.setattr(Run, "__init__", watched)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", counted)
     script = write_script(3, 60, 1)
 
     async def story() -> None:
         (run,) = await demonstrate(chosen(["floodsub"]), script, folder, murderer)
-        assert run.played is None
+        assert run.result is None
         assert run.error.endswith(": the daemon has stopped")
         assert len(begun) >= 3
         assert all(process.returncode is not None for process in begun)

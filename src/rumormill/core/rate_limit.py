@@ -1,10 +1,10 @@
-"""An allowance that refills with time: so many things at once, so many per second.
+"""A limit on how often something may happen: so many times at once, so many per second.
 
 It is a token bucket whose tokens are counted when they are asked for, so it needs no timer.
 """
 
 
-class Allowance:
+class RateLimit:
     """Up to `burst` at once, refilled by `rate` per second."""
 
     __slots__ = ("_burst", "_left", "_rate", "_since")
