@@ -16,7 +16,7 @@ import gc
 import sys
 import threading
 import time
-import traceback
+from types import FrameType
 from typing import Any
 
 LONGEST = 0.1
@@ -25,6 +25,7 @@ LONGEST = 0.1
 faults: list[str] = []
 """What was seen since somebody last looked, in sentences."""
 
+_DEPTH = 12
 _Stack = list[str]
 _running: dict[int, _Stack] = {}
 """Threads in the midst of a callback, and where `_look` found them."""
@@ -75,11 +76,20 @@ def _look() -> None:
     while True:
         time.sleep(LONGEST / 4)
         now = dict(_running)
-        frames = sys._current_frames()
         for thread, stack in now.items():
-            if seen.get(thread) is stack and thread in frames:
-                stack[:] = traceback.format_stack(frames[thread])[-8:]
+            if seen.get(thread) is stack:
+                stack[:] = _lines(sys._current_frames().get(thread))
         seen = now
+
+
+def _lines(frame: FrameType | None) -> list[str]:
+    """Where a thread is, innermost first: no traceback, for which Python 3.11 would parse source in
+    two threads at once, which it cannot."""
+    found = []
+    while frame is not None and len(found) < _DEPTH:
+        found.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}")
+        frame = frame.f_back
+    return found
 
 
 def _counted_close(runner: asyncio.Runner) -> None:

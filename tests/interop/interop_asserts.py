@@ -121,7 +121,7 @@ async def mesh_of(node: Node, count: int) -> None:
     machine: Any = node._driver.machine
     async with asyncio.timeout(PATIENCE):
         while len(machine.mesh.links[TOPIC]) < count:
-            await node._change()
+            await node._change.wait()
 
 
 async def _connect(one: Node | ForeignPeer, other: Node | ForeignPeer) -> None:
@@ -181,7 +181,7 @@ async def keep_alive(ours: Node, foreign: ForeignPeer) -> None:
         connection.keep_alive(asyncio.get_running_loop().time())
         async with asyncio.timeout(PATIENCE):
             while connection._awaited_ping is not None:
-                await ours._change()
+                await ours._change.wait()
     assert connection.closed_because is None
 
 

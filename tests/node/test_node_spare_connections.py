@@ -37,7 +37,7 @@ async def exchanged(one: Node, other: Node) -> list[int]:
     await other.publish(TOPIC, b"other")
     sizes = [0, 0]
     while min(sizes) < 2:
-        await one._change()
+        await one._change.wait()
         sizes = [len(await node.history(TOPIC)) for node in (one, other)]
     return sizes
 
