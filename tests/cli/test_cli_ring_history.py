@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import main
 from rumormill.core.event import Event
 from rumormill.log import EventLog

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from command import SOURCES, Terminal, rumormill
 
+from processes import SOURCES, Terminal, rumormill
 from rumormill.cli.grammar import CommandError
 from rumormill.cli.meeting import announced, find_tickets
 from rumormill.cli.numbers import moment, seconds, whole

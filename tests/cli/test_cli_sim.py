@@ -6,11 +6,11 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from command import environment, rumormill
+
+from processes import RUMORMILL, environment, rumormill
 
 SMALL = ("--peers", "20", "--messages", "5", "--degree", "6", "--seed", "3")
 
@@ -250,7 +250,7 @@ def test_ctrl_c_ends_a_run_with_one_line_and_leaves_no_trace(tmp_path: Path) -> 
     terminal, side = pty.openpty()
     long_run = ("--peers", "50", "--messages", "5000", "--trace", "run.ndjson")
     with subprocess.Popen(
-        [sys.executable, "-m", "rumormill", "sim", *long_run],
+        [*RUMORMILL, "sim", *long_run],
         cwd=tmp_path,
         env=environment(TERM="xterm", NO_COLOR="1"),
         stdout=subprocess.PIPE,

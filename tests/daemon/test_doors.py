@@ -274,8 +274,8 @@ def test_scripts_serve_too(home: Path) -> None:
     with SyncNode(home) as node:
         with node.serve(control=True, metrics=ANYWHERE, flight=ANYWHERE) as doors:
             assert published_by_flight(doors.flight, doors.token, "news", b"rain") == 1
-            assert 'topic_msg_published{topic="news"} 1\n' in asyncio.run(page_at(doors.metrics))
-            assert asyncio.run(published_by_command(doors.control, "news", b"sun")) == 1
+            assert 'topic_msg_published{topic="news"} 1\n' in run(lambda: page_at(doors.metrics))
+            assert run(lambda: published_by_command(doors.control, "news", b"sun")) == 1
         assert not listens(doors.flight)
         doors = node.serve(metrics=ANYWHERE)
     assert not listens(doors.metrics)
