@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from store_samples import fill, make_event, read_all
 
 import rumormill
 from rumormill.core.errors import ConfigError
@@ -25,6 +24,7 @@ from rumormill.log import (
     schema,
 )
 from rumormill.log.rows import seal_store
+from store_samples import fill, make_event, read_all
 
 
 def run_child(code: str, *arguments: str) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from live_nodes import run, until
 from parlour import PARLOUR, act, guest
 
+from live_nodes import run, until
 from rumormill.core.effects import Append, ById, FromOffset, KeepNote, Load, Notes
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import UNASSIGNED, Event, Note

@@ -6,9 +6,9 @@ import secrets
 from typing import Any
 
 import pytest
-from live_nodes import run, until
 from parlour import PARLOUR, Saying, act, guest, tell_where
 
+from live_nodes import run, until
 from rumormill.core.effects import Connect, Disconnect, Learn, Mail, Send
 from rumormill.core.inputs import ConnectFailed, PeerConnected, PeerDisconnected, SendDropped
 from rumormill.core.inputs import Received as Got

@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.radius.router import Radius

@@ -16,6 +16,7 @@ from rumormill.core.inputs import (
     SendDropped,
 )
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
+from rumormill.sim import mail
 from rumormill.sim.link import LOST, PEER_DOWN, QUEUE_FULL
 from rumormill.sim.mail import DECLINED, IDLE_AFTER, TIMED_OUT, UNKNOWN_PEER, UNREACHABLE
 from rumormill.sim.network import CRASHED, NO_COMMON_PROTOCOL

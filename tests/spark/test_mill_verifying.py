@@ -7,7 +7,6 @@ from verify_samples import IDENTITY, MAKERS
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pubsub.naming import content_hash
-from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.library import shelved
 from rumormill.spark.verifying import Verdict, verify_event

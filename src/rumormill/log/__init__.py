@@ -10,6 +10,8 @@ from rumormill.log.errors import (
     DamagedRangeError,
     DiskFullError,
     EventRefusedError,
+    Finding,
+    FindingKind,
     ImportRefusedError,
     MissingExtraError,
     NotAStoreError,
@@ -27,12 +29,10 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.model import (
     Appended,
     Durability,
-    Finding,
-    FindingKind,
     Report,
     Retention,
     StoreConfig,
-    TopicInfo,
+    TopicExtent,
 )
 from rumormill.log.parquet import export_parquet, import_parquet
 from rumormill.log.repair import repair
@@ -62,7 +62,7 @@ __all__ = [
     "StoreLockedError",
     "StoreReadOnlyError",
     "StoreVersionError",
-    "TopicInfo",
+    "TopicExtent",
     "export_parquet",
     "import_parquet",
     "repair",

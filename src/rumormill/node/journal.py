@@ -26,6 +26,7 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
+from rumormill.core.receipt import Receipt
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
@@ -33,7 +34,6 @@ from rumormill.log.writer import Ticket
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.log_reader import LogReader
-from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import Subscription
 
 CLOSED: Final = "the node is closed"

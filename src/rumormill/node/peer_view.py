@@ -1,34 +1,17 @@
-"""A connected peer, as `Node.peers` shows it."""
+"""Who is connected: the peers of a node as its application is shown them."""
 
 from collections.abc import Mapping
 
-import msgspec
-
 from rumormill.core.ids import PeerId
+from rumormill.core.peer_view import PeerView
 from rumormill.libp2p.connection import Connection
-from rumormill.node.channel import Channel
+from rumormill.node.driver import Driver
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
 
-class PeerView(msgspec.Struct, frozen=True):
-    """A connected peer, as `Node.peers` shows it."""
-
-    id: str
-    address: str
-    outbound: bool
-    protocol: str
-    queued_messages: int
-    queued_bytes: int
-    score: float | None = None
-    """What the protocol thinks of it, where it keeps scores (GossipSub)."""
-
-
-def view_peers(
-    connections: Mapping[PeerId, Connection],
-    channels: Mapping[PeerId, Channel],
-    scores: Mapping[PeerId, float],
-) -> list[PeerView]:
-    """Every connected peer, with what its channel has, if it has one."""
+def view_peers(connections: Mapping[PeerId, Connection], driver: Driver) -> list[PeerView]:
+    """Every connected peer, with what its channel and the machine have of it, if anything."""
+    channels, scores = driver.channels, driver.machine.view().scores
     views = []
     for peer, connection in connections.items():
         channel = channels.get(peer)

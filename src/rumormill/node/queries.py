@@ -24,7 +24,7 @@ from rumormill.core.inputs import Answered, Asked, AskFailed
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.dialler import Dialler
-from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
+from rumormill.libp2p.stream import ENDED, REFUSED, Carrier, Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.yamux_types import RESET_BY_PEER
 from rumormill.node.channel import MachineSide
@@ -72,7 +72,7 @@ class Queries:
         self._partners: dict[PeerId, _Partner] = {}
         self._asked: dict[int, Answering] = {}
         self._numbers = count(1)
-        self._lingering: dict[Connection, dict[Answering, None]] = {}
+        self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
             swarm.services[protocol] = self._serve
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Validated, Verdict
-from rumormill.node.callbacks import Failures
+from rumormill.node.callbacks import Callbacks
 
 TopicValidator: TypeAlias = Callable[[Event, PeerId], Verdict | Awaitable[Verdict]]
 """Judges an event of a topic, given the peer that brought it; it may be a coroutine function."""
@@ -24,9 +24,9 @@ _FINAL = (Verdict.ACCEPT, Verdict.IGNORE, Verdict.REJECT)
 class Validators:
     """The validators of a node and the verdicts that are still awaited."""
 
-    def __init__(self, answer: Callable[[Validated], None], failures: Failures) -> None:
+    def __init__(self, answer: Callable[[Validated], None], callbacks: Callbacks) -> None:
         self._answer = answer
-        self._failures = failures
+        self._callbacks = callbacks
         self._now: dict[Topic, TopicValidator] = {}
         self._later: dict[Topic, TopicValidator] = {}
         self._awaited: dict[asyncio.Task[None], None] = {}
@@ -36,7 +36,7 @@ class Validators:
         removed = (self._now.pop(topic, None), self._later.pop(topic, None))
         for old in removed:
             if old is not None:
-                self._failures.forget(old)
+                self._callbacks.forget(old)
         if validator is None:
             return
         call = type(validator).__call__
@@ -77,7 +77,7 @@ class Validators:
         return self._failed(validator, TypeError(f"a validator returned {answer!r}, no verdict"))
 
     def _failed(self, validator: TopicValidator, error: Exception) -> Verdict:
-        self._failures.note(validator, error, "the event is rejected")
+        self._callbacks.failed(validator, error, "the event is rejected")
         return Verdict.REJECT
 
     def close(self) -> None:

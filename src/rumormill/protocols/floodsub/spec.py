@@ -28,4 +28,5 @@ SPEC = ProtocolSpec(
     max_message=max_rpc,
     junk=junk_rpc,
     takes=FUNCTIONS,
+    max_topic=lambda config: config.max_topic_length,
 )

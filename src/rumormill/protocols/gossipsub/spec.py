@@ -31,4 +31,5 @@ SPEC = ProtocolSpec(
     max_message=max_rpc,
     junk=junk_rpc,
     takes=(*FUNCTIONS, "application_score"),
+    max_topic=lambda config: config.max_topic_length,
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId
-from rumormill.protocols.pubsub.config import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pubsub.config import DEFAULT_LIMITS, PubsubLimits
 from rumormill.protocols.pubsub.control_codec import (
     FIELD_1,
     FIELD_2,
@@ -51,7 +51,7 @@ _SUBSCRIBE = 0x08
 
 def decode_rpc(
     data: bytes,
-    limits: RpcLimits = DEFAULT_LIMITS,
+    limits: PubsubLimits = DEFAULT_LIMITS,
     name: Callable[[Message], MessageId] | None = None,
 ) -> Rpc:
     """Read an RPC; each message gets its id from `name` when that is given."""
@@ -70,7 +70,7 @@ def decode_rpc(
     return rpc
 
 
-def _read_rpc(data: bytes, limits: RpcLimits) -> Rpc:
+def _read_rpc(data: bytes, limits: PubsubLimits) -> Rpc:
     end = len(data)
     if end and data[0] == FIELD_2:
         # One message and nothing else, as most RPCs are.
@@ -106,7 +106,7 @@ _DISORDER = 0x100
 """Above every tag of one byte: no field behind it is in order."""
 
 
-def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Message:
+def _read_message(data: bytes, position: int, end: int, limits: PubsubLimits) -> Message:
     begin = position
     author = payload = seqno = topic = signature = key = b""
     signed_end = previous = 0
@@ -154,7 +154,7 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
     return Message(topic.decode(), payload, author, seqno, signature, key, b"", encoded, signed)
 
 
-def _read_subscription(data: bytes, position: int, end: int, limits: RpcLimits) -> SubOpts:
+def _read_subscription(data: bytes, position: int, end: int, limits: PubsubLimits) -> SubOpts:
     subscribe, topic = False, b""
     for tag, start, stop in item_fields(data, position, end):
         if tag == _SUBSCRIBE:

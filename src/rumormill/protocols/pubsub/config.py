@@ -81,13 +81,13 @@ class PubSubConfig(Config, frozen=True, kw_only=True):
         )
 
 
-class RpcLimits(Config, frozen=True, kw_only=True):
+class PubsubLimits(Config, frozen=True, kw_only=True):
     """How much one RPC may hold. All counts are per RPC unless they say otherwise."""
 
     rpc_bytes: int = 1 << 20
     """go-libp2p-pubsub, DefaultMaxMessageSize: 1 MiB."""
     subscriptions: int = 5000
-    """js-libp2p-gossipsub, decodeRpcLimits, its answer to CVE-2026-46679."""
+    """js-libp2p-gossipsub, decodePubsubLimits, its answer to CVE-2026-46679."""
     messages: int = 5000
     """rust-libp2p: at most 5000 published messages are decoded."""
     control_bytes: int = 1 << 20
@@ -133,4 +133,4 @@ class RpcLimits(Config, frozen=True, kw_only=True):
         require(self.control_bytes <= self.rpc_bytes, "control_bytes", "must not exceed rpc_bytes")
 
 
-DEFAULT_LIMITS = RpcLimits()
+DEFAULT_LIMITS = PubsubLimits()

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.pubsub.codec import decode_rpc
-from rumormill.protocols.pubsub.config import PubSubConfig, RpcLimits, SignPolicy
+from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPolicy
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
 from rumormill.protocols.pubsub.messages import Message, Rpc
 from rumormill.protocols.registry import Hooks, MessageIdFunction
@@ -51,9 +51,9 @@ def message_namer(policy: SignPolicy, chosen: MessageIdFunction | None) -> Namer
 
 def rpc_decoder(config: PubSubConfig, hooks: Hooks) -> Callable[[bytes], Rpc]:
     """Make the function that turns the bytes of one RPC into a value."""
-    limits = RpcLimits(
+    limits = PubsubLimits(
         rpc_bytes=config.max_rpc_size,
-        control_bytes=min(config.max_rpc_size, RpcLimits().control_bytes),
+        control_bytes=min(config.max_rpc_size, PubsubLimits().control_bytes),
         topic_bytes=config.max_topic_length,
     )
     name = message_namer(config.sign_policy, hooks.message_id)
