@@ -86,6 +86,13 @@ def _add_node(verbs: Verbs) -> None:
     )
     _add_peer(verb)
     verb.add_argument(
+        "--direct",
+        action="append",
+        metavar="TICKET",
+        help="stay connected to this node and send it everything of its topics, apart from any"
+        " mesh; it should be told the same of us (gossipsub); may be repeated",
+    )
+    verb.add_argument(
         DURABILITY.flag, dest="durability", metavar=DURABILITY.metavar, help=DURABILITY.text
     )
     verb.add_argument(
@@ -423,6 +430,13 @@ def _add_config(verbs: Verbs) -> None:
         run=late("rumormill.cli.settings", "run_config"),
     )
     _add_peer(verb)
+    verb.add_argument(
+        "--direct",
+        action="append",
+        metavar="TICKET",
+        help="stay connected to this node and send it everything of its topics, apart from any"
+        " mesh; it should be told the same of us (gossipsub); may be repeated",
+    )
     verb.add_argument(
         DURABILITY.flag, dest="durability", metavar=DURABILITY.metavar, help=DURABILITY.text
     )

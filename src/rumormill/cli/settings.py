@@ -242,6 +242,10 @@ def _resolve(options: argparse.Namespace, environment: Mapping[str, str]) -> Res
                 key = f"parameters.{key}"
             changes[key] = value
             origins[key] = origin
+    direct = getattr(options, "direct", None)
+    if direct:
+        changes["parameters.direct_peers"] = direct
+        origins["parameters.direct_peers"] = "--direct"
     return Resolved(values, origins, changes)
 
 

@@ -369,7 +369,7 @@ class Swarm:
             self.book.keep_record(peer, said.signed_peer_record)
 
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes]) -> None:
-        """Remember where a peer may be, as another one says."""
+        """Remember where a peer may be, as others say or as the configuration does."""
         if peer != self.id:
             endpoints = endpoints_among(encoded[: 4 * MAX_HINTS])
             self.book.hint(peer, [each for each in endpoints if each[0] not in WILDCARDS])
