@@ -23,6 +23,7 @@ from rumormill.core.effects import Effects
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Input, PeerConnected, PeerDisconnected, Received
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GaterParams, GossipSubConfig
@@ -210,6 +211,12 @@ class GatedGossipSub(GossipSub):
         super().__init__(identity, randomness, config, hooks)
         self._gater = Gater(config.gater or GaterParams(), randomness)
         self._judged = _EveryId()
+
+    def view(self) -> View:
+        """Show the gater's table besides (see `core.machine`)."""
+        shown = super().view()
+        evicted = {**shown.evicted, "gater accounts": self._gater.unaccounted}
+        return msgspec.structs.replace(shown, evicted=evicted)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input, without the messages of a peer that has to wait its turn."""

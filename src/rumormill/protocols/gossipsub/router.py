@@ -92,15 +92,24 @@ class GossipSub(PubSubRouter):
         self._ticks = 0
 
     def view(self) -> View:
-        """Show mesh, fanout and scores besides (see `core.machine`)."""
-        shown = super().view()
+        """Show mesh, fanout, scores and more tables besides (see `core.machine`)."""
+        shown, cache, backoff = super().view(), self.gossip.cache, self.mesh.backoff
         kinds = {"mesh": self.mesh.links, "fanout": self.fanout.peers}
         links = {
             kind: {topic: tuple(peers) for topic, peers in of_topic.items()}
             for kind, of_topic in kinds.items()
         }
-        scores = {} if self._score is None else self._score.scores()
-        return View(shown.subscriptions, shown.peers, links, scores)
+        evicted = {
+            **shown.evicted,
+            "messages": cache.evicted + cache.refused,
+            "back-offs": backoff.evicted + backoff.merged,
+            "promises": self.gossip.promises.unwatched,
+        }
+        scores: dict[PeerId, float] = {}
+        if self._score is not None:
+            scores = self._score.scores()
+            evicted |= self._score.evicted()
+        return View(shown.subscriptions, shown.peers, links, scores, evicted)
 
     # Own requests.
 

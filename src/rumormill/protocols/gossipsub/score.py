@@ -165,6 +165,11 @@ class PeerScore:
         """The scores of all connected peers."""
         return {peer: self.score(peer, 0.0) for peer in self._active}
 
+    def evicted(self) -> dict[str, int]:
+        """What full tables gave up, or did not take."""
+        lost = self.untracked + self.forgotten
+        return {"scores": lost, "delivery records": self._deliveries.evicted}
+
     # Peers come and go.
 
     def add_peer(self, peer: PeerId, address: str, now: float) -> None:

@@ -137,7 +137,7 @@ class PubSubRouter:
     def view(self) -> View:
         """Show subscriptions and who shares them (see `core.machine`)."""
         peers = {topic: tuple(subscribers) for topic, subscribers in self.topics.items()}
-        return View(tuple(self.subscriptions), peers)
+        return View(tuple(self.subscriptions), peers, evicted={"seen ids": self._seen.evicted})
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
