@@ -339,7 +339,7 @@ class Journal:
         self._lose(batch, error)
 
     def _lose(self, batch: list[_Taken], error: StoreError) -> None:
-        """Tell the machine of its barriers, which are its to answer for; count what peers brought."""
+        """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
         reason = _REASONS.get(type(error), LOG_FAILED)
         barriers = tuple([each.append.barrier for each in batch if each.append.barrier is not None])
