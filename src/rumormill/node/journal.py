@@ -23,7 +23,7 @@ import msgspec
 
 from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.event import Event, Note
+from rumormill.core.event import UNASSIGNED, Event, Note
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
 from rumormill.core.receipt import Receipt
@@ -227,24 +227,11 @@ class Journal:
             self._loop.call_soon(self._lose, [_Taken(event, effect)], error)
             return
         self._waiting_bytes += len(event.data)
-        self._waiting.append(_Taken(self._received(event), effect))
+        self._waiting.append(_Taken(_filled(event, self.now(), UNASSIGNED, self._protocol), effect))
         if self._note is not None and effect.barrier is not None:
             self._notes.append(self._note)
             self._note = None
         self._schedule()
-
-    def _received(self, event: Event) -> Event:
-        return Event(
-            event.topic,
-            event.data,
-            event.author,
-            event.id,
-            event.parents,
-            event.created,
-            event.proof,
-            self.now(),
-            protocol=self._protocol,
-        )
 
     def keep_note(self, effect: KeepNote) -> None:
         """Keep a note of the machine's own."""
@@ -316,7 +303,7 @@ class Journal:
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
             if append.deliver and not place.duplicate and event.topic in self._subscriptions:
-                placed = _placed(event, place.offset)
+                placed = _filled(event, event.received, place.offset, event.protocol)
                 for subscription in self._subscriptions[event.topic]:
                     subscription.offer(placed)
             if append.barrier is not None:
@@ -454,7 +441,8 @@ def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
     return [batch[:middle], batch[middle:]]
 
 
-def _placed(event: Event, offset: int) -> Event:
+def _filled(event: Event, received: float, offset: int, protocol: str) -> Event:
+    """The event with what only we know of it; made by hand, because each one passes here twice."""
     return Event(
         event.topic,
         event.data,
@@ -463,9 +451,9 @@ def _placed(event: Event, offset: int) -> Event:
         event.parents,
         event.created,
         event.proof,
-        event.received,
+        received,
         offset,
-        event.protocol,
+        protocol,
     )
 
 
