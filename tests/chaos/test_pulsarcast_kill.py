@@ -8,11 +8,12 @@ its log when they have ended, where the links show that nothing is missing befor
 import time
 from pathlib import Path
 
+from rumormill.node.store_archive import StoreArchive
+
 from processes import PATIENCE, Group, ask_all
 from rumormill.core.event import Event
 from rumormill.log import EventLog
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.store_archive import StoreArchive
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.protocols.pulsarcast.library import view_of_kept

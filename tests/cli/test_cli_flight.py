@@ -21,7 +21,7 @@ def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
         token = (home / "flight.token").read_text().strip()
         with DoorClient(said["flight"], token) as client:
             (line,) = client.topics()
-            assert (line.name, line.first, line.next) == ("news", 0, 1)
+            assert (line.name, line.first_offset, line.next_offset) == ("news", 0, 1)
             (batch,) = client.batches("news", 0, 1, ["value"])
             assert batch.column("value").to_pylist() == [b"hello"]
         assert (home / "flight.json").exists()
@@ -56,7 +56,7 @@ def test_a_store_is_served_beside_its_node(home: Path) -> None:
             token = Path(said["token_file"]).read_text().strip()
             rumormill("pub", "news", "again", "--home", home)
             with DoorClient(said["flight"], token) as client:
-                assert [line.next for line in client.topics()] == [2]
+                assert [line.next_offset for line in client.topics()] == [2]
             assert server.stop() == 0
         assert (home / "flight.json").read_bytes() == found
 

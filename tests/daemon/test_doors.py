@@ -61,7 +61,7 @@ def published_by_flight(endpoint: str, token: str, topic: str, data: bytes) -> i
     """Publish through a Flight door; return how many events the topic has then."""
     with DoorClient(endpoint, token) as client:
         client.put("a key", topic, ROWS, rows(data))
-        return {line.name: line.next for line in client.topics()}[topic]
+        return {line.name: line.next_offset for line in client.topics()}[topic]
 
 
 def listens(endpoint: str) -> bool:

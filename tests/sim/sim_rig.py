@@ -172,7 +172,8 @@ class Run:
         self.simulation = Simulation(scenario, observers)
         self.delivered: list[list[tuple[float, bytes]]] = [[] for _ in range(scenario.peers)]
         engine = self.simulation.network.engine
-        for host, mine in zip(self.simulation.network.hosts, self.delivered, strict=True):
+        subscribers = self.simulation.network.hosts[: scenario.peers]
+        for host, mine in zip(subscribers, self.delivered, strict=True):
             host.on_event = lambda event, mine=mine: mine.append((engine.now, event.id))
         self.simulation.run()
         self.summary = self.metrics.summary()

@@ -17,8 +17,7 @@ from rumormill.protocols.skipring.codec import (
     decode_letter,
     encode_letter,
 )
-from rumormill.protocols.skipring.junk import junk_letter
-from rumormill.protocols.skipring.limits import (
+from rumormill.protocols.skipring.config import (
     MAX_ADDRESS,
     MAX_ADDRESSES,
     MAX_DATA,
@@ -27,6 +26,7 @@ from rumormill.protocols.skipring.limits import (
     MAX_PUBLICATIONS,
     MAX_TOPIC,
 )
+from rumormill.protocols.skipring.junk import junk_letter
 from rumormill.protocols.skipring.messages import RING_MESSAGES, Letter
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES, PublishNew
 from rumormill.wire.protobuf import bytes_field, string_field, varint_field
