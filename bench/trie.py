@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from rumormill.core.effects import Deliver, Effects, Keep, Mail
+from rumormill.core.effects import Append, Effects, Mail
 from rumormill.core.event import Event
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.codec import decode_letter, encode_letter
@@ -80,7 +80,7 @@ class Side:
         for effect in effects:
             if isinstance(effect, Mail):
                 letters.append(encode_letter(effect.message))  # type: ignore[arg-type]
-            elif isinstance(effect, Keep | Deliver):
+            elif isinstance(effect, Append):
                 self.table.events[effect.event.id] = effect.event
         return letters
 

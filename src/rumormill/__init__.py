@@ -8,16 +8,18 @@ if TYPE_CHECKING:
     from rumormill.core.errors import LocalError, RumormillError
     from rumormill.core.event import Event
     from rumormill.core.inputs import Verdict
+    from rumormill.core.peer_view import PeerView
+    from rumormill.core.receipt import Receipt
+    from rumormill.daemon.doors import Doors
     from rumormill.log.model import Durability, StoreConfig
     from rumormill.node.config import NodeConfig
     from rumormill.node.node import Node
-    from rumormill.node.peer_view import PeerView
-    from rumormill.node.receipt import Receipt
     from rumormill.node.subscription import Overflow, Subscription
-    from rumormill.node.sync import SyncNode, SyncSubscription
+    from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
     from rumormill.node.topic import Topic
 
 __all__ = [
+    "Doors",
     "Durability",
     "Event",
     "LocalError",
@@ -29,6 +31,7 @@ __all__ = [
     "RumormillError",
     "StoreConfig",
     "Subscription",
+    "SyncDoors",
     "SyncNode",
     "SyncSubscription",
     "Topic",
@@ -37,17 +40,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Doors": "rumormill.daemon.doors",
     "Durability": "rumormill.log.model",
     "Event": "rumormill.core.event",
     "LocalError": "rumormill.core.errors",
     "Node": "rumormill.node.node",
     "NodeConfig": "rumormill.node.config",
     "Overflow": "rumormill.node.subscription",
-    "PeerView": "rumormill.node.peer_view",
-    "Receipt": "rumormill.node.receipt",
+    "PeerView": "rumormill.core.peer_view",
+    "Receipt": "rumormill.core.receipt",
     "RumormillError": "rumormill.core.errors",
     "StoreConfig": "rumormill.log.model",
     "Subscription": "rumormill.node.subscription",
+    "SyncDoors": "rumormill.node.sync",
     "SyncNode": "rumormill.node.sync",
     "SyncSubscription": "rumormill.node.sync",
     "Topic": "rumormill.node.topic",

@@ -36,10 +36,26 @@ def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
     assert not (home / "flight.json").exists()
 
 
-def test_a_store_is_served_beside_its_node(home: Path) -> None:
-    """Read-only, in a process of its own."""
-    with Terminal("node", "--home", str(home)) as node:
+def test_ctrl_c_closes_every_door(home: Path) -> None:
+    """While a command is inside; nothing of them is left in the home but the token."""
+    place = ("--home", str(home))
+    doors = ("--flight", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+    with Terminal("node", *place, *doors) as node:
         node.prints()
+        with Terminal("sub", "news", *place) as sub:
+            sub.says("listening")
+            assert node.stop(signal.SIGINT) == 0
+            assert sub.ends() == 1
+        assert "stopped" in node.errors[-1]
+    left = sorted(path.name for path in home.iterdir() if not path.name.startswith("events-"))
+    assert left == ["flight.token", "heads", "identity.key", "lock"]
+
+
+def test_a_store_is_served_beside_its_node(home: Path) -> None:
+    """Read-only, in a process of its own; who wants to publish still finds the node."""
+    with Terminal("node", "--home", str(home), "--flight", "127.0.0.1:0") as node:
+        node.prints()
+        found = (home / "flight.json").read_bytes()
         rumormill("pub", "news", "hello", "--home", str(home))
         with Terminal("serve-store", str(home), "--flight", "127.0.0.1:0", "--json") as server:
             said = json.loads(server.prints()[0])
@@ -47,6 +63,8 @@ def test_a_store_is_served_beside_its_node(home: Path) -> None:
             rumormill("pub", "news", "again", "--home", str(home))
             with DoorClient(said["flight"], token) as client:
                 assert [line.next for line in client.topics()] == [2]
+            assert server.stop() == 0
+        assert (home / "flight.json").read_bytes() == found
 
 
 def test_a_served_store_is_sealed_before_anybody_reads_it(home: Path) -> None:

@@ -7,7 +7,6 @@ import sqlite3
 
 import pyarrow as pa
 import pytest
-from store_samples import fill, make_event
 
 from rumormill.core.errors import ConfigError
 from rumormill.log import (
@@ -23,6 +22,7 @@ from rumormill.log import (
 )
 from rumormill.log.arrow import COLUMNS, event_schema, read_batches
 from rumormill.wire import base58
+from store_samples import fill, make_event
 
 EVENTS = 300
 

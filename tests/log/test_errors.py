@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from store_samples import fill, make_event, read_all
 
 import rumormill
 from rumormill.core.errors import ConfigError
@@ -25,6 +24,7 @@ from rumormill.log import (
     schema,
 )
 from rumormill.log.rows import seal_store
+from store_samples import fill, make_event, read_all
 
 
 def run_child(code: str, *arguments: str) -> str:
@@ -106,7 +106,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 done = 0
 try:
     for number in range(1000):
-        event = Event("t", b"%d" % number, b"", bytes(5000), 1.0)
+        event = Event("t", bytes(5000), b"", b"%d" % number, received=1.0)
         log.append([event]).result()
         done += 1
 except StoreError as error:

@@ -12,7 +12,6 @@ import sqlite3
 
 import msgspec
 import pytest
-from store_samples import fill, make_event, read_all
 
 from rumormill.log import (
     CorruptLogError,
@@ -25,6 +24,7 @@ from rumormill.log import (
     repair,
 )
 from rumormill.log.heads import read_heads
+from store_samples import fill, make_event, read_all
 
 EVENTS = 300
 SMALL_CHECKPOINTS = StoreConfig(checkpoint_pages=60)

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from store_samples import fill, make_event, read_all
 
 from rumormill.core.errors import ConfigError, LimitError
 from rumormill.core.event import Event
@@ -26,6 +25,7 @@ from rumormill.log import (
     StoreReadOnlyError,
 )
 from rumormill.log.heads import HeadsFile
+from store_samples import fill, make_event, read_all
 
 MEMORY = StoreConfig(durability=Durability.MEMORY)
 

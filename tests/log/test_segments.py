@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from store_samples import fill, make_event
 
 import rumormill
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
-from rumormill.daemon.flight import Shelf
-from rumormill.daemon.flight_protocol import RangeRequest
+from rumormill.daemon.flight_messages import RangeRequest
+from rumormill.daemon.flight_service import FlightService
 from rumormill.log import (
     DamagedRangeError,
     EventLog,
@@ -31,6 +30,7 @@ from rumormill.log import (
 )
 from rumormill.log.arrow import COLUMNS, event_schema, read_batches
 from rumormill.log.schema import get_topic, put_topics
+from store_samples import fill, make_event
 
 ROWS = 64
 EVENTS = 300
@@ -393,7 +393,7 @@ def test_a_reader_that_seals_beside_retention_leaves_nothing(home, monkeypatch) 
 
 def test_the_door_serves_segments(reader, right) -> None:
     """What Flight clients get comes from the same place."""
-    batches = list(Shelf(reader).batches(RangeRequest("news", 0, EVENTS, COLUMNS)))
+    batches = list(FlightService(reader).batches(RangeRequest("news", 0, EVENTS, COLUMNS)))
     assert pa.Table.from_batches(batches).to_pylist() == right
     assert reader.segments.counters.used == WHOLE
 

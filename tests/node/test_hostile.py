@@ -23,15 +23,15 @@ from hostile_peer import (
     HostilePeer,
     yamux_frame,
 )
-from live_nodes import HonestPair, honest_pair, only_bob_is_left, run, until
 
+from live_nodes import HonestPair, honest_pair, only_bob_is_left, run, until
 from rumormill.core.errors import LocalError
 from rumormill.libp2p.address_book import MAX_ADDRESSES
 from rumormill.libp2p.envelope import seal_peer_record
-from rumormill.libp2p.identify import Identify
+from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.multistream import Initiator
 from rumormill.libp2p.noise import NOISE
-from rumormill.libp2p.services import IDENTIFY, IDENTIFY_PUSH, PING
+from rumormill.libp2p.ping import PING
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.pubsub.codec import encode_rpc

@@ -9,7 +9,7 @@ import pytest
 from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.errors import DiskFullError
 from rumormill.log.model import StoreConfig
-from rumormill.node.desk import DISK_FULL
+from rumormill.node.journal import DISK_FULL
 from rumormill.node.node import Node
 from rumormill.trace.entries import Batch
 
@@ -73,10 +73,10 @@ def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path
             for _ in range(60):
                 await author.publish(TOPIC, bytes(20_000))
             kept = 0
-            while kept + reader._desk.lost < 60:
-                await reader._change()
+            while kept + reader._journal.lost < 60:
+                await reader._change.wait()
                 kept = len(await reader.history(TOPIC))
-            lost = reader._desk.lost
+            lost = reader._journal.lost
             assert kept > 0
             assert lost > 0
             handed_out = [(await anext(events)).offset for _ in range(kept)]
@@ -99,12 +99,12 @@ def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
             reader.log.writer().run(gate.wait)
             await author.publish_many(TOPIC, [bytes(20_000)] * 60)
             while reader.metrics()["accepted_messages"].get(TOPIC, 0) < 60:
-                await reader._change()
+                await reader._change.wait()
             gate.set()
-            await reader._desk.drain()
+            await reader._journal.drain()
             kept = await reader.history(TOPIC)
             assert len(kept) * 20_000 > 256 * 1024
-            assert len(kept) + reader._desk.lost == 60
+            assert len(kept) + reader._journal.lost == 60
             assert [event.offset for event in kept] == list(range(len(kept)))
 
     asyncio.run(asyncio.wait_for(story(), 60))

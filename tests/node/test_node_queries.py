@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 from hostile_peer import HostilePeer
-from live_nodes import run, until
 from parlour import MAX_MESSAGE, PARLOUR, QUERY, Saying, act, ask, guest, tell_where
 
+from live_nodes import run, until
 from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked, AskFailed, PeerDisconnected
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
 from rumormill.libp2p.stream import REFUSED
 from rumormill.node.config import NodeConfig
-from rumormill.node.letters import OURSELVES
 from rumormill.node.node import Node
+from rumormill.node.pending_sends import OURSELVES
 from rumormill.node.queries import TIMED_OUT, TOO_MANY_QUESTIONS, UNANSWERED
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from hostile_peer import HostilePeer
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.node.identity import NodeIdentity
 from rumormill.node.node import Node

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from rumormill.core.event import Event
-from rumormill.daemon.control import socket_path
 from rumormill.daemon.control_client import ControlClient
+from rumormill.daemon.control_messages import socket_path
 from rumormill.log import EventLog
 
 SOURCES = Path(__file__).resolve().parent.parent.parent / "src"

@@ -19,7 +19,9 @@ from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
-from rumormill.daemon.flight import Shelf, open_door
+from rumormill.daemon.endpoint import Endpoint
+from rumormill.daemon.flight_server import open_server
+from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.spark.bronze import find_node, find_source
@@ -132,7 +134,7 @@ def test_a_wrong_token_changes_nothing_in_the_lake(spark: Any, store: Path, tmp_
 
     lake, token = lake_of_before(tmp_path, "door"), tmp_path / "token"
     with EventLog(store, read_only=True) as log:
-        door = open_door(Shelf(log), ("127.0.0.1", 0), "the right token")
+        door = open_server(FlightService(log), Endpoint("127.0.0.1", 0), "the right token")
         address = f"127.0.0.1:{door.port}"
         token.write_text("a wrong token\n")
         with pytest.raises(LocalError, match=r"refuses the token.*flight\.token") as caught:
@@ -154,7 +156,7 @@ def test_a_node_that_dies_in_the_middle_changes_nothing_in_the_lake(
     lake, home = lake_of_before(tmp_path, "door"), tmp_path / "home"
     with EventLog(home) as log:
         fill(log, "news", 20_000)
-        door = open_door(Shelf(log), ("127.0.0.1", 0), "token")
+        door = open_server(FlightService(log), Endpoint("127.0.0.1", 0), "token")
         (tmp_path / "token").write_text("token")
         with DyingRoad(door.port, after=300_000) as road:
             address = f"127.0.0.1:{road.port}"

@@ -16,7 +16,9 @@ from spark_samples import (
 )
 
 from rumormill.core.errors import LocalError
-from rumormill.daemon.flight import Shelf, open_door
+from rumormill.daemon.endpoint import Endpoint
+from rumormill.daemon.flight_server import open_server
+from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog, NotAStoreError, Retention
 from rumormill.spark.access import NodeAccess
 from rumormill.spark.options import read_options
@@ -124,7 +126,7 @@ def test_a_store_that_is_another_one(home: Path) -> None:
 def test_a_wrong_token(spark: Any, home: Path) -> None:
     """The sentence says where the right one is."""
     with EventLog(home, read_only=True) as log:
-        server = open_door(Shelf(log), ("127.0.0.1", 0), "the right token")
+        server = open_server(FlightService(log), Endpoint("127.0.0.1", 0), "the right token")
         there = {"node": f"127.0.0.1:{server.port}", "subscribe": "news"}
         right = configured(spark.read, **there, token="the right token").load()
         assert right.count() == 100

@@ -26,9 +26,14 @@ def gossipsub(count: int) -> list[Event]:
     for number in range(count):
         message = authorship.compose("news", b"item %d" % number)
         found.append(
-            Event("news", message.data, message.author, author_and_seqno(message),
-                  proof=proof_of(message))
-        )  # fmt: skip
+            Event(
+                "news",
+                message.data,
+                message.author,
+                author_and_seqno(message),
+                proof=proof_of(message),
+            )
+        )
     return found
 
 
@@ -81,4 +86,14 @@ MAKERS = {
 
 def kept(protocol: str, event: Event, number: int) -> Event:
     """An event as the log takes it."""
-    return Event(event.topic, event.data, event.author, event.id, parents=event.parents, created=event.created, proof=event.proof, received=NOW + number, protocol=protocol)  # fmt: skip
+    return Event(
+        event.topic,
+        event.data,
+        event.author,
+        event.id,
+        parents=event.parents,
+        created=event.created,
+        proof=event.proof,
+        received=NOW + number,
+        protocol=protocol,
+    )

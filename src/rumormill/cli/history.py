@@ -17,9 +17,8 @@ from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.event import Event
-from rumormill.daemon.control import socket_path
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
-from rumormill.daemon.control_messages import BATCH_EVENTS, Events
+from rumormill.daemon.control_messages import BATCH_EVENTS, Events, socket_path
 from rumormill.daemon.control_service import read_history
 from rumormill.log.event_log import EventLog
 

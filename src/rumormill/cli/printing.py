@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.core.event import Event
-from rumormill.node.receipt import Receipt
+from rumormill.core.receipt import Receipt
 from rumormill.wire.keys import PeerId
 
 DEFAULT_FORMAT: Final = "%s\\n"

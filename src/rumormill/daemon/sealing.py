@@ -7,23 +7,18 @@ range after another, rests three times as long as each took it, looks at a range
 everything that is wrong with a store to those who read it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from rumormill.core.errors import RumormillError
 from rumormill.log.arrow import read_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rumormill.log.event_log import EventLog
-    from rumormill.log.model import TopicInfo
-    from rumormill.log.segments import Segments
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import TopicInfo
+from rumormill.log.segments import Segments
 
 LOOK_SECONDS: Final = 5.0
 """Our choice: how long a range that has become whole may wait for its segment."""

@@ -10,6 +10,8 @@ from rumormill.log.errors import (
     DamagedRangeError,
     DiskFullError,
     EventRefusedError,
+    Finding,
+    FindingKind,
     ImportRefusedError,
     MissingExtraError,
     NotAStoreError,
@@ -27,8 +29,6 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.model import (
     Appended,
     Durability,
-    Finding,
-    FindingKind,
     Report,
     Retention,
     StoreConfig,

@@ -11,21 +11,22 @@ the heads; in the default mode it is already on disk then. So nobody is ever sho
 crash can take back, unless a weaker mode was chosen.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Note
 from rumormill.log.check import State, all_lost, examine, verify_all
 from rumormill.log.errors import (
     CorruptLogError,
     DamagedRangeError,
+    Finding,
+    FindingKind,
     NotAStoreError,
     OffsetAheadError,
     OffsetGoneError,
@@ -37,8 +38,6 @@ from rumormill.log.errors import (
 from rumormill.log.heads import HeadsFile, Witness
 from rumormill.log.model import (
     Durability,
-    Finding,
-    FindingKind,
     Report,
     Retention,
     StoreConfig,
@@ -52,8 +51,8 @@ from rumormill.log.opening import (
     damaged,
     find_witness,
     new_witness,
+    opening_error,
     refuse_damage,
-    why_not,
 )
 from rumormill.log.reader import (
     RangeReader,
@@ -65,7 +64,7 @@ from rumormill.log.reader import (
     read_rows,
 )
 from rumormill.log.retention import Retainer
-from rumormill.log.rows import SELECT_ID, row_event, row_is_whole
+from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.schema import (
     SCHEMA_VERSION,
     StoreLock,
@@ -83,13 +82,6 @@ from rumormill.log.schema import (
 )
 from rumormill.log.segments import open_segments
 from rumormill.log.writer import Call, Counters, Ticket, Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Self
-
-    from rumormill.core.event import Note
-    from rumormill.log.rows import EventRow, TopicRow
 
 DEFAULT_CONFIG = StoreConfig()
 
@@ -363,7 +355,7 @@ class EventLog:
                 state = examine(self._db, path, witness, self.config.open_verify_bytes)
                 refuse_damage(home, complaint, state)
         except (sqlite3.Error, NotAStoreError) as error:
-            raise why_not(home, witness, error) from error
+            raise opening_error(home, witness, error) from error
         return state
 
     def _examine(
@@ -397,7 +389,7 @@ class EventLog:
                         f"the store {home} has an older version: open it for writing once"
                     )
         except (sqlite3.Error, NotAStoreError) as error:
-            raise why_not(home, witness, error) from error
+            raise opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
         self._readers = Readers(path, self.config.readers)
@@ -482,6 +474,11 @@ class EventLog:
         """A read transaction; for the store's own modules."""
         with self._readers.snapshot() as db, self._translated():
             yield db
+
+    def change(self, body: Callable[[sqlite3.Connection], None]) -> None:
+        """Have the writer change something between two groups; for the store's own modules."""
+        writer = self.writer()
+        writer.run(writer.exclusively(lambda: body(writer.db))).result()
 
     def writer(self) -> Writer:
         """The writer of a log that was opened for writing; for the store's own modules."""

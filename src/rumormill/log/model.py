@@ -1,23 +1,18 @@
-"""The log's nouns: events, topics, findings, and the settings with where they come from.
+"""The log's nouns: events, topics, reports, and the settings with where they come from.
 
 Nothing here touches a disk. Everything that a caller gives to the log is checked here, before it is
 queued, so that one caller's bad event can never fail the group commit that carries other callers'.
 """
 
-from __future__ import annotations
-
 import enum
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
-from rumormill.log.errors import EventRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from rumormill.log.errors import EventRefusedError, Finding
 
 ROW_OVERHEAD_BYTES = 160
 """What one row costs beside its fields: two hashes, three numbers, two B-tree entries."""
@@ -57,47 +52,6 @@ class Durability(enum.StrEnum):
     """The event survives the death of this process, but not a crash of the machine."""
     MEMORY = "memory"
     """The event lives as long as this process; there are no files."""
-
-
-class FindingKind(enum.StrEnum):
-    """What kind of damage was found."""
-
-    DAMAGED = "damaged"
-    """The row or its page does not have the content that its hash promises."""
-    MISSING = "missing"
-    """A row between the first and the next offset is not there."""
-    LOST_TAIL = "lost-tail"
-    """The heads file has seen offsets that the database does not have: its tail was lost, or it
-    is an older copy."""
-    FORKED = "forked"
-    """The row is whole but belongs to another history than its neighbour or the heads file."""
-    OLD_COPY = "old-copy"
-    """The database file is older than the heads file says it must be."""
-    UNREADABLE = "unreadable"
-    """The database cannot be opened, or the record of this topic cannot be read."""
-    INDEX = "index"
-    """SQLite's own check of its trees and indexes fails; served events are still verified."""
-    HEADS = "heads"
-    """The heads file is missing, damaged, of another store, or an older copy."""
-    REPAIRED = "repaired"
-    """A repair has recorded this range as lost; its offsets stay empty for ever."""
-
-
-class Finding(msgspec.Struct, frozen=True, gc=False):
-    """One piece of damage. Without a topic it concerns the store as a whole."""
-
-    kind: FindingKind
-    topic: str | None = None
-    start: int = 0
-    end: int = 0
-    detail: str = ""
-
-    def sentence(self) -> str:
-        """The finding in words."""
-        where = "the store"
-        if self.topic is not None:
-            where = f"topic {self.topic!r} offsets {self.start} to {self.end - 1}"
-        return f"{where}: {self.kind}" + (f" ({self.detail})" if self.detail else "")
 
 
 class Report(msgspec.Struct, frozen=True):

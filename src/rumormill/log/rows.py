@@ -10,11 +10,9 @@ Rows of one topic lie together: the key is the topic's number in the high bits a
 the low 40, so that a range of offsets is a range of keys.
 """
 
-from __future__ import annotations
-
 import struct
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
@@ -74,7 +72,7 @@ class TopicRow(msgspec.Struct):
         """The key of the row at `offset`."""
         return self.topic_id << OFFSET_BITS | offset
 
-    def copy(self) -> TopicRow:
+    def copy(self) -> Self:
         """A copy to change while a transaction may still fail."""
         return msgspec.structs.replace(self)
 

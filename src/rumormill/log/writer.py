@@ -10,15 +10,14 @@ succeed, after `StoreFailedError` it must be reopened. Appending the same events
 both cases, because an id that is already there is answered with its offset.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from rumormill.core.event import Event, Note
 from rumormill.log.errors import (
@@ -33,15 +32,11 @@ from rumormill.log.errors import (
     from_sqlite,
 )
 from rumormill.log.group import Group
+from rumormill.log.heads import HeadsFile
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.notes import put_notes
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, rollback
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from rumormill.log.heads import HeadsFile
 
 Ticket = Future[tuple[Appended, ...]]
 _Places = tuple[list[int], dict[int, None]]

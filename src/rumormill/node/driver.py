@@ -56,7 +56,7 @@ from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.journal import CLOSED, Journal
-from rumormill.node.letters import Letters
+from rumormill.node.pending_sends import PendingSends
 from rumormill.node.queries import Queries
 from rumormill.protocols.registry import ProtocolSpec
 from rumormill.trace.recorder import Recorder
@@ -87,7 +87,6 @@ class Driver:
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings)
         self.journal = journal
-        self.count = swarm.count
         self.channels: dict[PeerId, Channel] = {}
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
         self.on_change: Callable[[], None] = lambda: None
@@ -118,7 +117,7 @@ class Driver:
         swarm.on_peer_gone = self._on_peer_gone
         swarm.on_unreached = self._on_unreached
         dialler = Dialler(swarm)
-        self.letters = Letters(self, dialler, config)
+        self.pending_sends = PendingSends(self, dialler, config)
         self.queries: Queries | None = None
         if spec.queries is not None:
             self.queries = Queries(
@@ -149,7 +148,7 @@ class Driver:
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
-        self.letters.close()
+        self.pending_sends.close()
         if self.queries is not None:
             self.queries.close()
         for waiting in self._commands.values():
@@ -252,12 +251,12 @@ class Driver:
                 channel.peer, channel.protocol, connection.outbound, connection.remote_address
             )
         )
-        self.letters.send(channel)
+        self.pending_sends.send(channel)
         self.on_change()
 
     def on_channel_lost(self, channel: Channel, reason: str, *, was_open: bool) -> None:
         """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
-        self.letters.fail(channel.peer, reason)
+        self.pending_sends.fail(channel.peer, reason)
         if was_open:
             self.feed(PeerDisconnected(channel.peer))
             self.on_change()
@@ -275,10 +274,11 @@ class Driver:
             del self._connecting[peer]
             self.feed(ConnectFailed(peer, reason))
 
-    def hold(self, stream: Stream) -> None:
-        """Stop reading from a stream until the log keeps up again."""
-        stream.hold()
-        self._held[stream] = None
+    def hold_if_busy(self, stream: Stream) -> None:
+        """Stop reading from a stream until the log keeps up, if it does not."""
+        if self.journal.is_full():
+            stream.hold()
+            self._held[stream] = None
 
     def _release_held(self) -> None:
         """The log keeps up: go on reading."""
@@ -293,13 +293,17 @@ class Driver:
         channel = self.channels.pop(peer, None)
         if channel is not None:
             channel.stop()
-        self.letters.fail(peer, reason)
+        self.pending_sends.fail(peer, reason)
         self._on_unreached(peer, reason)
 
     def on_slow_peer(self, channel: Channel) -> None:
         """A peer does not read: publishing no longer waits for it."""
         self._swarm.count(SLOW_PEER)
         self._record((self.now(), self.id, trace.Penalise(channel.peer, SLOW_PEER, 0.0)))
+
+    def count(self, reason: str) -> None:
+        """Count a refusal."""
+        self._swarm.count(reason)
 
     def refuse(self, peer: PeerId, reason: str) -> None:
         """Count and trace that a peer was refused something."""
@@ -335,10 +339,10 @@ class Driver:
         peer, message = effect.peer, effect.message
         framed = frame(self._encode(message))
         channel = self.channels.get(peer)
-        if channel is not None and channel.open and peer not in self.letters:
+        if channel is not None and channel.open and peer not in self.pending_sends:
             self.send(peer, message, framed, self.now())
         else:
-            self.letters.add(peer, message, framed)
+            self.pending_sends.add(peer, message, framed)
 
     def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
         """Send a message to a peer that is connected, and trace what came of it."""

@@ -15,7 +15,7 @@ is kept what fits.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Final
 
@@ -26,12 +26,14 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
+from rumormill.core.receipt import Receipt
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
 from rumormill.log.writer import Ticket
+from rumormill.node.change import Change
+from rumormill.node.config import NodeConfig
 from rumormill.node.log_reader import LogReader
-from rumormill.node.receipt import Receipt
 from rumormill.node.subscription import Subscription
 
 CLOSED: Final = "the node is closed"
@@ -43,8 +45,8 @@ EVENT_REFUSED: Final = "the log refuses the event"
 
 _PART_EVENTS: Final = 256
 _PART_BYTES: Final = 1 << 20
-"""Our choice: how much of a long batch is published at a time, which takes the loop some twenty
-milliseconds. Two parts are under way at most."""
+"""Our choice: how much of our own may wait for the disk, and not more than a quarter of a peer's
+queue: then a queue that is not half full takes it when it is said."""
 
 _RETRY: Final = 0.01
 _ROOM_EVENTS: Final = 8192
@@ -66,7 +68,7 @@ class _Taken(msgspec.Struct, frozen=True, gc=False):
 class Journal:
     """Between the machine, the log, the publishers and the subscribers of one node."""
 
-    def __init__(self, log: EventLog, protocol: str) -> None:
+    def __init__(self, log: EventLog, protocol: str, config: NodeConfig, change: Change) -> None:
         self.log = log
         self.failure: StoreError | None = None
         """Why nothing can be stored any more; publishing and subscribing raise it."""
@@ -78,12 +80,15 @@ class Journal:
         """The driver's clock."""
         self.congested: Callable[[], bool] = lambda: False
         """Whether peers cannot take what is published as fast as it comes."""
-        self.change: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(_RETRY)
-        """Waits until peers have moved."""
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
         self.on_lost: Callable[[MessageId, Topic, str], None] = lambda *_: None
         self._protocol = protocol
+        self._change = change
+        self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
+        self._part_bytes = min(_PART_BYTES, config.queue_bytes // 4)
+        self._unsaid_events = self._unsaid_bytes = 0
+        """What of our own waits for the disk, and is said all at once when it is safe."""
         self._loop = asyncio.get_running_loop()
         self._subscriptions: dict[Topic, dict[Subscription, None]] = {}
         self._numbers = count(1)
@@ -134,32 +139,30 @@ class Journal:
     async def publish_many(
         self, items: Iterable[tuple[Topic, bytes, Note | None]]
     ) -> list[Receipt]:
-        """Publish events in this order, part by part, until one is refused.
+        """Publish events in this order, until one is refused.
 
         An event with a note is kept together with it: a node that dies has published exactly what
         its notes say.
         """
-        receipts: list[Receipt] = []
-        part: list[asyncio.Future[Receipt]] = []
-        previous: list[asyncio.Future[Receipt]] = []
+        orders: list[asyncio.Future[Receipt]] = []
         refused: RumormillError | None = None
-        size = 0
-        await self._wait_for_room()
-        for topic, data, note in items:
-            try:
-                part.append(self._begin(topic, data, note))
-            except RumormillError as error:
-                refused = error
-                break
-            size += len(data)
-            if len(part) >= _PART_EVENTS or size >= _PART_BYTES:
-                receipts += await _all(previous)
-                previous, part, size = part, [], 0
-                await self._wait_for_room()
-        receipts += await _all(previous + part)
-        if refused is not None:
-            raise refused
-        return receipts
+        try:
+            for topic, data, note in items:
+                if self._turn.locked() or self._is_congested():
+                    await self._wait_for_room()
+                try:
+                    orders.append(self._begin(topic, data, note))
+                except RumormillError as error:
+                    refused = error
+                    break
+            settled = await asyncio.gather(*orders, return_exceptions=True)
+        finally:
+            for order in orders:
+                order.cancel()
+        for each in (*settled, refused):
+            if isinstance(each, BaseException):
+                raise each
+        return settled  # type: ignore[return-value]
 
     def _begin(self, topic: Topic, data: bytes, note: Note | None) -> "asyncio.Future[Receipt]":
         """Give the machine a publication; its receipt comes when the machine has an answer."""
@@ -195,15 +198,19 @@ class Journal:
         )
 
     def _is_congested(self) -> bool:
-        return self.is_full() or self.congested()
+        """Whether a publisher must wait: for the disk, or for peers."""
+        return (
+            self._unsaid_events >= self._part_events
+            or self._unsaid_bytes >= self._part_bytes
+            or self.is_full()
+            or self.congested()
+        )
 
     async def _wait_for_room(self) -> None:
         """Wait until nobody is congested, in the order of asking: one looks, the others queue."""
-        if not self._turn.locked() and not self._is_congested():
-            return
         async with self._turn:
             while self._is_congested() and not self._closed and self.failure is None:
-                await self.change()
+                await self._change.wait()
 
     # What the machine appends.
 
@@ -212,6 +219,9 @@ class Journal:
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self._taken += 1
+        if effect.barrier is not None:
+            self._unsaid_events += 1
+            self._unsaid_bytes += len(event.data)
         if full or self.failure is not None:
             error = self.failure or QueueFullError(LOG_BUSY)
             self._loop.call_soon(self._lose, [_Taken(event, effect)], error)
@@ -257,33 +267,37 @@ class Journal:
         """Give the log what one turn of the loop brought."""
         self._flush_scheduled = False
         batch, notes = self._waiting, self._notes
+        self._waiting, self._notes, self._waiting_bytes = [], [], 0
         if batch or notes:
-            try:
-                ticket = self._submit(batch, notes)
-            except QueueFullError:
-                self._schedule(_RETRY)
-                return
-            self._waiting, self._notes, self._waiting_bytes = [], [], 0
-            if isinstance(ticket, StoreError):
-                self._refuse(batch, notes, ticket)
-            else:
-                self._follow(ticket, batch)
-        self.on_room()
+            self._store(batch, notes)
+        if not self._waiting:
+            self.on_room()
 
-    def _submit(self, batch: list[_Taken], notes: Sequence[Note] = ()) -> Ticket | StoreError:
-        """Queue a batch for the log, or return why it is refused; raises when the queue is full."""
+    def _store(self, batch: list[_Taken], notes: list[Note]) -> None:
+        """Append a batch; what the log has no room for waits, what it refuses is found."""
         try:
-            return self.log.append([each.event for each in batch], wait=False, notes=notes)
+            if self._waiting:
+                raise QueueFullError("what came before is still waiting")
+            ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
         except QueueFullError:
-            raise
+            self._waiting += batch
+            self._notes += notes
+            self._waiting_bytes += sum(len(each.event.data) for each in batch)
+            self._schedule(_RETRY)
+        except EventRefusedError as error:
+            middle = len(batch) // 2
+            if middle:
+                self._store(batch[:middle], [])
+                self._store(batch[middle:], notes)
+            else:
+                self._lose(batch, error)
         except StoreError as error:
-            return error
-
-    def _follow(self, ticket: Ticket, batch: list[_Taken]) -> None:
-        self._in_flight += 1
-        ticket.add_done_callback(
-            lambda done: self._loop.call_soon_threadsafe(self._on_done, batch, done)
-        )
+            self._fail(batch, error)
+        else:
+            self._in_flight += 1
+            ticket.add_done_callback(
+                lambda done: self._loop.call_soon_threadsafe(self._on_done, batch, done)
+            )
 
     def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
         self._in_flight -= 1
@@ -308,27 +322,14 @@ class Journal:
             if append.barrier is not None:
                 barriers.append(append.barrier)
                 answers[event.topic, event.id] = place
+                self._unsaid_events -= 1
+                self._unsaid_bytes -= len(event.data)
         if barriers:
             self.feed(Stored(tuple(barriers)))
             answers.clear()
+            self._change.happened()
 
     # What cannot be stored.
-
-    def _refuse(self, batch: list[_Taken], notes: list[Note], error: StoreError) -> None:
-        """A batch is too large, or one event of it impossible: find it, and store the others."""
-        middle = len(batch) // 2
-        if not middle or not isinstance(error, EventRefusedError):
-            self._fail(batch, error)
-            return
-        for half, its_notes in ((batch[:middle], []), (batch[middle:], notes)):
-            try:
-                ticket = self._submit(half, its_notes)
-            except QueueFullError as busy:
-                ticket = busy
-            if isinstance(ticket, StoreError):
-                self._refuse(half, its_notes, ticket)
-            else:
-                self._follow(ticket, half)
 
     def _fail(self, batch: list[_Taken], error: StoreError) -> None:
         """A batch is lost, except for what still fits a full disk; lasting trouble is noted."""
@@ -337,7 +338,7 @@ class Journal:
             if len(of_peers) > 1:
                 batch = [taken for taken in batch if taken.append.barrier is not None]
                 self._keep_what_fits(_halves(of_peers))
-        elif not isinstance(error, EventRefusedError | QueueFullError):
+        else:
             self.failure = error
             for subscription in self.all_subscriptions():
                 subscription.fail(error)
@@ -352,10 +353,14 @@ class Journal:
             if taken.append.barrier is None:
                 self.lost += 1
                 self.on_lost(taken.event.id, taken.event.topic, reason)
+            else:
+                self._unsaid_events -= 1
+                self._unsaid_bytes -= len(taken.event.data)
         if barriers:
             self._refusal = error
             self.feed(NotStored(barriers, reason))
             self._refusal = None
+            self._change.happened()
 
     def _keep_what_fits(self, pieces: list[list[_Taken]], too_large: float = math.inf) -> None:
         """Store, one after the other, the pieces of a batch that was too much for the disk.
@@ -373,11 +378,9 @@ class Journal:
         if not piece:
             return
         try:
-            ticket = self._submit(piece)
-        except QueueFullError as busy:
-            ticket = busy
-        if isinstance(ticket, StoreError):
-            self._lose([*piece, *(taken for rest in pieces for taken in rest)], ticket)
+            ticket = self.log.append([each.event for each in piece], wait=False)
+        except StoreError as error:
+            self._lose([*piece, *(taken for rest in pieces for taken in rest)], error)
             return
         self._in_flight += 1
         ticket.add_done_callback(
@@ -468,14 +471,3 @@ def _placed(event: Event, offset: int) -> Event:
 
 def _store_error(error: BaseException) -> StoreError:
     return error if isinstance(error, StoreError) else StoreError(str(error))
-
-
-async def _all(orders: "list[asyncio.Future[Receipt]]") -> list[Receipt]:
-    """The receipts in order; the first failure, once all are settled."""
-    settled = await asyncio.gather(*orders, return_exceptions=True)
-    receipts: list[Receipt] = []
-    for each in settled:
-        if isinstance(each, BaseException):
-            raise each
-        receipts.append(each)
-    return receipts

@@ -6,12 +6,15 @@ label has a bounded number of values; what comes after that is counted under `(o
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from rumormill.core import trace
 from rumormill.core.ids import PeerId
+from rumormill.libp2p.swarm import Swarm
+from rumormill.node.driver import Driver
+from rumormill.node.journal import Journal
 from rumormill.protocols.pubsub.reasons import (
     INVALID_SIGNATURE,
     MISSING_SIGNATURE,
@@ -22,11 +25,6 @@ from rumormill.protocols.pubsub.reasons import (
     VALIDATION_IGNORED,
 )
 from rumormill.trace.entries import Batch
-
-if TYPE_CHECKING:
-    from rumormill.libp2p.swarm import Swarm
-    from rumormill.node.driver import Driver
-    from rumormill.node.journal import Journal
 
 Values: TypeAlias = dict[str, float]
 """One metric: value by label; a metric without label has the label `""`."""
@@ -219,7 +217,7 @@ class _Traffic:
 
 
 def gather_metrics(
-    counts: Counts, driver: "Driver", swarm: "Swarm", journal: "Journal"
+    counts: Counts, driver: Driver, swarm: Swarm, journal: Journal
 ) -> dict[str, Values]:
     """Every metric of a node: what was counted, and what is so now."""
     found: dict[str, Values] = {name: {} for name in METRICS}
@@ -259,7 +257,7 @@ def _add_filtered(found: dict[str, Values]) -> None:
     }
 
 
-def _add_topics(found: dict[str, Values], driver: "Driver") -> None:
+def _add_topics(found: dict[str, Values], driver: Driver) -> None:
     """What the protocol knows of topics; a protocol without a mesh has no mesh metrics."""
     view = driver.machine.view()
     for topic in list(dict.fromkeys([*view.subscriptions, *view.peers]))[:MAX_LABELS]:

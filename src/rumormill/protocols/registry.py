@@ -133,6 +133,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """How long an encoded message can be under a configuration."""
     junk: Callable[[Randomness, list[bytes], list[str]], WireMessage]
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
+    max_topic: Callable[[Any], int] = lambda _: 1024
+    """How many bytes a topic's name can have under a configuration; our choice, unless it says."""
     queries: QuerySpec | None = None
     """The questions that the protocol asks, each over a short stream of its own."""
     topics: TopicMaking | None = None

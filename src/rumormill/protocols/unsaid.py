@@ -11,7 +11,6 @@ import msgspec
 
 from rumormill.core.effects import Append, Effects, Published
 from rumormill.core.event import Event
-from rumormill.core.ids import MessageId
 from rumormill.core.inputs import NotStored, Stored
 
 MessageT = TypeVar("MessageT")
@@ -28,20 +27,19 @@ class Waiting(msgspec.Struct, Generic[MessageT], frozen=True):
 
 
 class Unsaid(Generic[MessageT]):
-    """Own messages that wait for the log, by their events' ids."""
+    """Own messages that wait for the log, by their barriers."""
 
     def __init__(self) -> None:
-        self._waiting: dict[MessageId, Waiting[MessageT]] = {}
-
-    def __contains__(self, event_id: MessageId) -> bool:
-        return event_id in self._waiting
+        self._waiting: dict[int, Waiting[MessageT]] = {}
+        self._last = 0
 
     def append(
         self, number: int, event: Event, message: MessageT, deliver: bool, effects: Effects
     ) -> None:
         """Have an event stored; `stored` gives its message back."""
-        self._waiting[event.id] = Waiting(number, event, message, deliver)
-        effects.append(Append(event, deliver, event.id))
+        self._last += 1
+        self._waiting[self._last] = Waiting(number, event, message, deliver)
+        effects.append(Append(event, deliver, self._last))
 
     def stored(self, event: Stored) -> list[Waiting[MessageT]]:
         """What can be said now."""

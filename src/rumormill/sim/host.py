@@ -8,7 +8,7 @@ wait), slow (reads so many messages per second), and hostile (its machine is an 
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rumormill.core import trace
 from rumormill.core.effects import (
@@ -47,15 +47,30 @@ from rumormill.core.inputs import (
     Verdict,
 )
 from rumormill.core.machine import Machine
+from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
 from rumormill.sim.journal import Journal
-from rumormill.sim.letters import Question, Route
 from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Link, Parcel, Way, pack
-
-if TYPE_CHECKING:
-    from rumormill.sim.network import Network
+from rumormill.sim.mail import Post, Question, Route
 
 _UNLIMITED = float("inf")
+
+
+class HostNetwork(Protocol):
+    """What a host needs of the network that it stands in."""
+
+    engine: Engine
+    post: Post
+    inbox_limit: int
+    round_trip: Callable[[WireMessage], WireMessage] | None
+
+    def connect(self, host: "Host", peer: PeerId, /) -> None:
+        """Open a connection at the wish of a machine."""
+        ...
+
+    def disconnect(self, host: "Host", peer: PeerId, /) -> None:
+        """Close a connection at the wish of a machine."""
+        ...
 
 
 class Host:
@@ -63,7 +78,7 @@ class Host:
 
     def __init__(
         self,
-        network: "Network",
+        network: HostNetwork,
         index: int,
         peer: PeerId,
         address: str,
@@ -117,6 +132,11 @@ class Host:
         self._waiting_timers: list[Hashable] = []
         self._waiting_requests: list[Input] = []
         self._commands: dict[int, Callable[[Outcome], None]] = {}
+
+    @property
+    def round_trip(self) -> Callable[[WireMessage], WireMessage] | None:
+        """What every message must go through, where codecs are checked."""
+        return self.network.round_trip
 
     @property
     def limits_bandwidth(self) -> bool:

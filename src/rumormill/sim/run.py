@@ -16,8 +16,8 @@ from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Observer
 from rumormill.trace.files import open_writer
 from rumormill.trace.harness import HarnessLogs
-from rumormill.trace.hashing import LineEncoder, TraceHash
 from rumormill.trace.metrics import Metrics
+from rumormill.trace.ndjson import LineEncoder, TraceHash
 
 
 def run_scenario(

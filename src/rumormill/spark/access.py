@@ -13,7 +13,7 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.daemon.flight_client import DoorClient
-from rumormill.daemon.flight_protocol import ENDPOINT_FILE, Door, load_or_create_token
+from rumormill.daemon.flight_messages import ENDPOINT_FILE, Door, load_or_create_token
 from rumormill.log.arrow import read_batches
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig

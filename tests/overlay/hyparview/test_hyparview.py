@@ -12,7 +12,7 @@ from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Mail, Se
 from rumormill.overlay.hyparview import reasons
 from rumormill.overlay.hyparview.active_view import Beat
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.membership import Shuffle
+from rumormill.overlay.hyparview.hyparview import Shuffle
 from rumormill.overlay.hyparview.messages import (
     BEAT,
     DISCONNECT,

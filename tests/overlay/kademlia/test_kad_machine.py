@@ -35,8 +35,8 @@ from rumormill.core.inputs import (
     TimerFired,
 )
 from rumormill.overlay.kademlia import rfc3339
+from rumormill.overlay.kademlia.answers import WRONG_ANSWER
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.overlay.kademlia.findings import WRONG_ANSWER
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.operations import (
     BUSY,

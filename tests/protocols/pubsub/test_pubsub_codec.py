@@ -23,7 +23,7 @@ from rumormill.core.config import override
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.protocols.pubsub.codec import (
     SIGN_PREFIX,
-    RpcLimits,
+    PubsubLimits,
     decode_rpc,
     encode_message,
     encode_rpc,
@@ -64,7 +64,7 @@ def raw_field(how: str, number: int, length: int) -> bytes:
 
 def reason_of(data: bytes, **limits: int) -> str:
     with pytest.raises(DecodeError) as caught:
-        decode_rpc(data, msgspec.structs.replace(RpcLimits(), **limits))
+        decode_rpc(data, msgspec.structs.replace(PubsubLimits(), **limits))
     return caught.value.reason
 
 
@@ -252,7 +252,7 @@ class TestSigning:
     ) -> None:
         """Bytes taken as they are and bytes put together again are the same, whatever was sent."""
         body = b"".join(raw_field(*field) for field in fields)
-        limits = RpcLimits(topic_bytes=1 << 20, key_bytes=1 << 20, signature_bytes=1 << 20)
+        limits = PubsubLimits(topic_bytes=1 << 20, key_bytes=1 << 20, signature_bytes=1 << 20)
         received = decode_rpc(bytes_field(2, body), limits).publish[0]
         anew = msgspec.structs.replace(received, signed_bytes=0)
         assert signing_payload(received) == signing_payload(anew)
@@ -291,7 +291,7 @@ class TestLimits:
         self, limit: str, item: bytes, reason: str
     ) -> None:
         """Three items pass a limit of three, four do not."""
-        decode_rpc(item * 3, msgspec.structs.replace(RpcLimits(), **{limit: 3}))
+        decode_rpc(item * 3, msgspec.structs.replace(PubsubLimits(), **{limit: 3}))
         assert reason_of(item * 4, **{limit: 3}) == reason
 
     @pytest.mark.parametrize("lengths", [(4, 4, 4), (4, 5, 6), (4, 4, 200), (0, 0, 0)])
@@ -303,7 +303,7 @@ class TestLimits:
         ids = b"".join(bytes_field(number, bytes(length)) for length in lengths)
         tag = {"ihave": 1, "iwant": 2, "idontwant": 5}[kind]
         data = bytes_field(3, bytes_field(tag, ids))
-        decode_rpc(data, msgspec.structs.replace(RpcLimits(), **{f"{kind}_ids": 3}))
+        decode_rpc(data, msgspec.structs.replace(PubsubLimits(), **{f"{kind}_ids": 3}))
         assert reason_of(data, **{f"{kind}_ids": 2}) == "too-many-ids"
 
     def test_peers_of_a_prune(self) -> None:
@@ -317,11 +317,11 @@ class TestLimits:
         """Topics, records, the control part and the RPC itself have a longest length."""
         record = bytes_field(2, bytes_field(2, bytes(9)))
         control = bytes_field(3, bytes_field(4, record))
-        decode_rpc(control, RpcLimits(record_bytes=9))
+        decode_rpc(control, PubsubLimits(record_bytes=9))
         assert reason_of(control, record_bytes=8) == "record-too-long"
         inner = len(control) - 2
         assert reason_of(control * 2, control_bytes=inner * 2 - 1) == "control-too-long"
-        decode_rpc(control * 2, RpcLimits(control_bytes=inner * 2))
+        decode_rpc(control * 2, PubsubLimits(control_bytes=inner * 2))
         assert reason_of(bytes(10), rpc_bytes=9) == "rpc-too-long"
 
     @pytest.mark.parametrize(
@@ -442,13 +442,13 @@ class TestLimits:
 
     def test_validate(self) -> None:
         """Limits that contradict each other are refused by name."""
-        RpcLimits().validate()
-        assert override(RpcLimits(), {"grafts": "7"}).grafts == 7
+        PubsubLimits().validate()
+        assert override(PubsubLimits(), {"grafts": "7"}).grafts == 7
         for name, value in (("grafts", -1), ("rpc_bytes", 0), ("topic_bytes", 0)):
             with pytest.raises(ConfigError, match=name):
-                override(RpcLimits(), {name: value})
+                override(PubsubLimits(), {name: value})
         with pytest.raises(ConfigError, match="control_bytes"):
-            override(RpcLimits(), {"control_bytes": 2 << 20})
+            override(PubsubLimits(), {"control_bytes": 2 << 20})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rumormill.core.inputs import (
     TimerFired,
 )
 from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
-from rumormill.node.letters import TOO_MANY_LETTERS
+from rumormill.node.pending_sends import TOO_MANY_PENDING
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.messages import Frame, Spread
@@ -267,7 +267,7 @@ class TestLostSubscribers:
         bag.settle()
         assert bag.knows(2, 0)
 
-    @pytest.mark.parametrize("reason", [QUEUE_FULL, NODE_QUEUE_FULL, TOO_MANY_LETTERS])
+    @pytest.mark.parametrize("reason", [QUEUE_FULL, NODE_QUEUE_FULL, TOO_MANY_PENDING])
     def test_a_full_queue_is_no_death(self, reason: str) -> None:
         """A letter for which a runtime had no room does not end the service."""
         bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)

@@ -21,8 +21,8 @@ from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Send, Se
 from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
+from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview import reasons
-from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.messages import (
     BEAT,
@@ -103,7 +103,7 @@ class ActiveView:
         self._rest = self._rested = 0
         self._has_swapped = False
         self._uninformed: dict[PeerId, None] = {}
-        self._newcomers = Allowance(config.newcomer_rate, config.newcomer_burst)
+        self._newcomers = RateLimit(config.newcomer_rate, config.newcomer_burst)
 
     def neighbours(self) -> tuple[PeerId, ...]:
         """The active view, in the order in which its peers entered it."""

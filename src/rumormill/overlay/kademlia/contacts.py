@@ -14,9 +14,8 @@ from rumormill.core.effects import Disconnect, Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType
-from rumormill.overlay.kademlia.questions import CHECK, Questions
-from rumormill.overlay.kademlia.subnets import network_of, network_of_text
-from rumormill.overlay.kademlia.table import FULL, RoutingTable
+from rumormill.overlay.kademlia.operations import CHECK, Questions
+from rumormill.overlay.kademlia.table import FULL, RoutingTable, network_of, network_of_text
 
 OFFENCE_WEIGHT = 1.0
 _REMEMBERED_MAX = 1024

@@ -14,9 +14,8 @@ from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
-from rumormill.overlay.kademlia.providers import ProviderStore
-from rumormill.overlay.kademlia.records import Held, RecordStore
-from rumormill.overlay.kademlia.space import position
+from rumormill.overlay.kademlia.stores import Held, ProviderStore, RecordStore
+from rumormill.overlay.kademlia.table import position
 from rumormill.overlay.kademlia.validators import BAD_KEY, NO_VALIDATOR, Validators
 from rumormill.wire.protobuf import read_varint
 

@@ -270,9 +270,6 @@ class PubSubRouter:
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         message = self._compose(event)
-        if message.id in self._seen_ids or message.id in self._unsaid:
-            effects.append(Published(event.number, None, error=ALREADY_PUBLISHED))
-            return
         own = self._event_of(message)
         deliver = event.topic in self.subscriptions or event.topic in self.publish_only
         self._unsaid.append(event.number, own, message, deliver, effects)
@@ -309,7 +306,7 @@ class PubSubRouter:
         message = own.message
         topic, message_id = message.topic, message.id
         if not self._seen.add(message_id, now):
-            # Where a message is named by what it says, another has said it meanwhile.
+            # Where a message is named by what it says, it has been said before: the log has it.
             effects.append(Published(own.number, own.event, 0, ALREADY_PUBLISHED))
             return
         effects.append(trace.PublishMessage(message_id, topic))

@@ -52,8 +52,8 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
-from rumormill.overlay.hyparview.allowance import Allowance
-from rumormill.overlay.hyparview.membership import HyParView
+from rumormill.core.rate_limit import RateLimit
+from rumormill.overlay.hyparview.hyparview import HyParView
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.codec import check_publication, sign_publication
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
@@ -139,8 +139,8 @@ class Radius:
         self._last_time = 0
         self._pending: dict[MessageId, Copy] = {}
         self._unsaid: Unsaid[Publication] = Unsaid()
-        self._allowances: dict[PeerId, Allowance] = {}
-        self._strangers = Allowance(config.verify_rate, config.verify_burst)
+        self._rate_limits: dict[PeerId, RateLimit] = {}
+        self._strangers = RateLimit(config.verify_rate, config.verify_burst)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -247,15 +247,15 @@ class Radius:
 
     def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
-        if peer in self._allowances or peer == self.id:
+        if peer in self._rate_limits or peer == self.id:
             return
         config = self._config
-        self._allowances[peer] = Allowance(config.verify_rate, config.verify_burst)
+        self._rate_limits[peer] = RateLimit(config.verify_rate, config.verify_burst)
         effects.append(trace.AddPeer(peer, event.protocol))
         self.overlay.on_connected(peer, event.outbound, now, effects)
 
     def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
-        if self._allowances.pop(event.peer, None) is not None:
+        if self._rate_limits.pop(event.peer, None) is not None:
             effects.append(trace.RemovePeer(event.peer))
             self.overlay.on_disconnected(event.peer, now, effects)
 
@@ -272,7 +272,7 @@ class Radius:
 
     def _may_verify(self, peer: PeerId, now: float) -> bool:
         """Whether a peer may have us check one more signature now."""
-        return self._allowances.get(peer, self._strangers).take(now)
+        return self._rate_limits.get(peer, self._strangers).take(now)
 
     # What peers send.
 

@@ -22,7 +22,7 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
-from rumormill.overlay.kademlia.space import distance
+from rumormill.overlay.kademlia.table import distance
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.context import Context
