@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from command import environment, rumormill
 
+from processes import environment, rumormill
 from rumormill import __version__
 from rumormill.cli import node_verbs
 from rumormill.cli.options import PROTOCOLS, SIM_OPTIONS

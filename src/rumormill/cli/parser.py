@@ -171,7 +171,7 @@ def _add_sim(verbs: Verbs) -> None:
     group.add_argument(
         "--dump-state",
         metavar="PATH",
-        help="write the state of all peers at the end as JSON, where the protocol has one",
+        help="write the state of all peers at the end as JSON",
     )
     group.add_argument(
         "--check-codec", action="store_true", help="encode and decode every simulated message"

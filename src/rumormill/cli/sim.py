@@ -54,7 +54,7 @@ def run_sim(options: argparse.Namespace) -> int:
         outputs = Outputs(
             _checked_trace(options),
             _checked_harness_logs(options),
-            _checked_dump(options, planned),
+            _checked_dump(options),
         )
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
@@ -209,14 +209,11 @@ def _checked_harness_logs(options: argparse.Namespace) -> Path | None:
     return Path(options.harness_logs)
 
 
-def _checked_dump(options: argparse.Namespace, planned: list[PlannedRun]) -> Path | None:
+def _checked_dump(options: argparse.Namespace) -> Path | None:
     if options.dump_state is None:
         return None
     if options.compare is not None:
         raise ConfigError("--dump-state: goes with one protocol; leave --compare out")
-    name = planned[0].scenario.protocol
-    if protocol(name).study is None:
-        raise ConfigError(f"--dump-state: {name} has no state to dump")
     path = Path(options.dump_state)
     if path.is_dir():
         raise ConfigError(f"--dump-state: {path} is a folder")

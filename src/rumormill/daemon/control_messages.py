@@ -16,6 +16,7 @@ from rumormill.core.event import Event
 from rumormill.core.peer_view import PeerView
 from rumormill.core.receipt import Receipt
 from rumormill.core.topics import NO_OPTIONS, TopicOptions
+from rumormill.log.model import TopicExtent
 
 VERSION: Final = 1
 
@@ -144,15 +145,11 @@ class Events(msgspec.Struct, tag="events", frozen=True):
     lost: int = 0
 
 
-class TopicLine(msgspec.Struct, frozen=True):
+class TopicLine(TopicExtent, frozen=True):
     """A topic as `rumormill topics` shows it."""
 
-    name: str
-    first_offset: int
-    next_offset: int
-    size: int
-    subscribed: bool
-    peers: int
+    subscribed: bool = False
+    peers: int = 0
 
 
 class TopicList(msgspec.Struct, tag="topic-list", frozen=True):

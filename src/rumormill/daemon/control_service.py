@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
@@ -20,6 +21,7 @@ from rumormill.daemon import control_messages as messages
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.daemon.tickets import reachable
 from rumormill.log.event_log import EventLog
+from rumormill.log.model import TopicExtent
 from rumormill.wire.keys import PeerId
 
 MAX_TOPICS = 10_000
@@ -175,25 +177,14 @@ def read_history(
 
 
 def list_topics(
-    infos: Sequence[Any], subscribed: Mapping[str, float], peers: Mapping[str, float]
+    extents: Sequence[TopicExtent], subscribed: Mapping[str, float], peers: Mapping[str, float]
 ) -> messages.TopicList:
     """Topics of a log, and those that only the network knows, by name."""
-    lines = {
-        info.name: messages.TopicLine(
-            info.name,
-            info.first_offset,
-            info.next_offset,
-            info.size,
-            bool(subscribed.get(info.name)),
-            int(peers.get(info.name, 0)),
-        )
-        for info in infos
-    }
+    lines = {extent.name: messages.TopicLine(**asdict(extent)) for extent in extents}
     for name in {**subscribed, **peers}:
-        if name not in lines:
-            lines[name] = messages.TopicLine(
-                name, 0, 0, 0, bool(subscribed.get(name)), int(peers.get(name, 0))
-            )
+        line = lines.get(name) or messages.TopicLine(name, 0, 0)
+        joined, others = bool(subscribed.get(name)), int(peers.get(name, 0))
+        lines[name] = replace(line, subscribed=joined, peers=others)
     names = sorted(lines)
     kept = [lines[name] for name in names[:MAX_TOPICS]]
     return messages.TopicList(kept, len(names) - len(kept))

@@ -13,6 +13,7 @@ import msgspec
 from rumormill.core.errors import LocalError
 from rumormill.daemon import flight_messages as messages
 from rumormill.log.arrow import event_schema
+from rumormill.log.model import TopicExtent
 
 CALL_SECONDS: Final = 60.0
 """Our choice: for questions; a stream of data takes as long as it takes."""
@@ -42,9 +43,9 @@ class DoorClient:
         """Hang up."""
         self._client.close()
 
-    def topics(self) -> list[messages.TopicLine]:
+    def topics(self) -> list[TopicExtent]:
         """Every topic with its extent."""
-        return msgspec.json.decode(self._act("topics"), type=list[messages.TopicLine])
+        return msgspec.json.decode(self._act("topics"), type=list[TopicExtent])
 
     def since(self, topic: str, time: float) -> int | None:
         """The offset of the first event that was received at a time or later."""

@@ -21,6 +21,7 @@ from rumormill.log.errors import (
     OffsetAheadError,
     OffsetGoneError,
 )
+from rumormill.log.model import Range
 
 TOKEN_FILE: Final = "flight.token"
 ENDPOINT_FILE: Final = "flight.json"
@@ -31,12 +32,9 @@ _TOKEN_BYTES: Final = 32
 _LEAST_TOKEN: Final = 16
 
 
-class RangeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ticket: the events `start` to `stop - 1` of a topic, in these columns."""
+class RangeRequest(Range, frozen=True, forbid_unknown_fields=True):
+    """A ticket: a range of a topic, in these columns."""
 
-    topic: str
-    start: int
-    stop: int
     columns: tuple[str, ...] = ()
 
 
@@ -76,14 +74,6 @@ class ForgetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     prefix: str
     keep: str = ""
-
-
-class TopicLine(msgspec.Struct, frozen=True):
-    """A topic's extent."""
-
-    name: str
-    first: int
-    next: int
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
         """Every topic."""
         with _errors_sent():
-            for line in self._service.extents():
+            for line in self._service.log.topics():
                 yield self._info(messages.PlanRequest(line.name))
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
@@ -70,7 +70,7 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
         with _errors_sent():
             match action.type:
                 case "topics":
-                    answer: Any = self._service.extents()
+                    answer: Any = self._service.log.topics()
                 case "since":
                     answer = self._service.since(messages.decode(body, messages.SinceRequest))
                 case "forget":

@@ -76,13 +76,6 @@ class FlightService:
         self._freed = threading.Condition()
         self._busy: dict[str, None] = {}
 
-    def extents(self) -> list[messages.TopicLine]:
-        """Every topic."""
-        return [
-            messages.TopicLine(each.name, each.first_offset, each.next_offset)
-            for each in self.log.topics()
-        ]
-
     def since(self, request: messages.SinceRequest) -> int | None:
         """The offset of the first event since a time."""
         found = self.log.read_since(request.topic, request.time, 1)

@@ -17,7 +17,7 @@ from typing import Final
 from rumormill.core.errors import RumormillError
 from rumormill.log.arrow import read_batches
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import TopicInfo
+from rumormill.log.model import TopicExtent
 from rumormill.log.segments import Segments
 
 LOOK_SECONDS: Final = 5.0
@@ -72,7 +72,7 @@ class _Sealer:
             except RumormillError as error:
                 _log.info("sealing ahead waits: %s", error)
 
-    def _seal_topic(self, topic: TopicInfo) -> bool:
+    def _seal_topic(self, topic: TopicExtent) -> bool:
         """Seal what has become whole; False if a segment could not be written."""
         rows = self._segments.rows
         first_whole = -(-topic.first_offset // rows) * rows

@@ -32,7 +32,7 @@ from rumormill.log.model import (
     Report,
     Retention,
     StoreConfig,
-    TopicInfo,
+    TopicExtent,
 )
 from rumormill.log.parquet import export_parquet, import_parquet
 from rumormill.log.repair import repair
@@ -62,7 +62,7 @@ __all__ = [
     "StoreLockedError",
     "StoreReadOnlyError",
     "StoreVersionError",
-    "TopicInfo",
+    "TopicExtent",
     "export_parquet",
     "import_parquet",
     "repair",

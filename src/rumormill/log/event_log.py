@@ -41,7 +41,7 @@ from rumormill.log.model import (
     Report,
     Retention,
     StoreConfig,
-    TopicInfo,
+    TopicExtent,
     check_event,
     check_topic,
 )
@@ -171,7 +171,7 @@ class EventLog:
 
     # Reading
 
-    def topics(self) -> list[TopicInfo]:
+    def topics(self) -> list[TopicExtent]:
         """All topics with their extents, in the order in which they were created."""
         with self.snapshot() as db:
             rows, broken = get_topics(db)
@@ -184,10 +184,10 @@ class EventLog:
         known = {info.name for info in infos}
         for name, bars in self._barred.items():
             if name not in known:
-                infos.append(TopicInfo(name, bars[0].start, bars[-1].end, 0, b""))
+                infos.append(TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
         return infos
 
-    def topic(self, name: str) -> TopicInfo | None:
+    def topic(self, name: str) -> TopicExtent | None:
         """One topic's extent; None if the log has never seen it."""
         with self.snapshot() as db:
             row = get_topic(db, name)
@@ -435,12 +435,12 @@ class EventLog:
         """Stop serving a range that was recorded as lost; for the store's own modules."""
         self._barred.setdefault(topic, []).append(Finding(FindingKind.REPAIRED, topic, start, end))
 
-    def _info(self, row: TopicRow) -> TopicInfo:
+    def _info(self, row: TopicRow) -> TopicExtent:
         end = row.next_offset
         bars = self._barred.get(row.name)
         if bars:
             end = max(end, bars[-1].end)
-        return TopicInfo(row.name, row.first_offset, end, row.size, row.head_hash)
+        return TopicExtent(row.name, row.first_offset, end, row.size, row.head_hash)
 
     def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
         """What `read` does, with the hashes; for the store's own modules."""
@@ -459,7 +459,7 @@ class EventLog:
             raise DamagedRangeError(bar)
         with self.snapshot() as db:
             row = get_topic(db, name)
-            info = TopicInfo(name, 0, 0, 0, b"") if row is None else self._info(row)
+            info = TopicExtent(name, 0, 0, 0, b"") if row is None else self._info(row)
             if start < info.first_offset:
                 raise OffsetGoneError(name, start, info.first_offset)
             if start > info.next_offset:

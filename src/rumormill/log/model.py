@@ -30,7 +30,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     durable_at: float | None
 
 
-class TopicInfo(msgspec.Struct, frozen=True, gc=False):
+class TopicExtent(msgspec.Struct, frozen=True, gc=False):
     """A topic's extent: events `first_offset` to `next_offset - 1` are there.
 
     Two logs with the same `next_offset` and `head_hash` have the same history.
@@ -39,8 +39,16 @@ class TopicInfo(msgspec.Struct, frozen=True, gc=False):
     name: str
     first_offset: int
     next_offset: int
-    size: int
-    head_hash: bytes
+    size: int = 0
+    head_hash: bytes = b""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The events `start` to `stop - 1` of a topic."""
+
+    topic: str
+    start: int
+    stop: int
 
 
 class Durability(enum.StrEnum):

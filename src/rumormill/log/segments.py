@@ -40,7 +40,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rumormill.log.bulk import Columns, joined, libraries, parents_type
-from rumormill.log.model import TopicInfo
+from rumormill.log.model import TopicExtent
 from rumormill.log.reader import RangeReader
 from rumormill.log.rows import HASH_BYTES, TopicRow
 
@@ -72,7 +72,7 @@ _log = logging.getLogger("rumormill.log")
 class Log(Protocol):
     """What segments need of the log whose rows they copy."""
 
-    def topic(self, name: str) -> TopicInfo | None:
+    def topic(self, name: str) -> TopicExtent | None:
         """A topic's extent."""
 
     def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:

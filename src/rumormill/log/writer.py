@@ -199,7 +199,7 @@ class Writer:
             try:
                 self.db.execute("BEGIN IMMEDIATE")
                 body(group)
-                if not group.changed:
+                if not group.changed and not group.noted:
                     self.db.execute("ROLLBACK")
                     return
                 if group.marks:
@@ -303,10 +303,12 @@ class Writer:
         def all_new(group: Group) -> None:
             results[:] = self._insert_new(group, calls)
             put_notes(self.db, notes)
+            group.noted = bool(notes)
 
         def some_known(group: Group) -> None:
             results[:] = [self._insert_each(group, call.events) for call in calls]
             put_notes(self.db, notes)
+            group.noted = bool(notes)
 
         try:
             try:
