@@ -199,8 +199,8 @@ class Writer:
             try:
                 self.db.execute("BEGIN IMMEDIATE")
                 body(group)
-                if not group.changed and not group.noted:
-                    self.db.execute("ROLLBACK")
+                if not group.changed:  # notes alone change no topic's record
+                    self.db.execute("COMMIT" if group.noted else "ROLLBACK")
                     return
                 if group.marks:
                     self.db.executemany(_PUT_MARK, group.marks)
