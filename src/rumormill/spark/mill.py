@@ -103,7 +103,7 @@ def _cut_finely(spark: "SparkSession", bronze: Path) -> Iterator[None]:
 
 
 def _from_traces(spark: "SparkSession", draft: Draft, window: float, tell: Tell) -> None:
-    from rumormill.spark import deliveries, gold, hops, quality  # noqa: PLC0415
+    from rumormill.spark import deliveries, gold  # noqa: PLC0415
 
     traces, runs = draft.frame(spark, "traces"), draft.frame(spark, "runs")
 
@@ -113,13 +113,11 @@ def _from_traces(spark: "SparkSession", draft: Draft, window: float, tell: Tell)
         draft.write(named.coalesce(1) if small else named, table)
         return draft.frame(spark, table)
 
-    delivered = write(
-        deliveries.deliveries(traces, hops.hops_of(traces)), "deliveries", small=False
-    )
+    delivered = write(deliveries.deliveries(traces), "deliveries", small=False)
     messages = write(deliveries.messages(traces, delivered), "messages", small=False)
-    found = write(quality.delivery_quality(delivered, messages, window), "delivery_quality")
-    write(quality.latency_cdf(delivered), "latency_cdf")
-    write(quality.overhead(traces, found), "overhead")
+    found = write(gold.delivery_quality(delivered, messages, window), "delivery_quality")
+    write(gold.latency_cdf(delivered), "latency_cdf")
+    write(gold.overhead(traces, found), "overhead")
     write(gold.peer_load(traces), "peer_load")
     write(gold.topic_activity(traces, messages, delivered, window), "topic_activity")
     write(gold.self_stabilisation(traces), "self_stabilisation")
