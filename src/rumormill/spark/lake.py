@@ -194,10 +194,9 @@ def draft_name(name: str) -> str:
 def is_being_written(draft: Path) -> bool:
     """Whether the process that a draft is named after may still be at work."""
     host, process = draft.name.rpartition("~")[2].rsplit("-", 2)[:2]
-    with contextlib.suppress(PermissionError):
-        try:
-            if host == platform.node():
-                os.kill(int(process), 0)
-        except ProcessLookupError:
-            return False
+    try:
+        if host == platform.node():
+            os.kill(int(process), 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True

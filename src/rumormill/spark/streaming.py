@@ -182,10 +182,9 @@ class Stream:
             verdicts.write.parquet(str(draft.path / _VERDICTS))
             return
         paths = sorted(Path(unquote(urlsplit(row["path"]).path)) for row in batch.collect())
-        names = [f"{self._source.name}/{part_name(path, SUFFIXES)}" for path in paths]
-        files = tuple(
-            [TraceFile(run, 0, str(path)) for run, path in zip(names, paths, strict=True)]
-        )
+        runs = [f"{self._source.name}/{part_name(path, SUFFIXES)}" for path in paths]
+        found = zip(runs, map(str, paths), strict=True)
+        files = tuple([TraceFile(run, 0, path) for run, path in found])
         draft.write(read_traces(self._spark, files), "traces")
         source = Source(self._source.name, self._source.place, files)
         mill.write_runs(self._spark, draft, source, self._protocol)
