@@ -7,6 +7,7 @@ lost data, never the end of a batch.
 """
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -45,13 +46,13 @@ class Access(msgspec.Struct, frozen=True):
     """Where events are; every question is asked over a connection of its own."""
 
     @property
+    @abstractmethod
     def where(self) -> str:
         """The place, for messages."""
-        raise NotImplementedError
 
+    @abstractmethod
     def connect(self) -> _Store | DoorClient:
         """Who answers."""
-        raise NotImplementedError
 
     def extents(self) -> dict[str, TopicExtent]:
         """All topics."""
