@@ -29,6 +29,7 @@ from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.radius.codec import PUBLICATION_PREFIX
 from rumormill.protocols.radius.messages import Publication
 from rumormill.protocols.skipring import envelope
+from rumormill.spark.tables import ddl
 from rumormill.wire.protobuf import item_fields
 
 VALID: Final = "valid"
@@ -125,11 +126,7 @@ def verify_event(protocol: str, event: Event, verifier: SignatureVerifier) -> Ve
         return Verdict(False, INVALID, BAD_PROOF)
 
 
-SCHEMA: Final = (
-    "run STRING, protocol STRING, topic STRING, offset BIGINT, id BINARY, author BINARY,"
-    " bytes BIGINT, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>,"
-    " id_valid BOOLEAN, signature STRING, fault STRING"
-)
+SCHEMA: Final = ddl("events_verified").partition(", `missing_parents`")[0]
 """Of verdicts, before links are followed."""
 
 
