@@ -27,8 +27,7 @@ from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history import HistoryVerifier
 from rumormill.protocols.pulsarcast.library import SHELF, from_shelf
-from rumormill.protocols.radius.codec import PUBLICATION_PREFIX
-from rumormill.protocols.radius.messages import Publication
+from rumormill.protocols.radius.messages import PUBLICATION_PREFIX, Publication
 from rumormill.protocols.skipring import envelope
 from rumormill.wire.protobuf import item_fields
 

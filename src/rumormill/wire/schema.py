@@ -69,8 +69,8 @@ class _Form(NamedTuple):
 class Field(msgspec.Struct, frozen=True, kw_only=True):
     """What all kinds of fields declare: one value, written unless it is empty or zero."""
 
-    max_count: int = 0
-    """If not 0: a tuple of at most so many values."""
+    max_count: int | None = None
+    """If not None: a tuple of at most so many values."""
     counted_with: str = ""
     """Another tuple, together with which this one is counted."""
     too_many: str = "repeated-field"
@@ -277,7 +277,12 @@ def _step(field: Field, way: Callable[[_Form], _Way]) -> _Step:
     """Whether a field is written if empty, whether it is a tuple, and the ways of its types."""
     must = field.always or field.optional or bool(field.missing)
     ways = {kind: way(form) for kind, form in field.forms().items()}
-    return must, field.max_count > 0, ways if len(ways) > 1 else None, next(iter(ways.values()))
+    return (
+        must,
+        field.max_count is not None,
+        ways if len(ways) > 1 else None,
+        next(iter(ways.values())),
+    )
 
 
 def _writer(form: _Form) -> _Way:
@@ -297,6 +302,7 @@ class _Place(NamedTuple):
     max_bytes: int
     read: Callable[..., Any] | None
     field: Field
+    many: bool
     replaces: bool
 
 
@@ -328,16 +334,18 @@ class Schema(Layout[T]):
         self._empty: list[Any] = []
         self._places: dict[int, _Place] = {}
         for name, field in fields.items():
-            has_value = not (field.max_count or field.optional or field.missing)
+            many = field.max_count is not None
+            has_value = not (many or field.optional or field.missing)
             self._empty.append(field.empty() if has_value else None)
-            counter, most = slots[field.counted_with or name], field.max_count or 1
-            replaces = last_counts and not field.max_count and not isinstance(field, Nested)
+            replaces = last_counts and not many and not isinstance(field, Nested)
+            most = 1 if field.max_count is None else field.max_count
+            counter = slots[field.counted_with or name]
             for tag, longest, read, _, _ in field.forms().values():
-                place = _Place(slots[name], counter, most, longest, read, field, replaces)
+                place = _Place(slots[name], counter, most, longest, read, field, many, replaces)
                 self._places[tag] = place
         self._counts = [0] * len(fields)
         self._numbers = frozenset(tag >> 3 for tag in self._places)
-        self._tuples = [slots[name] for name, field in fields.items() if field.max_count]
+        self._tuples = sorted({place.slot for place in self._places.values() if place.many})
         self._required = [(slots[name], field) for name, field in fields.items() if field.missing]
 
     def decode(self, data: bytes, left_out: LeftOut | None = None) -> T:
@@ -363,7 +371,7 @@ class Schema(Layout[T]):
             if place is None:
                 others = self._unknown(tag, others)
                 continue
-            slot, counter, most, max_bytes, read, field, replaces = place
+            slot, counter, most, max_bytes, read, field, many, replaces = place
             count = counts[counter]
             if count < most:
                 counts[counter] = count + 1
@@ -390,7 +398,7 @@ class Schema(Layout[T]):
                 _pass_over(place, error, left_out)
                 counts[counter] -= not field.too_many
                 continue
-            if field.max_count:
+            if many:
                 values[slot].append(value)
             else:
                 values[slot] = value

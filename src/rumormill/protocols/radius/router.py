@@ -55,12 +55,18 @@ from rumormill.core.randomness import Randomness
 from rumormill.overlay.hyparview.allowance import Allowance
 from rumormill.overlay.hyparview.membership import HyParView
 from rumormill.protocols.radius import reasons
-from rumormill.protocols.radius.codec import check_publication, sign_publication
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
 from rumormill.protocols.radius.copies import Copy, event_of
 from rumormill.protocols.radius.floods import DIRECT, Floods
 from rumormill.protocols.radius.interests import KnownSubscribers
-from rumormill.protocols.radius.messages import MARK_BYTES, Frame, Publication, Relay
+from rumormill.protocols.radius.messages import (
+    MARK_BYTES,
+    Frame,
+    Publication,
+    Relay,
+    check_publication,
+    sign_publication,
+)
 from rumormill.protocols.radius.neighbours import Links, Overlay
 from rumormill.protocols.radius.serving import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import Gather, Renew, Subscriptions
