@@ -51,19 +51,13 @@ class Codec(Protocol[T]):
         """The value of the bytes between two positions."""
 
 
-class _Form(NamedTuple):
-    """How values behind one tag are read and written.
-
-    `read` makes a value of a number, or of what lies between two positions of the message;
-    `encode` makes a number or bytes of a value. None means that the value is that itself.
-    `measure` gives the number, or how many bytes it would be.
-    """
-
-    tag: int
-    max_bytes: int
-    read: Callable[..., Any] | None
-    encode: Callable[[Any], Any] | None
-    measure: Callable[[Any], int] | None
+_Put = Callable[[list[bytes], Any], None]
+"""Appends the parts of a value, with its tag."""
+_Measure = Callable[[Any], int]
+"""Tells how many bytes these parts are."""
+_Reading = tuple[int, int, Callable[..., Any] | None]
+"""A tag, how many bytes may follow it, and what makes a value of a number, or of what lies between
+two positions; None means that the value is that itself."""
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +79,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
     """The reason why a message in which it is absent or empty is refused; always written."""
 
-    def forms(self) -> Mapping[type, _Form]:
-        """How it is read and written, by the type of the value; `object` for any."""
+    def readings(self) -> Sequence[_Reading]:
+        """How a value is read."""
+        raise NotImplementedError
+
+    def writing(self) -> tuple[_Put, _Measure]:
+        """How a value is written."""
         raise NotImplementedError
 
     def empty(self) -> Any:
@@ -103,7 +101,7 @@ class Number(Field, frozen=True):
     read: Callable[[int], Any] | None = None
     write: Callable[[Any], int] | None = None
 
-    def forms(self) -> Mapping[type, _Form]:
+    def readings(self) -> Sequence[_Reading]:
         """A varint."""
         most, too_large, convert = self.most, self.too_large, self.read
 
@@ -112,8 +110,21 @@ class Number(Field, frozen=True):
                 raise DecodeError(too_large, f"{number} is more than {most}")
             return number if convert is None else convert(number)
 
-        bounded = convert if most == _UINT64_MAX else read
-        return {object: _Form(self.number << 3 | VARINT, 0, bounded, self.write, self.write)}
+        return [(self.number << 3 | VARINT, 0, convert if most == _UINT64_MAX else read)]
+
+    def writing(self) -> tuple[_Put, _Measure]:
+        """A varint."""
+        head, convert = varint(self.number << 3 | VARINT), self.write
+        width = len(head) + 1
+
+        def put(parts: list[bytes], value: Any) -> None:
+            parts += (head, varint(value if convert is None else convert(value)))
+
+        def measure(value: Any) -> int:
+            number = value if convert is None else convert(value)
+            return width if number < 0x80 else width - 1 + varint_size(number)
+
+        return put, measure
 
     def empty(self) -> Any:
         """What stands for 0."""
@@ -128,15 +139,20 @@ class Octets(Field, frozen=True):
     read: Callable[[bytes], Any] | None = None
     write: Callable[[Any], bytes] | None = None
 
-    def forms(self) -> Mapping[type, _Form]:
+    def readings(self) -> Sequence[_Reading]:
         """A slice of the message, where nothing else is made of it."""
-        tag, convert, write = self.number << 3 | LENGTH_DELIMITED, self.read, self.write
+        convert = self.read
 
         def read(data: bytes, start: int, stop: int, _: LeftOut | None) -> Any:
             return data[start:stop] if convert is None else convert(data[start:stop])
 
+        return [(self.number << 3 | LENGTH_DELIMITED, self.max_bytes, convert and read)]
+
+    def writing(self) -> tuple[_Put, _Measure]:
+        """Behind their length."""
+        write = self.write
         measure = (lambda value: len(write(value))) if write else len
-        return {object: _Form(tag, self.max_bytes, convert and read, write, measure)}
+        return _delimited(self.number, write, measure)
 
     def empty(self) -> Any:
         """What stands for no bytes."""
@@ -150,9 +166,9 @@ class Text(Field, frozen=True):
     max_bytes: int
     bad: str = "bad-text"
 
-    def forms(self) -> Mapping[type, _Form]:
+    def readings(self) -> Sequence[_Reading]:
         """Refused as `bad` if it is not UTF-8."""
-        tag, bad = self.number << 3 | LENGTH_DELIMITED, self.bad
+        bad = self.bad
 
         def read(data: bytes, start: int, stop: int, _: LeftOut | None) -> str:
             try:
@@ -160,9 +176,11 @@ class Text(Field, frozen=True):
             except UnicodeDecodeError:
                 raise DecodeError(bad, "a text is not UTF-8") from None
 
-        return {
-            object: _Form(tag, self.max_bytes, read, str.encode, lambda text: len(text.encode()))
-        }
+        return [(self.number << 3 | LENGTH_DELIMITED, self.max_bytes, read)]
+
+    def writing(self) -> tuple[_Put, _Measure]:
+        """Behind its length."""
+        return _delimited(self.number, str.encode, lambda text: len(text.encode()))
 
     def empty(self) -> str:
         """No text."""
@@ -175,10 +193,14 @@ class Nested(Field, frozen=True):
     number: int
     codec: Codec[Any]
 
-    def forms(self) -> Mapping[type, _Form]:
-        """Read in place; its own schema says how long it may be."""
-        tag, codec = self.number << 3 | LENGTH_DELIMITED, self.codec
-        return {object: _Form(tag, _AS_THE_MESSAGE_AROUND, codec.read, codec.encode, codec.size)}
+    def readings(self) -> Sequence[_Reading]:
+        """In place; its own schema says how long it may be."""
+        tag = self.number << 3 | LENGTH_DELIMITED
+        return [(tag, _AS_THE_MESSAGE_AROUND, self.codec.read)]
+
+    def writing(self) -> tuple[_Put, _Measure]:
+        """Behind its length."""
+        return _delimited(self.number, self.codec.encode, self.codec.size)
 
     def empty(self) -> Any:
         """An empty message."""
@@ -190,9 +212,35 @@ class OneOf(Field, frozen=True):
 
     kinds: Mapping[type, Field]
 
-    def forms(self) -> Mapping[type, _Form]:
-        """Those of each type."""
-        return {kind: field.forms()[object] for kind, field in self.kinds.items()}
+    def readings(self) -> Sequence[_Reading]:
+        """By the numbers."""
+        return [reading for field in self.kinds.values() for reading in field.readings()]
+
+    def writing(self) -> tuple[_Put, _Measure]:
+        """By the types."""
+        kinds = {kind: field.writing() for kind, field in self.kinds.items()}
+
+        def put(parts: list[bytes], value: Any) -> None:
+            kinds[type(value)][0](parts, value)
+
+        return put, lambda value: kinds[type(value)][1](value)
+
+
+def _delimited(
+    number: int, encode: Callable[[Any], bytes] | None, length: Callable[[Any], int]
+) -> tuple[_Put, _Measure]:
+    head = varint(number << 3 | LENGTH_DELIMITED)
+    width = len(head) + 1
+
+    def put(parts: list[bytes], value: Any) -> None:
+        raw = value if encode is None else encode(value)
+        parts += (head, varint(len(raw)), raw)
+
+    def measure(value: Any) -> int:
+        size = length(value)
+        return width + size if size < 0x80 else width - 1 + varint_size(size) + size
+
+    return put, measure
 
 
 def enumeration(kind: type[IntEnum], reason: str) -> Callable[[int], IntEnum]:
@@ -216,11 +264,9 @@ class Layout(Generic[T]):
     def __init__(self, fields: Mapping[str, Field], *, kept_in: str = "") -> None:
         self.fields = fields
         self._kept_in = kept_in
-        forms = {name: field.forms() for name, field in fields.items()}
-        names = sorted(fields, key=lambda name: min(form.tag for form in forms[name].values()))
+        names = sorted(fields, key=lambda name: min(fields[name].readings())[0])
         self._get = attrgetter(*names) if len(names) > 1 else _few_attributes(names)
-        self._writers = [_step(fields[name], _writer) for name in names]
-        self._measures = [_step(fields[name], _measure) for name in names]
+        self._steps = [_step(fields[name]) for name in names]
 
     def only(self, *names: str) -> "Layout[T]":
         """Some of the fields."""
@@ -232,16 +278,9 @@ class Layout(Generic[T]):
         if kept_in and (kept := getattr(value, kept_in)):
             return bytes(kept)
         parts: list[bytes] = []
-        for item, (must, many, kinds, way) in zip(self._get(value), self._writers):  # noqa: B905
-            if not item and (item is None or not must):
-                continue
-            for each in item if many else (item,):
-                head, delimited, encode = way if kinds is None else kinds[type(each)]
-                raw = each if encode is None else encode(each)
-                if delimited:
-                    parts += (head, varint(len(raw)), raw)
-                else:
-                    parts += (head, varint(raw))
+        for item, (must, put, _) in zip(self._get(value), self._steps):  # noqa: B905
+            if item or (must and item is not None):
+                put(parts, item)
         encoded = b"".join(parts)
         if kept_in:
             setattr(value, kept_in, encoded)
@@ -252,15 +291,9 @@ class Layout(Generic[T]):
         if self._kept_in:
             return len(getattr(value, self._kept_in) or self.encode(value))
         size = 0
-        for item, (must, many, kinds, way) in zip(self._get(value), self._measures):  # noqa: B905
-            if not item and (item is None or not must):
-                continue
-            for each in item if many else (item,):
-                head, delimited, measure = way if kinds is None else kinds[type(each)]
-                number = each if measure is None else measure(each)
-                size += head + number if delimited else head
-                if number >= 0x80:
-                    size += varint_size(number) - 1
+        for item, (must, _, measure) in zip(self._get(value), self._steps):  # noqa: B905
+            if item or (must and item is not None):
+                size += measure(item)
         return size
 
 
@@ -269,28 +302,17 @@ def _few_attributes(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
     return lambda value: [getattr(value, name) for name in names]
 
 
-_Way = tuple[Any, bool, Callable[[Any], Any] | None]
-_Step = tuple[bool, bool, Mapping[type, _Way] | None, _Way]
+def _step(field: Field) -> tuple[bool, _Put, _Measure]:
+    """Whether a field is written even if it is empty, and how it is."""
+    put, measure = field.writing()
+    if field.max_count is None:
+        return field.always or field.optional or bool(field.missing), put, measure
 
+    def put_all(parts: list[bytes], values: Sequence[Any]) -> None:
+        for value in values:
+            put(parts, value)
 
-def _step(field: Field, way: Callable[[_Form], _Way]) -> _Step:
-    """Whether a field is written if empty, whether it is a tuple, and the ways of its types."""
-    must = field.always or field.optional or bool(field.missing)
-    ways = {kind: way(form) for kind, form in field.forms().items()}
-    return (
-        must,
-        field.max_count is not None,
-        ways if len(ways) > 1 else None,
-        next(iter(ways.values())),
-    )
-
-
-def _writer(form: _Form) -> _Way:
-    return varint(form.tag), form.tag & 7 == LENGTH_DELIMITED, form.encode
-
-
-def _measure(form: _Form) -> _Way:
-    return len(varint(form.tag)) + 1, form.tag & 7 == LENGTH_DELIMITED, form.measure
+    return False, put_all, lambda values: sum([measure(value) for value in values])
 
 
 class _Place(NamedTuple):
@@ -340,7 +362,7 @@ class Schema(Layout[T]):
             replaces = last_counts and not many and not isinstance(field, Nested)
             most = 1 if field.max_count is None else field.max_count
             counter = slots[field.counted_with or name]
-            for tag, longest, read, _, _ in field.forms().values():
+            for tag, longest, read in field.readings():
                 place = _Place(slots[name], counter, most, longest, read, field, many, replaces)
                 self._places[tag] = place
         self._counts = [0] * len(fields)
