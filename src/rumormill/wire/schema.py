@@ -84,8 +84,14 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def writing(self) -> tuple[_Put, _Measure]:
-        """How a value is written."""
+        """How a value is written, unless it is absent."""
         raise NotImplementedError
+
+    @property
+    def must(self) -> bool:
+        """Whether a value is written even if it is empty, as those of a tuple always are."""
+        has_reason = self.always or self.optional or bool(self.missing)
+        return has_reason or self.max_count is not None
 
     def empty(self) -> Any:
         """What an absent single value is taken for."""
@@ -114,13 +120,16 @@ class Number(Field, frozen=True):
 
     def writing(self) -> tuple[_Put, _Measure]:
         """A varint."""
-        head, convert = varint(self.number << 3 | VARINT), self.write
+        head, convert, must = varint(self.number << 3 | VARINT), self.write, self.must
         width = len(head) + 1
 
         def put(parts: list[bytes], value: Any) -> None:
-            parts += (head, varint(value if convert is None else convert(value)))
+            if value or (must and value is not None):
+                parts += (head, varint(value if convert is None else convert(value)))
 
         def measure(value: Any) -> int:
+            if not value and (value is None or not must):
+                return 0
             number = value if convert is None else convert(value)
             return width if number < 0x80 else width - 1 + varint_size(number)
 
@@ -152,7 +161,7 @@ class Octets(Field, frozen=True):
         """Behind their length."""
         write = self.write
         measure = (lambda value: len(write(value))) if write else len
-        return _delimited(self.number, write, measure)
+        return _delimited(self.number, self.must, write, measure)
 
     def empty(self) -> Any:
         """What stands for no bytes."""
@@ -180,7 +189,7 @@ class Text(Field, frozen=True):
 
     def writing(self) -> tuple[_Put, _Measure]:
         """Behind its length."""
-        return _delimited(self.number, str.encode, lambda text: len(text.encode()))
+        return _delimited(self.number, self.must, str.encode, lambda text: len(text.encode()))
 
     def empty(self) -> str:
         """No text."""
@@ -200,7 +209,7 @@ class Nested(Field, frozen=True):
 
     def writing(self) -> tuple[_Put, _Measure]:
         """Behind its length."""
-        return _delimited(self.number, self.codec.encode, self.codec.size)
+        return _delimited(self.number, self.must, self.codec.encode, self.codec.size)
 
     def empty(self) -> Any:
         """An empty message."""
@@ -227,16 +236,19 @@ class OneOf(Field, frozen=True):
 
 
 def _delimited(
-    number: int, encode: Callable[[Any], bytes] | None, length: Callable[[Any], int]
+    number: int, must: bool, encode: Callable[[Any], bytes] | None, length: Callable[[Any], int]
 ) -> tuple[_Put, _Measure]:
     head = varint(number << 3 | LENGTH_DELIMITED)
     width = len(head) + 1
 
     def put(parts: list[bytes], value: Any) -> None:
-        raw = value if encode is None else encode(value)
-        parts += (head, varint(len(raw)), raw)
+        if value or (must and value is not None):
+            raw = value if encode is None else encode(value)
+            parts += (head, varint(len(raw)), raw)
 
     def measure(value: Any) -> int:
+        if not value and (value is None or not must):
+            return 0
         size = length(value)
         return width + size if size < 0x80 else width - 1 + varint_size(size) + size
 
@@ -266,7 +278,13 @@ class Layout(Generic[T]):
         self._kept_in = kept_in
         names = sorted(fields, key=lambda name: min(fields[name].readings())[0])
         self._get = attrgetter(*names) if len(names) > 1 else _few_attributes(names)
-        self._steps = [_step(fields[name]) for name in names]
+        steps = [_step(fields[name]) for name in names]
+        self._puts = [put for put, _ in steps]
+        self.size = _sizes(self._get, [measure for _, measure in steps])
+        """How many bytes `encode` gives."""
+        if kept_in:
+            kept = attrgetter(kept_in)
+            self.size = lambda value: len(kept(value) or self.encode(value))
 
     def only(self, *names: str) -> "Layout[T]":
         """Some of the fields."""
@@ -278,23 +296,12 @@ class Layout(Generic[T]):
         if kept_in and (kept := getattr(value, kept_in)):
             return bytes(kept)
         parts: list[bytes] = []
-        for item, (must, put, _) in zip(self._get(value), self._steps):  # noqa: B905
-            if item or (must and item is not None):
-                put(parts, item)
+        for index, item in enumerate(self._get(value)):
+            self._puts[index](parts, item)
         encoded = b"".join(parts)
         if kept_in:
             setattr(value, kept_in, encoded)
         return encoded
-
-    def size(self, value: T) -> int:
-        """How many bytes `encode` gives."""
-        if self._kept_in:
-            return len(getattr(value, self._kept_in) or self.encode(value))
-        size = 0
-        for item, (must, _, measure) in zip(self._get(value), self._steps):  # noqa: B905
-            if item or (must and item is not None):
-                size += measure(item)
-        return size
 
 
 def _few_attributes(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
@@ -302,17 +309,54 @@ def _few_attributes(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
     return lambda value: [getattr(value, name) for name in names]
 
 
-def _step(field: Field) -> tuple[bool, _Put, _Measure]:
-    """Whether a field is written even if it is empty, and how it is."""
+def _step(field: Field) -> tuple[_Put, _Measure]:
+    """How a field is written: one value, or all of a tuple."""
     put, measure = field.writing()
     if field.max_count is None:
-        return field.always or field.optional or bool(field.missing), put, measure
+        return put, measure
 
     def put_all(parts: list[bytes], values: Sequence[Any]) -> None:
         for value in values:
             put(parts, value)
 
-    return False, put_all, lambda values: sum([measure(value) for value in values])
+    def measure_all(values: Sequence[Any]) -> int:
+        size = 0
+        for value in values:
+            size += measure(value)
+        return size
+
+    return put_all, measure_all
+
+
+def _sizes(get: Callable[[Any], Sequence[Any]], measures: Sequence[_Measure]) -> _Measure:
+    """Add up what is measured of a value.
+
+    Written out for two and three fields: this is asked for every simulated message.
+    """
+    if len(measures) == 2:
+        first, second = measures
+
+        def size_of_two(value: Any) -> int:
+            one, two = get(value)
+            return first(one) + second(two)
+
+        return size_of_two
+    if len(measures) == 3:
+        first, second, third = measures
+
+        def size_of_three(value: Any) -> int:
+            one, two, three = get(value)
+            return first(one) + second(two) + third(three)
+
+        return size_of_three
+
+    def size(value: Any) -> int:
+        total = 0
+        for index, item in enumerate(get(value)):
+            total += measures[index](item)
+        return total
+
+    return size
 
 
 class _Place(NamedTuple):

@@ -306,16 +306,21 @@ def spread_size(spread: Spread) -> int:
 
 def _meta_of(frame: Frame) -> RpcMeta:
     messages: tuple[MessageMeta, ...] = ()
+    operations: tuple[OperationMeta, ...] = ()
+    data_size = size = 0
     for relay in frame.publications:
         messages += relay.publication.messages
+        operations += _PUB
     for publication in frame.direct:
         messages += publication.messages
-    operations = _PUB * len(frame.publications) + _DIRECT * len(frame.direct)
-    operations += tuple([spread.interest.operation for spread in frame.interests])
-    operations += tuple([message.operation for message in frame.membership])
-    data_size = _DATA.size(frame) if messages else 0
-    size = data_size + _CONTROL.size(frame)
-    return RpcMeta(messages, size=size, data_size=data_size, operations=operations)
+        operations += _DIRECT
+    if messages:
+        data_size = _DATA.size(frame)
+    if frame.interests or frame.membership:
+        operations += tuple([spread.interest.operation for spread in frame.interests])
+        operations += tuple([message.operation for message in frame.membership])
+        size = _CONTROL.size(frame)
+    return RpcMeta(messages, size=size + data_size, data_size=data_size, operations=operations)
 
 
 def sign_interest(interest: Interest, identity: Identity) -> None:
