@@ -23,8 +23,8 @@ import msgspec
 from rumormill.sim.scenario import Links, Scenario, Topology, Workload
 from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Observer
-from rumormill.trace.hashing import TraceHash
 from rumormill.trace.metrics import Metrics
+from rumormill.trace.ndjson import TraceHash
 
 FLOOR_STEPS = 5_000
 MINIMUM_RATIO = 0.10

@@ -38,7 +38,8 @@ from typing import Any
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
-from rumormill.log import Durability, EventLog, StoreConfig, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log import Durability, EventLog, StoreConfig
 from rumormill.spark import session
 
 TOPIC = "bench"
@@ -67,8 +68,16 @@ def make_store(home: Path, count: int, authors: int = 1) -> None:
                 event_id = author + number.to_bytes(8, "big")
                 received = 1.7e9 + number / 1000
                 events.append(
-                    StoredEvent(
-                        TOPIC, event_id, author, data, received, None, (), "gossipsub", proof
+                    Event(
+                        TOPIC,
+                        data,
+                        author,
+                        event_id,
+                        parents=(),
+                        created=None,
+                        proof=proof,
+                        received=received,
+                        protocol="gossipsub",
                     )
                 )
             log.append(events)

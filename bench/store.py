@@ -16,15 +16,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from rumormill.log import Durability, EventLog, StoreConfig, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log import Durability, EventLog, StoreConfig
 
 PAYLOAD_BYTES = 1024
 SINGLE = 300
 
 
-def events(count: int) -> list[StoredEvent]:
+def events(count: int) -> list[Event]:
     return [
-        StoredEvent("bench", os.urandom(40), b"author", os.urandom(PAYLOAD_BYTES), time.time())
+        Event("bench", os.urandom(PAYLOAD_BYTES), b"author", os.urandom(40), received=time.time())
         for _ in range(count)
     ]
 

@@ -3,7 +3,7 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,16 @@ FUNCTION_LINES = 70
 PURE = ("core", "protocols", "overlay", "wire")
 """Packages that know no clock, no chance and no network but what they are handed."""
 
-PURE_LIBP2P = ("envelope", "identify", "multistream", "noise", "ping", "yamux", "yamux_types")
+PURE_LIBP2P = (
+    "envelope",
+    "identify",
+    "multistream",
+    "noise",
+    "ping",
+    "upgrade",
+    "yamux",
+    "yamux_types",
+)
 """The machines of the connection, likewise; its asyncio side stands beside them."""
 
 IMPURE = frozenset(
@@ -38,7 +47,8 @@ BACK_DOORS = frozenset({"__import__", "eval", "exec", "open", "compile", "input"
 """Built-ins that reach the same without an import statement."""
 
 IMPORTERS = {"protocols/registry.py"}
-"""Pure modules that may import by name: the registry, from its own table."""
+"""Pure modules that may import by name: the registry, from its own table. What stands in that table
+knows the registry's types; the registry itself knows none of it until it is asked for."""
 
 LAYERS = {
     "core": 0,
@@ -49,12 +59,15 @@ LAYERS = {
     "protocols": 3,
     "trace": 3,
     "log": 3,
+    "daemon": 4,
     "sim": 4,
-    "node": 4,
-    "daemon": 5,
-    "spark": 6,
-    "demo": 7,
-    "cli": 8,
+    "node": 5,
+    "rumormill": 6,
+    "spark": 7,
+    "pyspark_rumormill": 8,
+    "demo": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 """The storeys: a module imports from its own package and from lower storeys, never from beside or
 above. `protocols` stands beside `trace` and neither knows the other: payloads are `core.trace`."""
@@ -110,6 +123,64 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module
             for alias in node.names:
                 yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def depends(tree: ast.AST, known: Container[str], *, by_name: bool) -> Iterator[tuple[int, str]]:
+    """Every module of ours that a file imports, whenever and for whatever: for the type checker
+    alone, inside a function, or (`by_name`) because its name stands there for `import_module`."""
+    loggers = [
+        node.args
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "getLogger"
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in known else str(node.module) for name in found]
+        elif by_name and isinstance(node, ast.Constant) and [node] not in loggers:
+            names = [str(node.value)] if "." in str(node.value) else []
+        else:
+            continue
+        assert isinstance(node, ast.stmt | ast.expr)
+        yield from ((node.lineno, name) for name in dict.fromkeys(names) if name in known)
+
+
+def dependencies() -> dict[str, dict[str, int]]:
+    """For every module those that it imports, each with the line of the first import."""
+    paths = {name_of(path): path for path in sorted(SOURCES.rglob("*.py"))}
+    found: dict[str, dict[str, int]] = {}
+    for name, path in paths.items():
+        by_name = not any(path == PACKAGE / importer for importer in IMPORTERS)
+        lines = sorted(depends(ast.parse(path.read_text()), paths, by_name=by_name), reverse=True)
+        found[name] = {other: line for line, other in lines if other != name}
+    return found
+
+
+def cycles_in(graph: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
+    """The largest groups of modules each of which depends on all others of its group."""
+    reached: dict[str, dict[str, None]] = {}
+    for start in graph:
+        waiting, seen = list(graph[start]), reached.setdefault(start, {})
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen[name] = None
+                waiting += graph[name]
+    return {
+        frozenset(other for other in ways if name in reached[other])
+        for name, ways in reached.items()
+        if name in ways
+    }
+
+
+def storey_of(module: str) -> str:
+    """The package, or the module beside the packages, that a module belongs to."""
+    parts = module.split(".")
+    return parts[0] if len(parts) == 1 else parts[1]
 
 
 def shown(path: Path, line: int, fault: str) -> str:
@@ -170,19 +241,60 @@ def test_the_purity_check_sees_every_way_in(source: str) -> None:
 def test_nobody_imports_upwards() -> None:
     """A package imports from lower storeys only, so each can be understood without the upper."""
     faults = []
-    for path in modules():
-        own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-        if own in {"__init__", "__main__"}:
-            continue
+    for module, others in dependencies().items():
+        own = storey_of(module)
         assert own in LAYERS, f"{own}: say in tests/test_house.py on which storey it stands"
-        for line, name in imported(ast.parse(path.read_text())):
-            parts = name.split(".")
-            if parts[0] != "rumormill" or len(parts) < 2 or parts[1] == own:
-                continue
-            other = parts[1]
-            if other in LAYERS and LAYERS[other] >= LAYERS[own]:
-                faults.append(shown(path, line, f"{own} imports {other}"))
+        for other, line in others.items():
+            below = storey_of(other)
+            if below != own and LAYERS[below] >= LAYERS[own]:
+                faults.append(f"{module}, line {line}: {own} imports {other}")
     assert not faults, "\n".join(faults)
+
+
+def test_modules_form_no_cycles() -> None:
+    """Within a package as well there is a bottom, from which everything can be read upwards."""
+    graph = dependencies()
+    cycles = cycles_in(graph)
+    faults = [
+        "a cycle:\n"
+        + "\n".join(
+            f"  {name}, line {line}: imports {other}"
+            for name in sorted(cycle)
+            for other, line in graph[name].items()
+            if other in cycle
+        )
+        for cycle in sorted(cycles, key=min)
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import a.b",
+        "from a import b",
+        "from a.b import thing",
+        "if TYPE_CHECKING:\n    from a.b import Thing",
+        "def f():\n    from a.b import thing",
+        "importlib.import_module('a.b')",
+        "HOMES = {'thing': 'a.b'}",
+    ],
+)
+def test_the_cycle_check_sees_every_import(source: str) -> None:
+    """However it is written and whenever it happens."""
+    found = depends(ast.parse(source), {"a", "a.b"}, by_name=True)
+    assert [name for _, name in found] == ["a.b"]
+
+
+def test_the_cycle_check_takes_the_name_of_a_logger_for_none() -> None:
+    """Loggers are named after packages and import nothing."""
+    assert not list(depends(ast.parse("logging.getLogger('a.b')"), {"a.b"}, by_name=True))
+
+
+def test_the_cycle_check_finds_cycles_of_any_length() -> None:
+    """And leaves out what only leads to one or comes from one."""
+    graph = {"top": "ab", "a": "b", "b": "ca", "c": "dab", "d": "e", "e": "f", "f": "e"}
+    assert cycles_in(graph) == {frozenset("abc"), frozenset("ef")}
 
 
 def test_modules_are_short_and_say_what_they_are() -> None:
@@ -262,6 +374,21 @@ def test_no_module_is_dead() -> None:
         ]
     dead = [name for name in sorted(known) if name not in reached]
     assert not dead, f"nothing reaches {', '.join(dead)}"
+
+
+def test_quick_tests_touch_every_package() -> None:
+    """What `make test-quick` leaves out is there to be left out, and the rest imports them all."""
+    arguments = (ROOT / "tests" / "quick.args").read_text().splitlines()
+    left_out = [ROOT / each.partition("=")[2] for each in arguments if each.startswith("--ignore=")]
+    assert left_out
+    assert [path for path in left_out if not path.exists()] == []
+    touched: dict[str, None] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if not any(path.is_relative_to(each) for each in left_out):
+            touched |= dict.fromkeys(name for _, name in imported(ast.parse(path.read_text())))
+    for package in PACKAGE.rglob("__init__.py"):
+        inside = f"{name_of(package)}."
+        assert any(name.startswith(inside) for name in touched), f"nothing quick tests {inside}"
 
 
 DOWNLOADS = re.compile(

@@ -6,18 +6,20 @@ from rumormill.version import __version__
 
 if TYPE_CHECKING:
     from rumormill.core.errors import LocalError, RumormillError
+    from rumormill.core.event import Event
     from rumormill.core.inputs import Verdict
+    from rumormill.core.peer_view import PeerView
+    from rumormill.core.receipt import Receipt
+    from rumormill.daemon.doors import Doors
     from rumormill.log.model import Durability, StoreConfig
     from rumormill.node.config import NodeConfig
     from rumormill.node.node import Node
-    from rumormill.node.peer_view import PeerView
-    from rumormill.node.receipt import Receipt
     from rumormill.node.subscription import Overflow, Subscription
-    from rumormill.node.subscription import ReceivedEvent as Event
-    from rumormill.node.sync import SyncNode, SyncSubscription
+    from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
     from rumormill.node.topic import Topic
 
 __all__ = [
+    "Doors",
     "Durability",
     "Event",
     "LocalError",
@@ -29,6 +31,7 @@ __all__ = [
     "RumormillError",
     "StoreConfig",
     "Subscription",
+    "SyncDoors",
     "SyncNode",
     "SyncSubscription",
     "Topic",
@@ -37,23 +40,24 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Doors": "rumormill.daemon.doors",
     "Durability": "rumormill.log.model",
-    "Event": "rumormill.node.subscription",
+    "Event": "rumormill.core.event",
     "LocalError": "rumormill.core.errors",
     "Node": "rumormill.node.node",
     "NodeConfig": "rumormill.node.config",
     "Overflow": "rumormill.node.subscription",
-    "PeerView": "rumormill.node.peer_view",
-    "Receipt": "rumormill.node.receipt",
+    "PeerView": "rumormill.core.peer_view",
+    "Receipt": "rumormill.core.receipt",
     "RumormillError": "rumormill.core.errors",
     "StoreConfig": "rumormill.log.model",
     "Subscription": "rumormill.node.subscription",
+    "SyncDoors": "rumormill.node.sync",
     "SyncNode": "rumormill.node.sync",
     "SyncSubscription": "rumormill.node.sync",
     "Topic": "rumormill.node.topic",
     "Verdict": "rumormill.core.inputs",
 }
-_OTHER_NAMES = {"Event": "ReceivedEvent"}
 
 
 def __getattr__(name: str) -> object:
@@ -63,4 +67,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'rumormill' has no attribute {name!r}")
     import importlib  # noqa: PLC0415 (as above)
 
-    return getattr(importlib.import_module(home), _OTHER_NAMES.get(name, name))
+    return getattr(importlib.import_module(home), name)

@@ -6,8 +6,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import doctor_machine as machine
 from rumormill.cli.doctor_machine import FAILED, OK, WARNING
 

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import main
 from rumormill.core.event import Event
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import StoredEvent
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
@@ -43,16 +42,16 @@ def keep(home: Path, events: list[Event]) -> None:
     with EventLog(home) as log:
         log.append(
             [
-                StoredEvent(
+                Event(
                     event.topic,
-                    event.id,
-                    event.author,
                     event.data,
-                    1.0,
-                    event.created,
-                    event.parents,
-                    "pulsarcast",
-                    event.proof,
+                    event.author,
+                    event.id,
+                    parents=event.parents,
+                    created=event.created,
+                    proof=event.proof,
+                    received=1.0,
+                    protocol="pulsarcast",
                 )
                 for event in events
             ]

@@ -4,11 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from command import environment, rumormill
 
+from processes import environment, rumormill
 from rumormill import __version__
-from rumormill.cli.grammar import PROTOCOLS
-from rumormill.cli.parser import SIM_OPTIONS
+from rumormill.cli import node_verbs
+from rumormill.cli.options import PROTOCOLS, SIM_OPTIONS
+from rumormill.daemon.endpoint import FLIGHT_ENDPOINT
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
 from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
 
@@ -56,6 +57,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
         "rumormill.cli.grammar",
         "rumormill.cli.mill_verbs",
         "rumormill.cli.node_verbs",
+        "rumormill.cli.options",
         "rumormill.cli.parser",
         "rumormill.version",
     ]
@@ -66,6 +68,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
 def test_what_help_names_is_what_there_is() -> None:
     """Help lists names without importing them; here they are compared with the real ones."""
     assert PROTOCOLS == PROTOCOL_NAMES
+    assert str(FLIGHT_ENDPOINT) == node_verbs.FLIGHT_ENDPOINT
     assert KNOWN["--workload"] == ALL_WORKLOADS
     assert {*KNOWN["--topology"]} == {*ALL_TOPOLOGIES} - {"file"}
     presets = dict.fromkeys(name for each in PROTOCOLS for name in protocol(each).presets)

@@ -5,22 +5,29 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import main
-from rumormill.log import EventLog, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log import EventLog
 from rumormill.node.identity import NodeIdentity
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.envelope import Author, Publication, named
 from rumormill.wire.keys import PrivateKey
 
 
-def keep(home: Path, publications: list[Publication], *more: StoredEvent) -> None:
+def keep(home: Path, publications: list[Publication], *more: Event) -> None:
     """Write a log that has these publications."""
     events = [each.to_event() for each in publications]
     rows = [
-        StoredEvent(
-            each.topic, each.id, each.author, each.data, 1.0, each.created, proof=each.proof
+        Event(
+            each.topic,
+            each.data,
+            each.author,
+            each.id,
+            created=each.created,
+            proof=each.proof,
+            received=1.0,
         )
         for each in events
     ]
@@ -39,12 +46,12 @@ def test_two_homes_with_the_same_history_have_the_same_root_hash(
     tmp_path: Path, published: list[Publication], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In whatever order it came, and whatever other protocols left in the topic."""
-    stranger = StoredEvent("news", b"12 bytes...", b"bob", b"gossip", 1.0)
+    stranger = Event("news", b"gossip", b"bob", b"12 bytes...", received=1.0)
     keep(tmp_path / "a", published)
     keep(tmp_path / "b", published[::-1], stranger)
-    trie: PatriciaTrie[None] = PatriciaTrie()
+    trie = PatriciaTrie()
     for publication in published:
-        trie.insert(publication.id, None)
+        trie.insert(publication.id)
     root = trie.root_hash.hex()
     assert main(["history", "verify", "news", "--home", str(tmp_path / "a")]) == 0
     assert capsys.readouterr().out == f"3 publications, root hash {root}\n"
@@ -73,7 +80,7 @@ def test_a_forgery_in_the_log_is_named(
 
 def test_a_topic_of_neither_kind_is_refused(tmp_path: Path) -> None:
     """There is nothing to verify in what other protocols leave."""
-    keep(tmp_path, [], StoredEvent("news", b"12 bytes...", b"bob", b"gossip", 1.0))
+    keep(tmp_path, [], Event("news", b"gossip", b"bob", b"12 bytes...", received=1.0))
     done = rumormill("history", "verify", "news", "--home", str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert "no publications of a skip ring" in done.stderr

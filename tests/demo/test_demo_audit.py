@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from rumormill.core.event import Event
 from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
 from rumormill.demo.script import Script, write_script
-from rumormill.log import EventLog, StoredEvent
+from rumormill.log import EventLog
 
 NAMES = {"reddit.com": "on the network"}
 IDS = [b"one", b"two", b"three"]
@@ -19,7 +20,7 @@ def homes(folder: Path, contents: list[list[bytes]]) -> list[Path]:
         paths.append(folder / str(number))
         with EventLog(paths[-1]) as log:
             topic = NAMES["reddit.com"]
-            events = [StoredEvent(topic, each, b"author", each, received=1.0) for each in ids]
+            events = [Event(topic, each, b"author", each, received=1.0) for each in ids]
             log.append(events).result()
     return paths
 

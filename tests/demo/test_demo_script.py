@@ -3,7 +3,7 @@
 import pytest
 
 from rumormill.core.errors import ConfigError
-from rumormill.demo.script import CONTENDERS, MOST_NODES, Script, chosen, write_script
+from rumormill.demo.script import MOST_NODES, PARTICIPANTS, Script, chosen, write_script
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
 from rumormill.sim.topology import is_connected
 from rumormill.sim.workload import load_reddit
@@ -54,10 +54,10 @@ def test_impossible_sizes_are_refused(nodes: int, events: int, fault: str) -> No
 
 
 def test_every_protocol_takes_part() -> None:
-    assert sorted(each.protocol for each in CONTENDERS) == sorted(PROTOCOL_NAMES)
-    for each in CONTENDERS:
+    assert sorted(each.protocol for each in PARTICIPANTS) == sorted(PROTOCOL_NAMES)
+    for each in PARTICIPANTS:
         assert each.preset in protocol(each.protocol).presets
-    assert chosen([]) == list(CONTENDERS)
+    assert chosen([]) == list(PARTICIPANTS)
     assert [each.label for each in chosen(["radius", "floodsub", "radius"])] == [
         "radius",
         "floodsub",

@@ -39,7 +39,7 @@ def test_the_programs_of_a_page_run(
 ) -> None:
     """In order, in a new directory, each ends as the page says, and prints what it says."""
     if any(block.uses_spark for block in blocks_of(page)):
-        request.getfixturevalue("spark_session")
+        request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
     with Player(page, tmp_path) as player:
         ran = list(player.play())

@@ -9,7 +9,8 @@ import os
 import sys
 import threading
 
-from rumormill.log import EventLog, StoreConfig, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log import EventLog, StoreConfig
 
 BATCH = 3
 
@@ -18,7 +19,7 @@ def append_for_ever(log: EventLog, worker: int, prefix: str) -> None:
     """Append batches to two topics, and acknowledge each event on its own line."""
     for number in itertools.count(0, BATCH):
         events = [
-            StoredEvent(
+            Event(
                 topic=f"topic-{(number + place) % 2}",
                 id=f"{prefix}-{worker}-{number + place}".encode(),
                 author=b"appender",

@@ -2,12 +2,10 @@
 
 import datetime
 import random
-import shutil
 import sqlite3
 
 import pyarrow as pa
 import pytest
-from store_samples import fill, make_event
 
 from rumormill.core.errors import ConfigError
 from rumormill.log import (
@@ -23,6 +21,7 @@ from rumormill.log import (
 )
 from rumormill.log.arrow import COLUMNS, event_schema, read_batches
 from rumormill.wire import base58
+from store_samples import fill, make_event
 
 EVENTS = 300
 
@@ -127,11 +126,6 @@ def pristine(tmp_path_factory):
     with EventLog(home) as log:
         fill(log, EVENTS)
     return home
-
-
-@pytest.fixture
-def store(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "store")
 
 
 @pytest.mark.parametrize(

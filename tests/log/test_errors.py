@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from store_samples import fill, make_event, read_all
 
 import rumormill
 from rumormill.core.errors import ConfigError
@@ -25,6 +24,7 @@ from rumormill.log import (
     schema,
 )
 from rumormill.log.rows import seal_store
+from store_samples import fill, make_event, read_all
 
 
 def run_child(code: str, *arguments: str) -> str:
@@ -99,13 +99,14 @@ def test_a_file_that_may_not_grow_fails_cleanly(tmp_path):
     """The system refuses to write: tickets fail, and what was acknowledged is there afterwards."""
     code = """
 import resource, sys
-from rumormill.log import EventLog, StoredEvent, StoreError
+from rumormill.core.event import Event
+from rumormill.log import EventLog, StoreError
 log = EventLog(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 done = 0
 try:
     for number in range(1000):
-        event = StoredEvent("t", b"%d" % number, b"", bytes(5000), 1.0)
+        event = Event("t", bytes(5000), b"", b"%d" % number, received=1.0)
         log.append([event]).result()
         done += 1
 except StoreError as error:

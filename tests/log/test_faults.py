@@ -12,7 +12,6 @@ import sqlite3
 
 import msgspec
 import pytest
-from store_samples import fill, make_event, read_all
 
 from rumormill.log import (
     CorruptLogError,
@@ -25,6 +24,7 @@ from rumormill.log import (
     repair,
 )
 from rumormill.log.heads import read_heads
+from store_samples import fill, make_event, read_all
 
 EVENTS = 300
 SMALL_CHECKPOINTS = StoreConfig(checkpoint_pages=60)
@@ -62,11 +62,6 @@ def pristine(tmp_path_factory):
         fill(log, EVENTS)
         fill(log, EVENTS, "more")
     return home
-
-
-@pytest.fixture
-def store(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "store")
 
 
 def check_after_fault(home, *, must_find=True):

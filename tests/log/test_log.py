@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from store_samples import fill, make_event, read_all
 
+from live_nodes import run
 from rumormill.core.errors import ConfigError, LimitError
+from rumormill.core.event import Event
 from rumormill.log import (
     Durability,
     EventLog,
@@ -21,16 +22,16 @@ from rumormill.log import (
     Retention,
     StoreClosedError,
     StoreConfig,
-    StoredEvent,
     StoreFailedError,
     StoreReadOnlyError,
 )
 from rumormill.log.heads import HeadsFile
+from store_samples import fill, make_event, read_all
 
 MEMORY = StoreConfig(durability=Durability.MEMORY)
 
 
-def with_offset(event: StoredEvent, offset: int) -> StoredEvent:
+def with_offset(event: Event, offset: int) -> Event:
     return msgspec.structs.replace(event, offset=offset)
 
 
@@ -135,7 +136,7 @@ def test_asyncio_awaits_tickets_without_threads_of_its_own(log):
         return [result[0].offset for result in results]
 
     before = threading.active_count()
-    assert asyncio.run(publish()) == list(range(20))
+    assert run(publish) == list(range(20))
     assert threading.active_count() == before
 
 
@@ -276,7 +277,7 @@ def test_the_number_of_topics_is_bounded(home):
 @given(
     st.lists(
         st.builds(
-            StoredEvent,
+            Event,
             topic=st.sampled_from(["a", "ünïcode", "\U0001f980"]),
             id=st.binary(min_size=1, max_size=8),
             author=st.binary(max_size=8),
@@ -294,7 +295,7 @@ def test_any_acceptable_event_is_read_back_equal(events):
     """Whatever bytes, times and texts: the first event of each id comes back as it was."""
     with EventLog(None, MEMORY) as log:
         results = log.append(events).result()
-        kept: dict[str, list[StoredEvent]] = {}
+        kept: dict[str, list[Event]] = {}
         for event, result in zip(events, results, strict=True):
             mine = kept.setdefault(event.topic, [])
             if not result.duplicate:

@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from store_samples import fill, make_event, read_all
 
 from rumormill.log import (
     EventLog,
@@ -14,6 +13,7 @@ from rumormill.log import (
     import_parquet,
     repair,
 )
+from store_samples import fill, make_event, read_all
 
 pytest.importorskip("pyarrow")
 

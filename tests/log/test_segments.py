@@ -3,21 +3,19 @@
 import os
 import random
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from store_samples import fill, make_event
 
-import rumormill
+from processes import Program
 from rumormill.core.errors import ConfigError
-from rumormill.daemon.flight import Shelf
-from rumormill.daemon.flight_protocol import RangeRequest
+from rumormill.core.event import Event
+from rumormill.daemon.flight_messages import RangeRequest
+from rumormill.daemon.flight_service import FlightService
 from rumormill.log import (
     DamagedRangeError,
     EventLog,
@@ -25,12 +23,12 @@ from rumormill.log import (
     OffsetGoneError,
     Retention,
     StoreConfig,
-    StoredEvent,
     repair,
     segments,
 )
 from rumormill.log.arrow import COLUMNS, event_schema, read_batches
 from rumormill.log.schema import get_topic, put_topics
+from store_samples import fill, make_event
 
 ROWS = 64
 EVENTS = 300
@@ -73,11 +71,6 @@ def right(pristine) -> list[dict]:
     with EventLog(pristine, NONE, read_only=True) as log:
         assert log.segments is None
         return rows_of(log)
-
-
-@pytest.fixture
-def store(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "store")
 
 
 @pytest.fixture
@@ -393,7 +386,7 @@ def test_a_reader_that_seals_beside_retention_leaves_nothing(home, monkeypatch) 
 
 def test_the_door_serves_segments(reader, right) -> None:
     """What Flight clients get comes from the same place."""
-    batches = list(Shelf(reader).batches(RangeRequest("news", 0, EVENTS, COLUMNS)))
+    batches = list(FlightService(reader).batches(RangeRequest("news", 0, EVENTS, COLUMNS)))
     assert pa.Table.from_batches(batches).to_pylist() == right
     assert reader.segments.counters.used == WHOLE
 
@@ -418,13 +411,13 @@ def test_readers_beside_a_writer_see_the_log(home) -> None:
                     return
 
     with EventLog(home, SMALL) as log:
-        log.append([StoredEvent("news", b"0", b"a", b"0", 0.0)]).result()
+        log.append([Event("news", b"0", b"a", b"0", received=0.0)]).result()
         threads = [threading.Thread(target=read_all_the_time) for _ in range(2)]
         for thread in threads:
             thread.start()
         for first in range(1, total, 37):
             numbers = range(first, min(first + 37, total))
-            events = [StoredEvent("news", b"%d" % n, b"a", b"%d" % n, float(n)) for n in numbers]
+            events = [Event("news", b"%d" % n, b"a", b"%d" % n, received=float(n)) for n in numbers]
             log.append(events).result()
         done.set()
         for thread in threads:
@@ -437,18 +430,11 @@ def test_kill_9_while_sealing(store, right) -> None:
     """A reader is killed again and again while it writes segments: each is whole or not there,
     and drafts that were left go with the next segment of their name once they are old."""
     rng = random.Random(5)
-    source = str(Path(rumormill.__file__).parents[1])
     for _ in range(6):
         shutil.rmtree(store / "segments", ignore_errors=True)
-        with subprocess.Popen(
-            [sys.executable, str(SEALER), str(store), str(EVENTS), str(ROWS)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": source},
-        ) as child:
-            assert child.stdout is not None
-            for _ in range(rng.randrange(1, 60)):
-                child.stdout.readline()
-            child.send_signal(signal.SIGKILL)
+        with Program([sys.executable, SEALER, store, str(EVENTS), str(ROWS)]) as child:
+            child.prints(rng.randrange(1, 60))
+            child.kill()
         with EventLog(store, SMALL, read_only=True) as log:
             assert rows_of(log) == right
             counters = log.segments.counters

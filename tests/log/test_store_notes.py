@@ -3,11 +3,12 @@
 import sqlite3
 
 import pytest
-from store_samples import fill, make_event
 
+from rumormill.core.event import Note
 from rumormill.log import CorruptLogError, EventLog, EventRefusedError, repair
 from rumormill.log import notes as notes_module
-from rumormill.log.notes import Note, drop_notes, note_keys, read_note
+from rumormill.log.notes import drop_notes, note_keys, read_note
+from store_samples import fill, make_event
 
 
 def test_a_note_is_read_back_also_after_reopening(home) -> None:

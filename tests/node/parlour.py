@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from rumormill.core.config import Config
-from rumormill.core.effects import Answer, Ask, Decline, Effect, Effects, Keep, Outcome, Published
+from rumormill.core.effects import Answer, Append, Ask, Decline, Effect, Effects, Outcome, Published
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
-from rumormill.core.inputs import Asked, Command, Input, Publish
+from rumormill.core.inputs import Asked, Command, Input, NotStored, Publish, Stored
+from rumormill.core.machine import View
 from rumormill.core.trace import RpcMeta
 from rumormill.node.node import Node
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
@@ -65,10 +66,20 @@ class Guest:
         elif isinstance(item, Publish):
             self.published += 1
             event = Event(item.topic, item.data, self.own, b"own %d" % self.published)
-            effects += [Keep(event), Published(event, 0, "told nobody")]
+            effects.append(Append(event, deliver=True, barrier=(item.number, event)))
+        elif isinstance(item, Stored):
+            for number, event in item.barriers:  # type: ignore[misc]
+                effects.append(Published(number, event, 0, "told nobody"))
+        elif isinstance(item, NotStored):
+            for number, _ in item.barriers:  # type: ignore[misc]
+                effects.append(Published(number, None, error=item.reason))
         elif isinstance(item, Command) and isinstance(item.body, str):
             error = item.body.removeprefix("fail ") if item.body.startswith("fail") else ""
             effects.append(Outcome(item.number, None if error else item.body.upper(), error))
+
+    def view(self) -> View:
+        """Nothing to show."""
+        return View()
 
     def heard(self, kind: type[Kind]) -> list[Kind]:
         """The inputs of one kind."""
@@ -95,7 +106,6 @@ PARLOUR = ProtocolSpec(
     max_message=lambda _config: MAX_MESSAGE,
     junk=lambda rng, _peers, _topics: Saying(rng.randbytes(8)),
     queries=QuerySpec((QUERY,), lambda saying: saying.data, _decoder, lambda _: MAX_MESSAGE),
-    reads_archive=True,
 )
 
 

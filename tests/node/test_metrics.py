@@ -1,17 +1,12 @@
-"""Metrics: the proposal's names, true numbers, no peers in labels; and a small HTTP server."""
+"""Metrics: the proposal's names, true numbers, no peers in labels."""
 
 import asyncio
-import contextlib
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 from live_nodes import run, take, until
-
 from rumormill.core import trace
 from rumormill.core.inputs import Verdict
-from rumormill.daemon.metrics_http import MAX_CLIENTS, MAX_REQUEST, MetricsServer
 from rumormill.log import StoreConfig
 from rumormill.log.arrow import read_batches
 from rumormill.node.metrics import MAX_LABELS, METRICS, OTHER, Counts, Values, render_metrics
@@ -168,72 +163,3 @@ def test_any_topic_name_makes_a_valid_page() -> None:
     lines = [line for line in page.splitlines() if not line.startswith("#")]
     assert lines[0] == 'topic_msg_published{topic="a\\"b\\\\c\\nd"} 2'
     assert all(LINE.fullmatch(line) for line in lines)
-
-
-@contextlib.asynccontextmanager
-async def served(page: str = "up 1\n", **options: float) -> AsyncIterator[MetricsServer]:
-    """A server of a page."""
-    server = MetricsServer(lambda: page, **options)
-    await server.start("127.0.0.1", 0)
-    try:
-        yield server
-    finally:
-        await server.close()
-
-
-async def exchange(server: MetricsServer, request: bytes) -> bytes:
-    """Send bytes, and return everything that comes back."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    with contextlib.closing(writer), contextlib.suppress(ConnectionError):
-        writer.write(request)
-        await writer.drain()
-        return await reader.read()
-    return b""
-
-
-REQUESTS = {
-    "the page": (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 200),
-    "with a query": (b"GET /metrics?x=1 HTTP/1.0\r\n\r\n", 200),
-    "another page": (b"GET / HTTP/1.1\r\n\r\n", 404),
-    "another method": (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
-    "no request": (b"hello\r\n\r\n", 400),
-    "another protocol": (b"GET /metrics SPDY/9\r\n\r\n", 400),
-    "too long": (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_REQUEST, 431),
-}
-
-
-@pytest.mark.parametrize(("request_", "status"), REQUESTS.values(), ids=REQUESTS.keys())
-def test_get_of_one_page_and_nothing_else(request_: bytes, status: int) -> None:
-    async def story() -> None:
-        async with served() as server:
-            answer = await exchange(server, request_)
-            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
-            body = answer.partition(b"\r\n\r\n")[2]
-            assert f"Content-Length: {len(body)}\r\n".encode() in answer
-            assert (body == b"up 1\n") == (status == 200)
-
-    run(story)
-
-
-def test_whoever_says_nothing_is_cut_off() -> None:
-    """A silent client holds its place for a bounded time."""
-
-    async def story() -> None:
-        async with served(timeout=0.05) as server:
-            assert await exchange(server, b"GET /metrics") == b""
-            assert server.refused == 1
-
-    run(story)
-
-
-def test_too_many_clients_are_turned_away() -> None:
-    async def story() -> None:
-        async with served() as server, contextlib.AsyncExitStack() as stack:
-            for _ in range(MAX_CLIENTS):
-                _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-                stack.callback(writer.close)
-            await until(lambda: len(server._clients) == MAX_CLIENTS, "all are waited for")
-            answer = await exchange(server, b"GET /metrics HTTP/1.1\r\n\r\n")
-            assert (answer, server.refused) == (b"", 1)
-
-    run(story)

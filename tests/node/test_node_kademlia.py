@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 from live_nodes import run, until
-
 from rumormill.node.node import Node
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.messages import encode_kad

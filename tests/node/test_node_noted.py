@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from network import run
 
+from live_nodes import run
 from rumormill.core.errors import RumormillError
+from rumormill.core.event import Note
 from rumormill.log.errors import DiskFullError
-from rumormill.log.notes import Note, note_keys, read_note
+from rumormill.log.notes import note_keys, read_note
 from rumormill.node.node import Node
 
 
@@ -29,7 +30,7 @@ def test_noted_events_are_kept_in_order_and_reach_the_peers(tmp_path: Path) -> N
                         data for _, data, _ in rows
                     ]
 
-    run(main())
+    run(main)
 
 
 def test_peers_never_hear_of_events_that_could_not_be_kept(
@@ -55,4 +56,4 @@ def test_peers_never_hear_of_events_that_could_not_be_kept(
                 async with asyncio.timeout(30):
                     assert (await anext(events)).data == b"kept"
 
-    run(main())
+    run(main)

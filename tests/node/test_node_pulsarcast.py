@@ -4,8 +4,8 @@ from contextlib import AsyncExitStack
 from itertools import pairwise
 
 import pytest
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.node.node import Node
 from rumormill.node.subscription import Subscription
 from rumormill.protocols.pulsarcast import cid as cids

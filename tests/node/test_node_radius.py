@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.radius.router import Radius
@@ -66,7 +66,7 @@ class Member:
         """Whether everybody else would serve this member."""
         mine = self.node.id
         return all(
-            mine in machine(other.node).topics.get(self.topic, ())
+            mine in machine(other.node).view().peers.get(self.topic, ())
             for other in others
             if other is not self
         )

@@ -1,8 +1,8 @@
 """Waiting for subscribers, where a topic must be entered before anything can be published in it."""
 
 import pytest
-from live_nodes import run
 
+from live_nodes import run
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
 from rumormill.protocols.pulsarcast import cid as cids

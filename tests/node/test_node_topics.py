@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_nodes import run, take, until
 
+from live_nodes import run, take, until
 from rumormill.core.errors import ConfigError, LocalError
-from rumormill.log.notes import Note
+from rumormill.core.event import Note
+from rumormill.core.receipt import Receipt
 from rumormill.node.node import Node
-from rumormill.node.receipt import Receipt
 from rumormill.node.sync import SyncNode
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.commands import SubscribeTo

@@ -16,10 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from protocols import router_inputs as world
 from protocols.router_tables import mentions
 from rumormill.core.effects import (
+    Append,
     CancelTimer,
     Connect,
-    Deliver,
-    Keep,
     Published,
     Send,
     SendAll,
@@ -29,12 +28,14 @@ from rumormill.core.effects import (
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import (
     Input,
+    NotStored,
     PeerConnected,
     PeerDisconnected,
     Publish,
     Received,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Unsubscribe,
@@ -71,6 +72,7 @@ class Router(RuleBasedStateMachine):
         self.timers: dict[Any, float] = {}
         self.validating: dict[bytes, float] = {}
         self.delivered: dict[bytes, float] = {}
+        self.unsafe: list[Any] = []
         self.sent: list[Send] = []
         self.known: list[Message] = []
 
@@ -106,8 +108,12 @@ class Router(RuleBasedStateMachine):
             assert effect.peers
             for peer in effect.peers:
                 self.check_send(Send(peer, effect.message))
-        elif isinstance(effect, Deliver):
-            self.check_delivery(effect, cause)
+        elif isinstance(effect, Append):
+            if effect.barrier is not None:
+                assert isinstance(cause, Publish)
+                self.unsafe.append(effect.barrier)
+            if effect.deliver:
+                self.check_delivery(effect, cause)
         elif isinstance(effect, Validate):
             self.validating[effect.event.id] = self.now
         elif isinstance(effect, SetTimer):
@@ -118,8 +124,9 @@ class Router(RuleBasedStateMachine):
         elif isinstance(effect, Connect):
             assert effect.peer not in self.connected
             assert effect.peer != world.SELF
-        elif isinstance(effect, (Published, Keep)):
-            assert isinstance(cause, Publish)
+        elif isinstance(effect, Published):
+            assert isinstance(cause, (Publish, Stored, NotStored))
+            assert (effect.event is None) == bool(effect.error)
         else:
             assert isinstance(effect, TRACE_PAYLOADS)
 
@@ -133,7 +140,7 @@ class Router(RuleBasedStateMachine):
         self.sent.append(send)
         del self.sent[:-8]
 
-    def check_delivery(self, effect: Deliver, cause: Input) -> None:
+    def check_delivery(self, effect: Append, cause: Input) -> None:
         """An event is delivered once, unless it comes again after its id has been forgotten."""
         event = effect.event
         assert event.topic in self.router.subscriptions
@@ -164,6 +171,13 @@ class Router(RuleBasedStateMachine):
     @rule(topic=world.any_topic, data=world.payloads)
     def publish(self, topic: str, data: bytes) -> None:
         self.request(Publish(topic, data))
+
+    @rule(count=st.integers(1, 9), safe=st.booleans())
+    def disk(self, count: int, safe: bool) -> None:
+        """What was appended becomes safe in its order, or is lost."""
+        barriers, self.unsafe = tuple(self.unsafe[:count]), self.unsafe[count:]
+        if barriers:
+            self.give(Stored(barriers) if safe else NotStored(barriers, "the disk is full"))
 
     @rule(place=st.integers(0, 99), verdict=st.sampled_from(list(Verdict)))
     def validated(self, place: int, verdict: Verdict) -> None:

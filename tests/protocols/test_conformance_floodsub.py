@@ -14,7 +14,7 @@ from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.authorship import Authorship, content_hash
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
-from rumormill.protocols.pubsub.limits import RpcLimits
+from rumormill.protocols.pubsub.limits import PubsubLimits
 from rumormill.protocols.pubsub.messages import Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.router import NO_SUBSCRIBERS
 from rumormill.sim.identity import SimulatedIdentity
@@ -361,7 +361,7 @@ def test_configurable_max_message_size() -> None:
     """A limit of 4 MiB lets 2 MiB through, 1 MiB does not. go: TestConfigurableMaxMessageSize."""
     rig = Rig()
     peers = rig.add_floodsub(10, max_rpc_size=1 << 22)
-    limits = RpcLimits(rpc_bytes=1 << 22)
+    limits = PubsubLimits(rpc_bytes=1 << 22)
     rig.network.round_trip = lambda rpc: decode_rpc(encode_rpc(rpc), limits)
     rig.connect_sparsely(peers)
     rig.subscribe(peers)

@@ -1,17 +1,13 @@
 """Runs to mill, of every protocol; the command; and a connection that dies."""
 
 import contextlib
-import os
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any, Self
 
-from spark_samples import SOURCES
-
-from rumormill.log import EventLog, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log import EventLog
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
 
@@ -45,22 +41,10 @@ def simulate(folder: Path, peers: int = 16) -> dict[str, dict[str, Any]]:
     return figures
 
 
-def append(home: Path, events: list[StoredEvent]) -> None:
+def append(home: Path, events: list[Event]) -> None:
     """Put events into a store."""
     with EventLog(home) as log:
         log.append(events).result()
-
-
-def rumormill(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the real command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "rumormill", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-    )
 
 
 class DyingRoad:

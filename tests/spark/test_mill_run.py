@@ -1,25 +1,26 @@
 """The mill on Spark: stores, sweeps, and what is wrong with a source."""
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from mill_samples import DyingRoad, append, rumormill
-from spark_samples import LiveNode, environment, fill, publish
+from mill_samples import DyingRoad, append
+from spark_samples import LiveNode, fill, publish
 from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
+from processes import RUMORMILL, Program, rumormill
 from rumormill.core.errors import LocalError
-from rumormill.daemon.flight import Shelf, open_door
-from rumormill.log import EventLog, StoredEvent
+from rumormill.core.event import Event
+from rumormill.daemon.endpoint import Endpoint
+from rumormill.daemon.flight_server import open_server
+from rumormill.daemon.flight_service import FlightService
+from rumormill.log import EventLog
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.spark.bronze import find_node, find_source
 from rumormill.spark.grid import Grid
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 GRIDS = Path(__file__).resolve().parents[2] / "grids"
 
 
-def chain() -> list[StoredEvent]:
+def chain() -> list[Event]:
     """A Pulsarcast history with a fork, a missing event and a forged one."""
     events = pulsarcast(9, fork_at=3)
     del events[6]
@@ -131,7 +132,7 @@ def test_a_wrong_token_changes_nothing_in_the_lake(spark: Any, store: Path, tmp_
 
     lake, token = lake_of_before(tmp_path, "door"), tmp_path / "token"
     with EventLog(store, read_only=True) as log:
-        door = open_door(Shelf(log), ("127.0.0.1", 0), "the right token")
+        door = open_server(FlightService(log), Endpoint("127.0.0.1", 0), "the right token")
         address = f"127.0.0.1:{door.port}"
         token.write_text("a wrong token\n")
         with pytest.raises(LocalError, match=r"refuses the token.*flight\.token") as caught:
@@ -153,7 +154,7 @@ def test_a_node_that_dies_in_the_middle_changes_nothing_in_the_lake(
     lake, home = lake_of_before(tmp_path, "door"), tmp_path / "home"
     with EventLog(home) as log:
         fill(log, "news", 20_000)
-        door = open_door(Shelf(log), ("127.0.0.1", 0), "token")
+        door = open_server(FlightService(log), Endpoint("127.0.0.1", 0), "token")
         (tmp_path / "token").write_text("token")
         with DyingRoad(door.port, after=300_000) as road:
             address = f"127.0.0.1:{road.port}"
@@ -220,9 +221,9 @@ name = "killed"
 protocols = ["floodsub"]
 seeds = [1, 2, 3, 4, 5, 6]
 [base]
-peers = 30
+peers = 20
 topology.degree = 6
-workload.messages = 200
+workload.messages = 60
 """
 
 
@@ -232,14 +233,12 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(spark: Any, tmp_path: Path
 
     (tmp_path / "grid.toml").write_text(LONGER)
     folder = tmp_path / "lake" / ".sweeps" / "killed"
-    command = [sys.executable, "-m", "rumormill", "sweep", "grid.toml", "--master", "local[1]"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE
-    ) as process:
+    command = [*RUMORMILL, "sweep", "grid.toml", "--master", "local[1]"]
+    with Program(command, cwd=tmp_path, start_new_session=True) as program:
         while not list(folder.glob("*.json")):
-            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert program.process.poll() is None, program.errors
             time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
+        program.kill()
     finished = {each: each.stat().st_mtime_ns for each in sorted(folder.glob("[!.]*"))}
     figures = [each for each in finished if each.suffix == ".json"]
     assert 1 <= len(figures) < 6
@@ -312,21 +311,18 @@ def test_a_running_node_is_followed_until_ctrl_c(tmp_path: Path) -> None:
     """What is published while the stream runs comes into the lake; Ctrl-C ends it quietly."""
     with LiveNode(tmp_path / "home") as node:
         token = str(node.home / "flight.token")
-        command = [sys.executable, "-m", "rumormill", "mill", node.endpoint, "--name", "live"]
-        command += ["--token-file", token, "--to", "lake", "--stream", "--interval", "1s"]
-        with subprocess.Popen(
-            [*command, "--master", "local[2]"], cwd=tmp_path, env=environment(), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
-            assert process.stderr is not None
+        command = [*RUMORMILL, "mill", node.endpoint, "--name", "live", "--token-file", token]
+        command += ["--to", "lake", "--stream", "--interval", "1s", "--master", "local[2]"]
+        with Program(command, cwd=tmp_path) as program:
+
+            def taken() -> int:
+                return sum("is in the lake" in line for line in program.errors)
+
             for number in range(2):
                 publish(node.home, "news", [b"item %d" % number])
-                told = iter(process.stderr.readline, "")
-                assert any("is in the lake" in line for line in told), "a batch was taken"
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
-            said = process.stderr.read()
-            assert said.endswith("rumormill: interrupted\n")
-            assert "Traceback" not in said
+                program.wait_for(lambda n=number: taken() > n, "a batch that was taken")
+            assert program.stop(signal.SIGINT) == 130
+            assert program.errors[-1] == "rumormill: interrupted"
+            assert "Traceback" not in "\n".join(program.errors)
     lake = Lake.existing(tmp_path / "lake")
     assert sorted(row["offset"] for row in lake.rows("events")) == [0, 1]

@@ -16,13 +16,16 @@ from spark_samples import (
 )
 
 from rumormill.core.errors import LocalError
-from rumormill.daemon.flight import Shelf, open_door
+from rumormill.daemon.endpoint import Endpoint
+from rumormill.daemon.flight_server import open_server
+from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog, NotAStoreError, Retention
+from rumormill.log.model import Range
 from rumormill.spark.access import NodeAccess
 from rumormill.spark.options import read_options
-from rumormill.spark.planning import DataLossError, Piece
+from rumormill.spark.planning import DataLossError
 from rumormill.spark.reading import read_piece
-from rumormill.spark.source import BatchReader, Range, StreamReader
+from rumormill.spark.source import BatchReader, RangePartition, StreamReader
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -39,11 +42,11 @@ def offsets_of(reader: BatchReader | StreamReader, ranges: Any) -> list[int]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(home: Path) -> Path:
     """A store of one's own with 100 events."""
-    with EventLog(tmp_path / "home") as log:
+    with EventLog(home) as log:
         fill(log, "news", 100)
-    return tmp_path / "home"
+    return home
 
 
 def damage(home: Path) -> None:
@@ -124,7 +127,7 @@ def test_a_store_that_is_another_one(home: Path) -> None:
 def test_a_wrong_token(spark: Any, home: Path) -> None:
     """The sentence says where the right one is."""
     with EventLog(home, read_only=True) as log:
-        server = open_door(Shelf(log), ("127.0.0.1", 0), "the right token")
+        server = open_server(FlightService(log), Endpoint("127.0.0.1", 0), "the right token")
         there = {"node": f"127.0.0.1:{server.port}", "subscribe": "news"}
         right = configured(spark.read, **there, token="the right token").load()
         assert right.count() == 100
@@ -140,7 +143,7 @@ def test_a_node_that_dies_in_the_middle_of_a_read(tmp_path: Path) -> None:
             fill(log, "news", 1000, start=start)
     with LiveNode(tmp_path / "home") as node:
         access = NodeAccess(node.endpoint, node.token)
-        rows = read_piece(access, Piece("news", 0, 40_000), ["offset", "value", "id", "proof"])
+        rows = read_piece(access, Range("news", 0, 40_000), ["offset", "value", "id", "proof"])
         assert next(rows).num_rows > 0
         node.kill()
         with pytest.raises(LocalError, match=f"the node at {node.endpoint} cannot be reached"):
@@ -149,4 +152,4 @@ def test_a_node_that_dies_in_the_middle_of_a_read(tmp_path: Path) -> None:
 
 def test_an_empty_partition_reads_nothing(store: Path) -> None:
     """A batch whose filters leave nothing still has a task."""
-    assert list(reader_of(store).read(Range(None))) == []
+    assert list(reader_of(store).read(RangePartition(None))) == []

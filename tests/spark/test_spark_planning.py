@@ -10,13 +10,13 @@ from pyspark.sql import datasource as spark_filters
 
 from rumormill.core.errors import LocalError
 from rumormill.log.arrow import event_schema
-from rumormill.spark.access import Extent, HomeAccess
+from rumormill.log.model import Range, TopicExtent
+from rumormill.spark.access import HomeAccess
 from rumormill.spark.filters import Condition, apply, condition_of, narrowed, wants_topic
 from rumormill.spark.options import MAX_RECORDS_PER_PARTITION, ReadOptions, read_options
 from rumormill.spark.planning import (
     SEGMENT_ROWS,
     DataLossError,
-    Piece,
     latest,
     limited,
     pieces,
@@ -36,7 +36,7 @@ def nothing_since(topic: str, time: float) -> int | None:
     return None
 
 
-EXTENT = Extent(10, 50)
+EXTENT = TopicExtent("t", 10, 50)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_a_missing_topic_is_named() -> None:
 def test_a_stream_discovers_topics_and_notices_losses() -> None:
     """A new topic begins at 0; one that has shrunk is lost data."""
     follow = options(streaming=True, subscribePattern=".*")
-    ends = latest(follow, {"b": 5}, {"b": Extent(0, 9), "a": Extent(0, 2)})
+    ends = latest(follow, {"b": 5}, {"b": TopicExtent("b", 0, 9), "a": TopicExtent("a", 0, 2)})
     assert list(ends.items()) == [("a", 2), ("b", 9)]
     with pytest.raises(DataLossError, match="'b' ends at offset 3, but was read up to 5"):
-        latest(follow, {"b": 5}, {"b": Extent(0, 3)})
+        latest(follow, {"b": 5}, {"b": TopicExtent("b", 0, 3)})
     mild = options(streaming=True, subscribePattern=".*", failOnDataLoss="false")
     assert latest(mild, {"b": 5}, {}) == {"b": 5}
 
@@ -127,7 +127,7 @@ def test_a_limit_is_kept_and_shared(begun: dict[str, int], more: dict[str, int],
 )
 def test_pieces_are_the_ranges(spans: list[tuple[int, int]], least: int, longest: int) -> None:
     """Nothing twice, nothing left out, in order, none too long, enough of them."""
-    ranges = [Piece(f"t{n}", start, start + size) for n, (start, size) in enumerate(spans)]
+    ranges = [Range(f"t{n}", start, start + size) for n, (start, size) in enumerate(spans)]
     cut = pieces(ranges, least, longest)
     whole = [(each.topic, n) for each in ranges for n in range(each.start, each.stop)]
     assert [(each.topic, n) for each in cut for n in range(each.start, each.stop)] == whole
@@ -144,7 +144,7 @@ def test_large_pieces_end_where_segments_do(
     start: int, size: int, least: int, longest: int
 ) -> None:
     """A segment that two tasks share would be read by both and made by none."""
-    cut = pieces([Piece("t", start, start + size)], least, longest)
+    cut = pieces([Range("t", start, start + size)], least, longest)
     assert [cut[0].start, *(each.stop for each in cut)] == [
         *(each.start for each in cut), start + size
     ]  # fmt: skip
@@ -154,19 +154,19 @@ def test_large_pieces_end_where_segments_do(
     if least == 1 and longest >= 4 * SEGMENT_ROWS:
         assert all(each.stop % SEGMENT_ROWS == 0 for each in cut[:-1])
         assert len(cut) <= -(-size // (longest // SEGMENT_ROWS * SEGMENT_ROWS)) + 1
-    assert pieces([Piece("t", start, start + size)], least, longest) == cut
+    assert pieces([Range("t", start, start + size)], least, longest) == cut
 
 
 def test_a_million_events_are_eight_tasks() -> None:
     """Of eight segments each, by the default limit."""
-    cut = pieces([Piece("t", 0, 1_000_000)], 1, MAX_RECORDS_PER_PARTITION)
+    cut = pieces([Range("t", 0, 1_000_000)], 1, MAX_RECORDS_PER_PARTITION)
     assert [each.stop - each.start for each in cut] == [131_072] * 7 + [82_496]
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4])
 def test_parts_that_end_where_segments_do_are_about_equal(parts: int) -> None:
     """So that cores end together: no part differs from its share by more than a segment."""
-    cut = pieces([Piece("t", 0, 300_000)], parts, MAX_RECORDS_PER_PARTITION * 10)
+    cut = pieces([Range("t", 0, 300_000)], parts, MAX_RECORDS_PER_PARTITION * 10)
     assert len(cut) == parts
     assert all(each.stop % SEGMENT_ROWS == 0 for each in cut[:-1])
     share = 300_000 / parts
@@ -209,7 +209,7 @@ def test_offset_filters_narrow_the_range(
     comparison: str, value: object, expected: tuple[int, int]
 ) -> None:
     """Rows that cannot match are not even read."""
-    found = narrowed(Piece("t", 10, 50), [Condition("offset", comparison, value)], nothing_since)
+    found = narrowed(Range("t", 10, 50), [Condition("offset", comparison, value)], nothing_since)
     assert (found.start, found.stop) == expected
 
 
@@ -223,10 +223,10 @@ def test_time_filters_move_the_start() -> None:
 
     for comparison, start in (("greater", 30), ("equal", 30), ("less", 10)):
         condition = Condition("received", comparison, TIME)
-        assert narrowed(Piece("t", 10, 50), [condition], since) == Piece("t", start, 50)
+        assert narrowed(Range("t", 10, 50), [condition], since) == Range("t", start, 50)
     assert all(time < TIME.timestamp() for time in asked), "a rounded time must not be missed"
     condition = Condition("received", "greater", TIME)
-    assert narrowed(Piece("t", 10, 50), [condition], nothing_since) == Piece("t", 50, 50)
+    assert narrowed(Range("t", 10, 50), [condition], nothing_since) == Range("t", 50, 50)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_read_that_ends_early_is_lost_data() -> None:
     access = SimpleNamespace(
         where="the test", batches=lambda *_: contextlib.nullcontext(iter([batch]))
     )
-    read = read_piece(access, Piece("news", 0, 3), ["offset"])
+    read = read_piece(access, Range("news", 0, 3), ["offset"])
     assert next(read).num_rows == 1
     with pytest.raises(DataLossError, match="offsets 1 to 2 cannot be read: the read ended early"):
         next(read)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyspark
 
-from rumormill.spark.python import worker_python
+from rumormill.spark.session import worker_python
 
 
 def test_the_launcher_leaves_sparks_zips_out_and_nothing_else(tmp_path: Path) -> None:

@@ -20,9 +20,15 @@ from spark_samples import (
 
 from rumormill.log import Durability, EventLog, StoreConfig
 from rumormill.log.arrow import COLUMNS, event_schema
+from rumormill.log.model import Range
 from rumormill.spark.options import read_options
-from rumormill.spark.planning import Piece
-from rumormill.spark.source import FULL_SCHEMA, BatchReader, Range, RumormillSource, StreamReader
+from rumormill.spark.source import (
+    FULL_SCHEMA,
+    BatchReader,
+    RangePartition,
+    RumormillSource,
+    StreamReader,
+)
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -210,7 +216,7 @@ def test_arrow_batches_end_to_end(store: Path) -> None:
 
     assert to_arrow_schema(FULL_SCHEMA, timezone="UTC").equals(event_schema(COLUMNS))
     options = read_options({"home": str(store), "subscribe": "news"}, streaming=False)
-    (batch,) = BatchReader(options, list(COLUMNS)).read(Range(Piece("news", 0, 100)))
+    (batch,) = BatchReader(options, list(COLUMNS)).read(RangePartition(Range("news", 0, 100)))
     assert isinstance(batch, pa.RecordBatch)
     assert batch.num_rows == 100
 

@@ -1,7 +1,6 @@
 """Events of every protocol as a node keeps them, made and signed with real keys."""
 
 from rumormill.core.event import Event
-from rumormill.log import StoredEvent
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pubsub.authorship import Authorship, author_and_seqno, proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
@@ -26,9 +25,14 @@ def gossipsub(count: int) -> list[Event]:
     for number in range(count):
         message = authorship.compose("news", b"item %d" % number)
         found.append(
-            Event("news", message.data, message.author, author_and_seqno(message),
-                  proof=proof_of(message))
-        )  # fmt: skip
+            Event(
+                "news",
+                message.data,
+                message.author,
+                author_and_seqno(message),
+                proof=proof_of(message),
+            )
+        )
     return found
 
 
@@ -79,9 +83,16 @@ MAKERS = {
 }
 
 
-def kept(protocol: str, event: Event, number: int) -> StoredEvent:
+def kept(protocol: str, event: Event, number: int) -> Event:
     """An event as the log takes it."""
-    return StoredEvent(
-        event.topic, event.id, event.author, event.data, NOW + number, event.created,
-        event.parents, protocol, event.proof,
-    )  # fmt: skip
+    return Event(
+        event.topic,
+        event.data,
+        event.author,
+        event.id,
+        parents=event.parents,
+        created=event.created,
+        proof=event.proof,
+        received=NOW + number,
+        protocol=protocol,
+    )

@@ -13,10 +13,11 @@ from trace_payloads import ONE_OF_EACH, entries
 from oracles import trace_pb2
 from rumormill.core import trace
 from rumormill.core.errors import LocalError
-from rumormill.trace import files
+from rumormill.trace import files, writers
 from rumormill.trace.entries import TraceError
-from rumormill.trace.envelope import TYPE_NAMES
-from rumormill.trace.events import (
+from rumormill.trace.files import open_writer, read_trace, replay
+from rumormill.trace.ndjson import TYPE_NAMES, LineEncoder, TraceHash
+from rumormill.trace.protobuf import (
     EventError,
     decode_batch,
     decode_event,
@@ -24,8 +25,6 @@ from rumormill.trace.events import (
     field_number,
     payload_number,
 )
-from rumormill.trace.files import open_writer, read_trace, replay
-from rumormill.trace.hashing import LineEncoder, TraceHash
 from rumormill.trace.shapes import SHAPES
 from rumormill.wire.protobuf import bytes_field, read_varint, varint, varint_field
 
@@ -131,7 +130,7 @@ def test_a_replayed_file_has_the_hash_of_the_recorded_trace(tmp_path, name):
 
 def test_a_batch_file_is_split_into_batches_of_bounded_size(tmp_path, monkeypatch):
     """Every record of the compressed file is a `TraceEventBatch` of the schema."""
-    monkeypatch.setattr(files, "_BATCH_BYTES", 200)
+    monkeypatch.setattr(writers, "_BATCH_BYTES", 200)
     path = written(tmp_path / "t.pb.gz", ONE_OF_EACH)
     data, position, sizes = gzip.decompress(path.read_bytes()), 0, []
     while position < len(data):

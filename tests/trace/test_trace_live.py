@@ -9,7 +9,7 @@ from trace_payloads import ONE_OF_EACH as ENTRIES
 
 from rumormill.trace.entries import TraceError
 from rumormill.trace.files import read_trace
-from rumormill.trace.live import LiveWriter
+from rumormill.trace.writers import LiveWriter
 
 
 def test_what_was_observed_is_in_the_file_at_once(tmp_path: Path) -> None:

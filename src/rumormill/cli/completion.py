@@ -8,8 +8,7 @@ import argparse
 import shlex
 
 from rumormill.cli.grammar import Parser
-from rumormill.cli.node_verbs import NODE_OPTIONS
-from rumormill.cli.parser import SIM_OPTIONS, build_parser
+from rumormill.cli.options import NODE_OPTIONS, SIM_OPTIONS
 
 
 def known_values(verb: str) -> dict[str, tuple[str, ...]]:
@@ -20,7 +19,7 @@ def known_values(verb: str) -> dict[str, tuple[str, ...]]:
 
 def run_completion(options: argparse.Namespace) -> int:
     """Print the script of a shell."""
-    parsers = _verbs(build_parser())
+    parsers = _verbs(options.parser)
     if options.shell == "fish":
         print(_fish(parsers))
     else:

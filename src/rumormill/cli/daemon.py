@@ -1,39 +1,32 @@
 """`rumormill node` and `rumormill supervisor`: a node that runs until it is told to stop.
 
-It holds the lock of its home's log, so there is one daemon of a home; it serves the control socket,
-and metrics where they were asked for. SIGINT and SIGTERM end it in order: commands are hung up on,
-queues are sent, the log is closed.
+It holds the lock of its home's log, so there is one daemon of a home; it opens its doors
+(`Node.serve`), the control socket always, the others where they were asked for. SIGINT and SIGTERM
+end it in order: the doors are closed, queues are sent, the log is closed.
 """
 
 import argparse
 import asyncio
-import contextlib
-import ipaddress
 import json
 import logging
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import LogObserver, set_up_logs
 from rumormill.cli.meeting import find_tickets
 from rumormill.cli.session import run_async
-from rumormill.cli.settings import Resolved, metrics_endpoint, resolve
+from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control import ControlServer, socket_path
-from rumormill.daemon.control_service import NodeService
-from rumormill.daemon.flight_protocol import TOKEN_FILE
-from rumormill.daemon.metrics_http import MetricsServer
+from rumormill.daemon.doors import Doors
+from rumormill.daemon.flight_messages import TOKEN_FILE
+from rumormill.daemon.tickets import reachable
 from rumormill.node.identity import KEY_FILE, load_or_create_key
-from rumormill.node.metrics import render_metrics
 from rumormill.node.node import Node
 from rumormill.trace.entries import Observer
-from rumormill.trace.live import LiveWriter
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.trace.writers import LiveWriter
 
 _log = logging.getLogger("rumormill.node")
 
@@ -102,17 +95,18 @@ async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: b
         store=resolved.store_config,
         observers=_observers(resolved),
     )
+    tls = (resolved.text("flight_cert"), resolved.text("flight_key"))
     async with node:
-        tickets = reachable(node.tickets)
-        service = NodeService(node, resolved.text("protocol"), tickets=tickets)
         for topic in resolved.texts("topics"):
-            await service.follow(topic)
-        async with (
-            _served(service, resolved),
-            _metrics(node, resolved) as port,
-            _flight(node, resolved) as flight,
-        ):
-            _announce(tickets, resolved, port, flight, as_json=options.json)
+            (await node.subscribe(topic)).close()
+        async with node.serve(
+            control=True,
+            metrics=resolved.text("metrics"),
+            flight=resolved.text("flight"),
+            tls=tls if all(tls) else None,
+            home=resolved.home,
+        ) as doors:
+            _announce(reachable(node.tickets), resolved, doors, as_json=options.json)
             wanted = [*resolved.texts("join"), *find_tickets(resolved.home)]
             joining = [asyncio.ensure_future(_keep_joining(node, each)) for each in wanted]
             await stop.wait()
@@ -145,75 +139,18 @@ def _observers(resolved: Resolved) -> list[Observer]:
     return [LogObserver(), LiveWriter(Path(path).expanduser())] if path else [LogObserver()]
 
 
-@contextlib.asynccontextmanager
-async def _served(service: NodeService, resolved: Resolved) -> AsyncIterator[None]:
-    resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    server = ControlServer(service, socket_path(resolved.home))
-    await server.start()
-    try:
-        yield
-    finally:
-        await server.close()
-
-
-@contextlib.asynccontextmanager
-async def _metrics(node: Node, resolved: Resolved) -> AsyncIterator[int | None]:
-    endpoint = metrics_endpoint(resolved.text("metrics"))
-    if endpoint is None:
-        yield None
-        return
-    server = MetricsServer(lambda: render_metrics(node.metrics()))
-    await server.start(*endpoint)
-    try:
-        yield server.port
-    finally:
-        await server.close()
-
-
-@contextlib.asynccontextmanager
-async def _flight(node: Node, resolved: Resolved) -> AsyncIterator[str | None]:
-    if not resolved.text("flight"):
-        yield None
-        return
-    # Imported here, because Arrow takes a while and most nodes do not need it.
-    from rumormill.cli.serving import door_of, publisher_of
-    from rumormill.daemon.flight import Shelf
-
-    door = contextlib.ExitStack()
-    shelf = Shelf(node.log, publisher_of(node, asyncio.get_running_loop()))
-    settings = [resolved.text(key) for key in ("flight", "flight_cert", "flight_key")]
-    address = door.enter_context(door_of(shelf, resolved.home, *settings))
-    try:
-        yield address
-    finally:
-        # Whoever is publishing through the door needs the loop to finish.
-        await asyncio.to_thread(door.close)
-
-
-def _announce(
-    tickets: list[str],
-    resolved: Resolved,
-    metrics_port: int | None,
-    flight: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def _announce(tickets: list[str], resolved: Resolved, doors: Doors, *, as_json: bool) -> None:
+    port = None if doors.metrics is None else int(doors.metrics.rpartition(":")[2])
+    fields = {"home": str(resolved.home), "protocol": resolved.text("protocol")}
     if as_json:
-        shown = {
-            "tickets": tickets,
-            "home": str(resolved.home),
-            "protocol": resolved.text("protocol"),
-            "metrics_port": metrics_port,
-            "flight": flight,
-        }
+        shown = {"tickets": tickets, **fields, "metrics_port": port, "flight": doors.flight}
         print(json.dumps(shown), flush=True)
     else:
         print("\n".join(tickets), flush=True)
-    fields = {"home": str(resolved.home), "protocol": resolved.text("protocol")}
-    if metrics_port is not None:
-        fields["metrics_port"] = str(metrics_port)
-    if flight is not None:
-        fields |= {"flight": flight, "token": str(resolved.home / TOKEN_FILE)}
+    if port is not None:
+        fields["metrics_port"] = str(port)
+    if doors.flight is not None:
+        fields |= {"flight": doors.flight, "token": str(resolved.home / TOKEN_FILE)}
     _log.info("running", extra={"fields": fields})
 
 
@@ -229,32 +166,3 @@ async def _keep_joining(node: Node, ticket: str) -> None:
             return
         await asyncio.sleep(delay)
         delay = min(2 * delay, _LONGEST_RETRY)
-
-
-def reachable(tickets: list[str]) -> list[str]:
-    """Tickets that another machine can use: a wildcard address becomes this machine's."""
-    found: dict[str, None] = {}
-    for ticket in tickets:
-        address = Multiaddr.parse(ticket)
-        endpoint = address.tcp_endpoint
-        assert endpoint is not None
-        host, port = endpoint
-        hosts = [host]
-        if ipaddress.ip_address(host).is_unspecified:
-            hosts = _own_addresses(":" in host)
-        for each in hosts:
-            found[str(Multiaddr.tcp(each, port, address.peer_id))] = None
-    return list(found)
-
-
-def _own_addresses(six: bool) -> list[str]:
-    """The address that this machine has towards others, if it has one, and the loopback."""
-    family, other, loopback = (
-        (socket.AF_INET6, "2001:db8::1", "::1")
-        if six
-        else (socket.AF_INET, "192.0.2.1", "127.0.0.1")
-    )
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((other, 9))  # a datagram socket sends nothing for this
-        return [probe.getsockname()[0], loopback]
-    return [loopback]

@@ -30,7 +30,7 @@ from rumormill.cli.numbers import whole
 from rumormill.cli.session import run_async
 from rumormill.cli.show import as_count, as_number, as_percent, as_seconds, as_size
 from rumormill.core.errors import ConfigError
-from rumormill.demo.demonstration import Run, demonstrate
+from rumormill.demo.demonstration import RunSummary, demonstrate
 from rumormill.demo.script import Script, chosen, write_script
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ NO_SPARK: Final = (
 def run_demo(options: argparse.Namespace) -> int:
     """Demonstrate, and print what came of it."""
     try:
-        contenders = chosen(_names(options.protocol))
+        participants = chosen(_names(options.protocol))
         nodes = whole("--nodes", options.nodes) or NODES
         events = whole("--events", options.events) or EVENTS
         seed = SEED if options.seed is None else whole("--seed", options.seed, least=0)
@@ -67,7 +67,7 @@ def run_demo(options: argparse.Namespace) -> int:
     with one_sentence(), _screen() as screen, _folder(keep=options.keep) as place:
         begin = time.monotonic()
         with _spark(screen, place.path, wanted=not options.no_spark) as mill:
-            runs = run_until_signal(demonstrate(contenders, script, place.path, screen, mill))
+            runs = run_until_signal(demonstrate(participants, script, place.path, screen, mill))
             report = None
             if mill is not None and mill.lake.parts():
                 write_report(mill.lake, output, f"{script.nodes} nodes, {len(runs)} protocols")
@@ -90,9 +90,9 @@ def _names(typed: Sequence[str]) -> list[str]:
     return [name.strip() for text in typed for name in text.split(",")]
 
 
-def run_until_signal(work: Any) -> list[Run]:
+def run_until_signal(work: Any) -> list[RunSummary]:
     """Run the demonstration; SIGINT and SIGTERM end it in order, and are raised afterwards."""
-    found: list[Run] = []
+    found: list[RunSummary] = []
     received: list[int] = []
 
     async def main() -> int:
@@ -214,7 +214,7 @@ def _screen() -> Iterator[Screen]:
 
 
 def _as_json(
-    runs: Sequence[Run], script: Script, report: str | None, kept: Path | None
+    runs: Sequence[RunSummary], script: Script, report: str | None, kept: Path | None
 ) -> dict[str, Any]:
     return {
         "nodes": script.nodes,
@@ -222,8 +222,8 @@ def _as_json(
         "seed": script.seed,
         "runs": [
             {
-                "protocol": run.contender.label,
-                "preset": run.contender.preset,
+                "protocol": run.participant.label,
+                "preset": run.participant.preset,
                 "error": run.error or None,
                 "logs": run.logs,
                 **_without_traces(run),
@@ -237,16 +237,16 @@ def _as_json(
     }
 
 
-def _without_traces(run: Run) -> dict[str, Any]:
-    if run.played is None:
+def _without_traces(run: RunSummary) -> dict[str, Any]:
+    if run.result is None:
         return {}
-    found: dict[str, Any] = msgspec.to_builtins(run.played)
+    found: dict[str, Any] = msgspec.to_builtins(run.result)
     return {key: value for key, value in found.items() if key not in ("label", "traces")}
 
 
-def _show(runs: Sequence[Run], script: Script, told: dict[str, Any]) -> None:
+def _show(runs: Sequence[RunSummary], script: Script, told: dict[str, Any]) -> None:
     """Print the comparison, and where everything is."""
-    done = [run for run in runs if run.played is not None]
+    done = [run for run in runs if run.result is not None]
     if done:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -254,15 +254,15 @@ def _show(runs: Sequence[Run], script: Script, told: dict[str, Any]) -> None:
         table.add_column(title, style="bold", no_wrap=True)
         columns = []
         for run in done:
-            preset = "" if run.contender.preset == "default" else f":{run.contender.preset}"
-            table.add_column(f"{run.contender.label}{preset}", justify="right")
+            preset = "" if run.participant.preset == "default" else f":{run.participant.preset}"
+            table.add_column(f"{run.participant.label}{preset}", justify="right")
             columns.append(dict(_rows(run)))
         for name in columns[0]:
             table.add_row(name, *(column[name] for column in columns))
         console.print(table)
     for run in runs:
         if run.error:
-            print(f"{run.contender.label} failed: {run.error}; its logs are in {run.logs}")
+            print(f"{run.participant.label} failed: {run.error}; its logs are in {run.logs}")
     lost = sum(run.lost for run in runs)
     print(
         f"{lost} acknowledged events are lost" if lost else "nothing that was acknowledged is lost"
@@ -274,14 +274,14 @@ def _show(runs: Sequence[Run], script: Script, told: dict[str, Any]) -> None:
         print(f"homes, traces and the lake: {told['kept']}")
 
 
-def _rows(run: Run) -> Iterator[tuple[str, str]]:
-    played, figures, streamed = run.played, run.figures, run.streamed
-    assert played is not None
-    found = played.audit
+def _rows(run: RunSummary) -> Iterator[tuple[str, str]]:
+    result, figures, streamed = run.result, run.figures, run.streamed
+    assert result is not None
+    found = result.audit
     yield "acknowledged", as_count(found.acknowledged)
-    yield "without a receipt", as_count(played.unacknowledged)
+    yield "without a receipt", as_count(result.unacknowledged)
     yield "acknowledged and lost", as_count(found.lost)
-    yield "killed with -9 and back", f"{played.returned} of {played.killed}"
+    yield "killed with -9 and back", f"{result.returned} of {result.killed}"
     yield "in the logs in the end", as_percent(found.kept / found.owed if found.owed else None)
     yield "missed while killed", as_count(found.missed_while_down)
     yield "missing otherwise", as_count(found.missing)
@@ -296,4 +296,4 @@ def _rows(run: Run) -> Iterator[tuple[str, str]]:
     if streamed is not None:
         yield "rows in Spark", f"{streamed.rows:,} of {streamed.events:,}"
         yield "with a valid signature", as_count(streamed.valid)
-    yield "took", as_seconds(played.seconds)
+    yield "took", as_seconds(result.seconds)

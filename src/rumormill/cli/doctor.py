@@ -26,17 +26,15 @@ from rumormill.cli.doctor_machine import (
     writable,
 )
 from rumormill.cli.grammar import FAILURE
-from rumormill.cli.settings import Resolved, flight_endpoint, metrics_endpoint, resolve
+from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control import socket_path
+from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
+from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.log.errors import NotAStoreError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.version import __version__
 from rumormill.wire.multiaddr import Multiaddr
-
-_LONGEST_SOCKET: Final = 103
-"""Bytes of a socket's path on macOS; Linux has four more."""
 
 _PORT_ADVICE: Final = {
     errno.EACCES: "choose a port above 1023 with --{}",
@@ -75,11 +73,11 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     for address in resolved.texts("listen"):
         endpoint = Multiaddr.parse(address).tcp_endpoint
         assert endpoint is not None
-        yield _check_port("listen", *endpoint)
+        yield _check_port("listen", Endpoint(*endpoint))
     for name, endpoint_of in (("metrics", metrics_endpoint), ("flight", flight_endpoint)):
         wanted = endpoint_of(resolved.text(name))
         if wanted is not None:
-            yield _check_port(name, *wanted)
+            yield _check_port(name, wanted)
 
 
 def _check_home(home: Path) -> Check:
@@ -90,7 +88,7 @@ def _check_home(home: Path) -> Check:
     if not writable(there):
         advice = f"chmod u+rwx {there}, or choose another home with --home"
         return Check("home", FAILED, f"{there} cannot be written", advice)
-    if len(bytes(socket_path(home))) > _LONGEST_SOCKET:
+    if len(bytes(socket_path(home))) > MAX_SOCKET_PATH:
         text = f"{home} is too long a path for the control socket"
         return Check("home", FAILED, text, elsewhere)
     if there != home:
@@ -146,13 +144,10 @@ def _check_store(home: Path) -> Check:
     return Check("log", OK, f"{report.events} events, {report.size} bytes, all verified")
 
 
-def _check_port(name: str, host: str, port: int) -> Check:
-    shown = f"{host} port {port or 'any'}"
+def _check_port(name: str, endpoint: Endpoint) -> Check:
+    shown = f"{endpoint.host} port {endpoint.port or 'any'}"
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        endpoint.try_to_listen()
     except OSError as error:
         usual = "stop what uses it, or choose another address with --{}"
         advice = _PORT_ADVICE.get(error.errno or 0, usual).format(name)

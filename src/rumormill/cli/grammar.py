@@ -1,4 +1,4 @@
-"""What every verb's parser is made of: errors, exit codes, options, help pages.
+"""What every verb's parser is made of: errors, exit codes, help pages.
 
 Only the standard library is imported here, because `rumormill --help` imports it.
 """
@@ -41,10 +41,6 @@ class Option:
     def dest(self) -> str:
         """The name under which the parser keeps the value."""
         return self.flag.lstrip("-").replace("-", "_")
-
-
-PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "radius", "skipring")
-"""The registry's names, repeated here because help does not import it; a test compares them."""
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
@@ -104,14 +100,15 @@ def add_verb(
     return verb
 
 
-PROTOCOL_OPTIONS: Final = (
-    Option("--protocol", "protocol", "NAME", ", ".join(PROTOCOLS), PROTOCOLS),
-    Option(
-        "--preset",
-        "preset",
-        "NAME",
-        "a protocol's named settings, such as ethereum",
-        ("default", "ethereum", "few", "hardening", "open", "ordered"),
-    ),
-)
-"""Which protocol, and which of its presets: asked for by every verb that runs one."""
+def late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """A verb whose module is imported when it runs."""
+
+    def run(options: argparse.Namespace) -> int:
+        import importlib
+
+        found: Callable[[argparse.Namespace], int] = getattr(
+            importlib.import_module(module), function
+        )
+        return found(options)
+
+    return run

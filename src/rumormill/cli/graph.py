@@ -9,7 +9,6 @@ from rumormill.cli.grammar import DATA_LOSS, FAILURE, CommandError
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.subscription import ReceivedEvent
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
@@ -20,7 +19,7 @@ from rumormill.wire.keys import PeerId
 _SHOWN_PAYLOAD: Final = 40
 """Characters of a payload beside an event: what is left of a line of 100."""
 
-Batches = AsyncIterator[list[ReceivedEvent]]
+Batches = AsyncIterator[list[Event]]
 
 
 async def draw_history(batches: Batches, *, whole: bool) -> int:
@@ -30,7 +29,7 @@ async def draw_history(batches: Batches, *, whole: bool) -> int:
     try:
         async for batch in batches:
             for event in batch:
-                if graph.add_event(_core_event(event)):
+                if graph.add_event(event):
                     labels[event.id] = _label(event)
         absent = "missing" if whole else "before what is shown"
         for line in draw(graph, lambda cid: labels.get(cid) or f"{_short(cid)} {absent}"):
@@ -62,7 +61,7 @@ async def verify_history(
     try:
         async for batch in batches:
             for event in batch:
-                verifier.check(_core_event(event))
+                verifier.check(event)
     except LimitError as error:
         raise CommandError(str(error), FAILURE) from None
     report = verifier.report()
@@ -77,17 +76,11 @@ async def verify_history(
     return 0 if report.is_whole else DATA_LOSS
 
 
-def _core_event(event: ReceivedEvent) -> Event:
-    return Event(
-        event.topic, event.data, event.author, event.id, event.parents, event.created, event.proof
-    )
-
-
 def _short(cid: bytes) -> str:
     return cids.text(cid) if cids.is_cid(cid) else cid.hex()
 
 
-def _label(event: ReceivedEvent) -> str:
+def _label(event: Event) -> str:
     when = dates.iso_at(event.created if event.created is not None else event.received)
     author = str(PeerId(event.author))[-8:]
     text = event.data.decode("utf-8", "replace")

@@ -16,12 +16,11 @@ from rumormill.cli.numbers import moment, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async
 from rumormill.cli.settings import Resolved, resolve
-from rumormill.daemon.control import socket_path
+from rumormill.core.event import Event
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
-from rumormill.daemon.control_messages import BATCH_EVENTS, Events
+from rumormill.daemon.control_messages import BATCH_EVENTS, Events, socket_path
 from rumormill.daemon.control_service import read_history
 from rumormill.log.event_log import EventLog
-from rumormill.node.subscription import ReceivedEvent
 
 Read = Callable[[int, float | None, int], Awaitable[Events]]
 
@@ -85,7 +84,7 @@ async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse
         return await verify_history(_batches(read, span), cid, descriptor, options)
 
 
-async def _batches(read: Read, span: _Span) -> AsyncIterator[list[ReceivedEvent]]:
+async def _batches(read: Read, span: _Span) -> AsyncIterator[list[Event]]:
     """The events of a span, some at a time."""
     offset, since, count = span
     while count is None or count > 0:

@@ -1,7 +1,7 @@
 """The verbs of the mill: what can be typed after `mill`, `sweep` and `report`."""
 
-from rumormill.cli.grammar import PROTOCOLS, Parser, Verbs, add_verb
-from rumormill.cli.node_verbs import late
+from rumormill.cli.grammar import Parser, Verbs, add_verb, late
+from rumormill.cli.options import PROTOCOLS
 
 
 def add_mill_verbs(verbs: Verbs) -> None:

@@ -5,53 +5,15 @@ means that nothing was typed, and `cli.settings` decides.
 """
 
 import argparse
-from collections.abc import Callable
 from typing import Final
 
-from rumormill.cli.grammar import PROTOCOL_OPTIONS, Option, Parser, Verbs, add_verb
-
-PLACE: Final = (
-    Option("--home", "home", "DIR", "identity, log and control socket (default ~/.rumormill)"),
-    Option("--config", "config", "FILE", "settings in TOML (default: config.toml in the home)"),
-    Option(
-        "--log-level",
-        "log_level",
-        "LEVEL",
-        "debug, info, warning, error (default warning; of a node info)",
-        ("debug", "info", "warning", "error"),
-    ),
-    Option("--log-format", "log_format", "FORMAT", "text or json, on stderr", ("text", "json")),
-)
-DURABILITY: Final = Option(
-    "--durability",
-    "durability",
-    "MODE",
-    "when an event counts as kept: fsync (default), os, memory",
-    ("fsync", "os", "memory"),
-)
-FLIGHT_ENDPOINT: Final = "127.0.0.1:4020"
-"""Our choice, on the loopback: nobody else gets in before it is said."""
-
-NODE_OPTIONS: Final = (*PLACE, *PROTOCOL_OPTIONS, DURABILITY)
+from rumormill.cli.grammar import Option, Parser, Verbs, add_verb, late
+from rumormill.cli.options import DURABILITY, FLIGHT_ENDPOINT, PLACE, PROTOCOL_OPTIONS
 
 _FORMAT_HELP: Final = (
     "how to print an event: %%t topic, %%o offset, %%a author, %%s payload, %%S its size,"
     " %%T time received, %%i id, %%%% and \\n \\t \\0 (default '%%s\\n')"
 )
-
-
-def late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """A verb whose module is imported when it runs."""
-
-    def run(options: argparse.Namespace) -> int:
-        import importlib
-
-        found: Callable[[argparse.Namespace], int] = getattr(
-            importlib.import_module(module), function
-        )
-        return found(options)
-
-    return run
 
 
 def add_node_verbs(verbs: Verbs) -> None:

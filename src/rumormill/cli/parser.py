@@ -5,82 +5,13 @@ they end up in, which knows what is allowed there, so that a flag and a line of 
 refused with the same sentence. Only the standard library is imported here, for speed.
 """
 
-import argparse
 from typing import Final
 
-from rumormill.cli.grammar import (
-    PROTOCOL_OPTIONS,
-    PROTOCOLS,
-    Formatter,
-    Option,
-    Parser,
-    Verbs,
-    add_verb,
-)
+from rumormill.cli.grammar import Formatter, Parser, Verbs, add_verb, late
 from rumormill.cli.mill_verbs import add_mill_verbs
-from rumormill.cli.node_verbs import add_node_verbs, late
+from rumormill.cli.node_verbs import add_node_verbs
+from rumormill.cli.options import LOAD, NETWORK, PROTOCOLS, WHAT_RUNS
 from rumormill.version import __version__
-
-WHAT_RUNS: Final = (
-    *PROTOCOL_OPTIONS,
-    Option("--peers", "peers", "N", "how many peers"),
-    Option("--seed", "seed", "N", "decides every random draw; same seed, same trace"),
-    Option(
-        "--join",
-        "join",
-        "HOW",
-        "one-by-one or all-at-once",
-        ("one-by-one", "all-at-once"),
-    ),
-    Option(
-        "--start",
-        "start",
-        "STATE",
-        "the state in which all peers begin; skipring: empty, legitimate, arbitrary",
-        ("empty", "legitimate", "arbitrary"),
-    ),
-)
-NETWORK: Final = (
-    Option(
-        "--topology",
-        "topology.kind",
-        "KIND",
-        "random-regular, ring-random, star, tree, line, complete",
-        ("random-regular", "ring-random", "star", "tree", "line", "complete"),
-    ),
-    Option("--degree", "topology.degree", "N", "links per peer"),
-    Option(
-        "--latency",
-        "links.latency",
-        "MODEL",
-        "constant:50ms, uniform:10ms-100ms, normal:50ms,10ms, regions, planetlab",
-        ("constant:50ms", "uniform:10ms-100ms", "normal:50ms,10ms", "regions", "planetlab"),
-    ),
-    Option("--jitter", "links.jitter", "TIME", "a further random delay of up to this, as 5ms"),
-    Option("--loss", "links.loss", "SHARE", "probability that a message is lost, as 1%% or 0.01"),
-    Option(
-        "--bandwidth",
-        "links.bandwidth",
-        "MODEL",
-        "unlimited, 10mbit, 10mbit/50mbit (up/down), regions",
-        ("unlimited", "10mbit", "10mbit/50mbit", "regions"),
-    ),
-    Option("--churn", "churn", "RATE", "peers that leave per minute, as 12, or of all, as 5%%"),
-)
-LOAD: Final = (
-    Option(
-        "--workload",
-        "workload.kind",
-        "KIND",
-        "fixed, poisson, zipf, reddit2007",
-        ("fixed", "poisson", "zipf", "reddit2007"),
-    ),
-    Option("--messages", "workload.messages", "N", "how many; of reddit2007 the first N"),
-    Option("--topics", "workload.topics", "N", "how many topics"),
-    Option("--rate", "workload.rate", "N", "publications per second in the whole network"),
-    Option("--size", "workload.size", "SIZE", "payload, as 128 or 1kib"),
-)
-SIM_OPTIONS: Final = (*WHAT_RUNS, *NETWORK, *LOAD)
 
 SIM_EXAMPLES: Final = """\
 examples:
@@ -133,7 +64,7 @@ def build_parser() -> Parser:
     _add_sim(verbs)
     add_mill_verbs(verbs)
     _add_inspect(verbs)
-    _add_completion(verbs)
+    _add_completion(verbs).set_defaults(parser=parser)
     return parser
 
 
@@ -171,11 +102,6 @@ def _add_demo(verbs: Verbs) -> None:
 
 
 def _add_inspect(verbs: Verbs) -> None:
-    def run(options: argparse.Namespace) -> int:
-        from rumormill.cli.inspecting import run_inspect
-
-        return run_inspect(options)
-
     verb = add_verb(
         verbs,
         "inspect",
@@ -185,7 +111,7 @@ def _add_inspect(verbs: Verbs) -> None:
             "CID. What is given is recognised: JSON, hexadecimal or raw bytes."
         ),
         epilog=INSPECT_EXAMPLES,
-        run=run,
+        run=late("rumormill.cli.inspecting", "run_inspect"),
     )
     verb.add_argument("kind", choices=("topic", "event", "rpc", "cid"), help="what it is")
     verb.add_argument("input", metavar="FILE|HEX|-", help="a file, the thing itself, or stdin")
@@ -193,11 +119,6 @@ def _add_inspect(verbs: Verbs) -> None:
 
 
 def _add_sim(verbs: Verbs) -> None:
-    def run(options: argparse.Namespace) -> int:
-        from rumormill.cli.sim import run_sim
-
-        return run_sim(options)
-
     verb = add_verb(
         verbs,
         "sim",
@@ -207,7 +128,7 @@ def _add_sim(verbs: Verbs) -> None:
             "Flags override the scenario file; what neither says has a default."
         ),
         epilog=SIM_EXAMPLES,
-        run=run,
+        run=late("rumormill.cli.sim", "run_sim"),
     )
     verb.add_argument("scenario", nargs="?", metavar="SCENARIO.toml", help="a scenario file")
     for title, options in (
@@ -250,7 +171,7 @@ def _add_sim(verbs: Verbs) -> None:
     group.add_argument(
         "--dump-state",
         metavar="PATH",
-        help="write the state of all peers at the end as JSON, where the protocol has one",
+        help="write the state of all peers at the end as JSON",
     )
     group.add_argument(
         "--check-codec", action="store_true", help="encode and decode every simulated message"
@@ -258,12 +179,7 @@ def _add_sim(verbs: Verbs) -> None:
     group.add_argument("--debug", action="store_true", help="show where a failed run failed")
 
 
-def _add_completion(verbs: Verbs) -> None:
-    def run(options: argparse.Namespace) -> int:
-        from rumormill.cli.completion import run_completion
-
-        return run_completion(options)
-
+def _add_completion(verbs: Verbs) -> Parser:
     verb = add_verb(
         verbs,
         "completion",
@@ -275,6 +191,7 @@ def _add_completion(verbs: Verbs) -> None:
             "  source <(rumormill completion zsh)\n"
             "  rumormill completion fish > ~/.config/fish/completions/rumormill.fish\n"
         ),
-        run=run,
+        run=late("rumormill.cli.completion", "run_completion"),
     )
     verb.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+    return verb

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rumormill.cli.grammar import USAGE, CommandError
-from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import ReceivedEvent
+from rumormill.core.event import Event
+from rumormill.core.receipt import Receipt
 from rumormill.wire.keys import PeerId
 
 DEFAULT_FORMAT: Final = "%s\\n"
 _TOKEN = re.compile(r"%(.?)|\\(.?)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
-_FIELDS: Final[dict[str, Callable[[ReceivedEvent], bytes]]] = {
+_FIELDS: Final[dict[str, Callable[[Event], bytes]]] = {
     "t": lambda event: event.topic.encode(),
     "o": lambda event: b"%d" % event.offset,
     "a": lambda event: _author(event.author).encode(),
@@ -27,7 +27,7 @@ _FIELDS: Final[dict[str, Callable[[ReceivedEvent], bytes]]] = {
     "i": lambda event: event.id.hex().encode(),
 }
 
-Printer = Callable[[ReceivedEvent], bytes]
+Printer = Callable[[Event], bytes]
 
 
 def choose_printer(options: argparse.Namespace) -> Printer:
@@ -43,7 +43,7 @@ def choose_printer(options: argparse.Namespace) -> Printer:
 
 def compile_format(text: str) -> Printer:
     """Read a format once; printing then only fills it in."""
-    parts: list[bytes | Callable[[ReceivedEvent], bytes]] = []
+    parts: list[bytes | Callable[[Event], bytes]] = []
     end = 0
     for match in _TOKEN.finditer(text):
         parts.append(text[end : match.start()].encode())
@@ -67,7 +67,7 @@ def compile_format(text: str) -> Printer:
     )
 
 
-def event_json(event: ReceivedEvent) -> dict[str, Any]:
+def event_json(event: Event) -> dict[str, Any]:
     """An event as one JSON object; a payload that is no text is in base64."""
     shown: dict[str, Any] = {
         "topic": event.topic,
@@ -97,7 +97,7 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def write_events(events: Sequence[ReceivedEvent], printer: Printer) -> None:
+def write_events(events: Sequence[Event], printer: Printer) -> None:
     """Print a batch; blocks when the reader of stdout does."""
     sys.stdout.buffer.write(b"".join([printer(event) for event in events]))
     sys.stdout.buffer.flush()

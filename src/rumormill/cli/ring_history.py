@@ -7,19 +7,18 @@ from collections.abc import AsyncIterator
 from rumormill.cli.grammar import DATA_LOSS, USAGE, CommandError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.subscription import ReceivedEvent
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.envelope import check_event, is_publication
 
 
 async def verify_ring_history(
-    batches: AsyncIterator[list[ReceivedEvent]], topic: str, options: argparse.Namespace
+    batches: AsyncIterator[list[Event]], topic: str, options: argparse.Namespace
 ) -> int:
     """Check every publication of a topic, and print how many there are and their root hash.
 
     Two homes with the same root hash have the same history, in whatever order it came.
     """
-    trie: PatriciaTrie[None] = PatriciaTrie()
+    trie = PatriciaTrie()
     verifier = SignatureVerifier()
     faults: list[int] = []
     others = 0
@@ -36,7 +35,7 @@ async def verify_ring_history(
             if not is_publication(event):
                 others += 1
             elif check_event(event, verifier):
-                trie.insert(event.id, None)
+                trie.insert(event.id)
             else:
                 faults.append(received.offset)
     if not len(trie) and not faults:

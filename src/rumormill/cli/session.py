@@ -18,10 +18,9 @@ from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandErr
 from rumormill.cli.meeting import find_tickets
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
-from rumormill.daemon.control import socket_path
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
-from rumormill.daemon.control_messages import ControlError
-from rumormill.daemon.control_service import Service
+from rumormill.daemon.control_messages import ControlError, socket_path
+from rumormill.daemon.control_service import NodeService, Service
 from rumormill.log.errors import CorruptLogError
 
 _log = logging.getLogger("rumormill.cli")
@@ -108,7 +107,6 @@ def refuse_what_is_decided(resolved: Resolved) -> None:
 
 @contextlib.asynccontextmanager
 async def _own_node(resolved: Resolved) -> AsyncIterator[Session]:
-    from rumormill.daemon.control_service import NodeService
     from rumormill.node.node import Node
 
     node = Node(

@@ -17,10 +17,11 @@ import msgspec
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, PeerError
+from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
-from rumormill.trace.files import LINE_SUFFIXES
+from rumormill.trace.writers import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
 
 CONFIG_NAME: Final = "config.toml"
@@ -127,7 +128,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     def check_topic(self, topic: str) -> None:
         """Refuse a name that no node would take, or that nobody could type again."""
-        most = getattr(self.protocol_config, "max_topic_length", 1024)
+        most = protocol(self.text("protocol")).max_topic(self.protocol_config)
         try:
             size = len(topic.encode())
         except UnicodeEncodeError:
@@ -191,26 +192,6 @@ def _check_listen(address: str) -> None:
         ) from None
     if endpoint is None:
         raise ConfigError(f"listen: {address!r} is not a TCP address such as {example}")
-
-
-def metrics_endpoint(text: str) -> tuple[str, int] | None:
-    """Where metrics are served; empty is nowhere."""
-    return endpoint_of("metrics", text, "127.0.0.1:9464")
-
-
-def flight_endpoint(text: str) -> tuple[str, int] | None:
-    """Where the Flight door is; empty is nowhere."""
-    return endpoint_of("flight", text, "127.0.0.1:4020")
-
-
-def endpoint_of(key: str, text: str, example: str) -> tuple[str, int] | None:
-    """Read HOST:PORT; empty is none."""
-    if not text:
-        return None
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{key}: {text!r} is not HOST:PORT, such as {example}")
-    return host.strip("[]"), int(port)
 
 
 def resolve(options: argparse.Namespace) -> Resolved:

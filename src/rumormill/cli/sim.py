@@ -5,10 +5,13 @@ comparison.
 """
 
 import argparse
+import ast
+import inspect
 import json
 import os
 import shlex
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,10 +20,9 @@ from typing import Any
 import msgspec
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
-from rumormill.cli.parameters import list_parameters, show_parameters
-from rumormill.cli.parser import SIM_OPTIONS
+from rumormill.cli.options import SIM_OPTIONS
 from rumormill.cli.show import progress_bar, show_runs
-from rumormill.core.config import nearest
+from rumormill.core.config import Config, nearest
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import protocol
 from rumormill.sim.scenario import Churn, Scenario
@@ -35,7 +37,7 @@ class Outputs(msgspec.Struct, frozen=True):
     dump_state: Path | None
 
 
-class Contender(msgspec.Struct, frozen=True):
+class PlannedRun(msgspec.Struct, frozen=True):
     """One run of a comparison, or the only run."""
 
     label: str
@@ -48,21 +50,19 @@ def run_sim(options: argparse.Namespace) -> int:
         scenario, parameters = read_scenario(options)
         if options.list_parameters:
             return _list(scenario, parameters, as_json=options.json)
-        contenders = line_up(scenario, parameters, options.compare)
+        planned = plan_runs(scenario, parameters, options.compare)
         outputs = Outputs(
             _checked_trace(options),
             _checked_harness_logs(options),
-            _checked_dump(options, contenders),
+            _checked_dump(options),
         )
     except ConfigError as error:
         raise CommandError(str(error), USAGE) from None
     replay = replay_command(options.typed, scenario.seed)
     runs = {}
-    with progress_bar(len(contenders)) as advance:
-        for contender in contenders:
-            runs[contender.label] = _run(
-                contender, outputs, advance(contender.label), options, replay
-            )
+    with progress_bar(len(planned)) as advance:
+        for run in planned:
+            runs[run.label] = _run(run, outputs, advance(run.label), options, replay)
     if options.json:
         figures = next(iter(runs.values()))
         if options.compare:
@@ -104,18 +104,18 @@ def read_scenario(options: argparse.Namespace) -> tuple[Scenario, dict[str, str]
     return scenario.changed(changes), parameters
 
 
-def line_up(
+def plan_runs(
     scenario: Scenario, parameters: Mapping[str, str], compare: str | None
-) -> list[Contender]:
+) -> list[PlannedRun]:
     """Return what runs, each scenario complete and checked.
 
     In a comparison a parameter goes to those protocols that have it; one that none has is refused.
     """
     wanted: dict[str, Any] = {**scenario.parameters, **parameters}
     if compare is None:
-        return [_contender(scenario.protocol, scenario, scenario.preset, wanted)]
+        return [_planned(scenario.protocol, scenario, scenario.preset, wanted)]
     entries = [entry.strip() for entry in compare.split(",")]
-    contenders = []
+    planned = []
     unused = dict(wanted)
     known: dict[str, None] = {}
     for entry in entries:
@@ -130,19 +130,19 @@ def line_up(
         if not preset:
             preset = scenario.preset if name == scenario.protocol else "default"
         changed = scenario.changed({"protocol": name})
-        contenders.append(_contender(entry, changed, preset, fitting))
+        planned.append(_planned(entry, changed, preset, fitting))
     for key in unused:
         hint = nearest(key.partition(".")[0], sorted(known))
         raise ConfigError(f"{key}: no protocol of --compare has such a parameter; {hint}")
-    return contenders
+    return planned
 
 
-def _contender(
+def _planned(
     label: str, scenario: Scenario, preset: str, parameters: Mapping[str, Any]
-) -> Contender:
+) -> PlannedRun:
     protocol(scenario.protocol).configure(preset, parameters)
     changes = {"preset": preset, "parameters": dict(parameters)}
-    return Contender(label, scenario.changed(changes))
+    return PlannedRun(label, scenario.changed(changes))
 
 
 def replay_command(typed: list[str], seed: int) -> str:
@@ -152,7 +152,7 @@ def replay_command(typed: list[str], seed: int) -> str:
 
 
 def _run(
-    contender: Contender,
+    run: PlannedRun,
     outputs: Outputs,
     progress: Callable[[float], None],
     options: argparse.Namespace,
@@ -162,7 +162,7 @@ def _run(
 
     try:
         return run_scenario(
-            contender.scenario,
+            run.scenario,
             trace=outputs.trace,
             harness_logs=outputs.harness_logs,
             dump_state=outputs.dump_state,
@@ -178,8 +178,8 @@ def _run(
         known = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]
         notes = "".join(f" ({note})" for note in known)
         raise CommandError(
-            f"the run of {contender.label} failed: {type(error).__name__}: {reason}{notes}\n"
-            f"seed: {contender.scenario.seed}\nreplay: {replay}",
+            f"the run of {run.label} failed: {type(error).__name__}: {reason}{notes}\n"
+            f"seed: {run.scenario.seed}\nreplay: {replay}",
             FAILURE,
         ) from error
 
@@ -209,14 +209,11 @@ def _checked_harness_logs(options: argparse.Namespace) -> Path | None:
     return Path(options.harness_logs)
 
 
-def _checked_dump(options: argparse.Namespace, contenders: list[Contender]) -> Path | None:
+def _checked_dump(options: argparse.Namespace) -> Path | None:
     if options.dump_state is None:
         return None
     if options.compare is not None:
         raise ConfigError("--dump-state: goes with one protocol; leave --compare out")
-    name = contenders[0].scenario.protocol
-    if protocol(name).study is None:
-        raise ConfigError(f"--dump-state: {name} has no state to dump")
     path = Path(options.dump_state)
     if path.is_dir():
         raise ConfigError(f"--dump-state: {path} is a folder")
@@ -236,3 +233,45 @@ def _list(scenario: Scenario, parameters: Mapping[str, str], *, as_json: bool) -
     else:
         show_parameters(listed)
     return 0
+
+
+def list_parameters(config: Config, prefix: str = "") -> list[dict[str, Any]]:
+    """Return name, value and text of every parameter; nested ones by dotted name."""
+    texts = _texts(type(config))
+    listed: list[dict[str, Any]] = []
+    for field in msgspec.structs.fields(config):
+        name, value = f"{prefix}{field.name}", getattr(config, field.name)
+        if isinstance(value, Config):
+            listed += list_parameters(value, f"{name}.")
+        else:
+            plain = msgspec.json.decode(msgspec.json.encode(value))
+            listed.append({"name": name, "value": plain, "text": texts.get(field.name, "")})
+    return listed
+
+
+def show_parameters(listed: list[dict[str, Any]]) -> None:
+    """Print parameters for people."""
+    for entry in listed:
+        value = msgspec.json.encode(entry["value"]).decode()
+        print(f"{entry['name']} = {value}")
+        if entry["text"]:
+            print(textwrap.fill(entry["text"], 96, initial_indent="    ", subsequent_indent="    "))
+
+
+def _texts(kind: type) -> dict[str, str]:
+    """The text of each field of a class and of those it inherits from: the string that stands below
+    it in the source, so that there is one place to write it."""
+    texts: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not issubclass(owner, Config):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in zip(body.body, body.body[1:], strict=False):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    texts[name] = " ".join(text.split())
+    return texts

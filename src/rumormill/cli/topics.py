@@ -20,10 +20,9 @@ from rumormill.cli.session import open_session, refuse_what_is_decided, run_asyn
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
 from rumormill.core.topics import TopicOptions
-from rumormill.daemon.control import socket_path
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
-from rumormill.daemon.control_messages import ControlError, TopicList
-from rumormill.daemon.control_service import Service, list_topics
+from rumormill.daemon.control_messages import ControlError, TopicList, socket_path
+from rumormill.daemon.control_service import NodeService, Service, list_topics
 from rumormill.log.errors import StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.node.topics import topic_options
@@ -153,7 +152,6 @@ async def _home_service(resolved: Resolved) -> AsyncIterator[Service]:
 
 @contextlib.asynccontextmanager
 async def _home_node(resolved: Resolved) -> AsyncIterator[Service]:
-    from rumormill.daemon.control_service import NodeService
     from rumormill.node.node import Node
     from rumormill.protocols.registry import protocol
 

@@ -1,8 +1,9 @@
 """Everything that a machine can ask of its runtime.
 
-A machine appends effects to a list in the order in which they must happen: an effect that makes
-something durable stands before the one that tells others of it. Trace payloads (`core.trace`) are
-effects too: the runtime stamps them with the peer and the time.
+A machine appends effects to a list in the order in which they must happen. What others may hear of
+only when it is durable it says behind a barrier: it appends the event with one (`Append`), and says
+the rest when the log answers that the event is stored. Trace payloads (`core.trace`) are effects
+too: the runtime stamps them with the peer and the time.
 """
 
 from collections.abc import Hashable
@@ -10,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from rumormill.core.event import Event
-from rumormill.core.ids import PeerId
+from rumormill.core.event import Event, Note
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 from rumormill.core.trace import TracePayload
 
@@ -88,32 +89,70 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Deliver(msgspec.Struct, frozen=True, gc=False):
-    """Hand an event to the application's subscribers."""
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """Store an event, and with `deliver` hand it to the application's subscribers once it is safe.
 
-    event: Event
-    received_from: PeerId
-
-
-class Published(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a `Publish`: what the event became and how many peers it was sent to.
-
-    `note` says why when nobody was reached. With a `command` nothing was published, because
-    something must happen first, and nothing has been begun: whoever wants the event nevertheless
-    gives that command. Its outcome is the `Published` of what another peer published for us, or
-    None: then the time has come to publish it again.
+    With a `barrier`, a hashable value of the machine's choice, `Stored` or `NotStored` brings that
+    value back: the event and all that was appended before it are safe, or the event is not to be
+    had. Whatever must not be known of an event that a crash could take back (that it exists, that
+    it was granted) is said in answer to that input, and not before.
     """
 
     event: Event
-    peers: int
+    deliver: bool = False
+    barrier: Hashable = None
+
+
+class KeepNote(msgspec.Struct, frozen=True):
+    """Keep a note of the protocol's own; it is safe when the next append is."""
+
+    note: Note
+
+
+class ById(msgspec.Struct, frozen=True):
+    """The stored events with these ids, in this order, without those that are not there."""
+
+    ids: tuple[MessageId, ...]
+
+
+class FromOffset(msgspec.Struct, frozen=True):
+    """The stored events from an offset on, in the order of their offsets."""
+
+    offset: int = 0
+
+
+class Notes(msgspec.Struct, frozen=True):
+    """The notes whose keys begin with a text, in the order of the keys, behind the key `after`."""
+
+    prefix: str
+    after: str = ""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """Read stored events of a topic, or notes, whatever was appended before this effect included.
+
+    `Loaded` follows with the same `number`, which the machine chooses and does not use again while
+    the answer is awaited. It holds a bounded piece; where more is there, the machine asks for it
+    with another query.
+    """
+
+    number: int
+    topic: Topic
+    query: ById | FromOffset | Notes
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """The outcome of the `Publish` with this number: the event, and to how many peers it was sent.
+
+    `note` says why when nobody was reached. An `error` says why there is no event. An event that
+    this peer has not appended itself was published by another peer that it asked to.
+    """
+
+    number: int
+    event: Event | None
+    peers: int = 0
     note: str = ""
-    command: object = None
-
-
-class Keep(msgspec.Struct, frozen=True, gc=False):
-    """Store an event that this peer relays or archives without delivering it."""
-
-    event: Event
+    error: str = ""
 
 
 class Validate(msgspec.Struct, frozen=True, gc=False):
@@ -162,9 +201,10 @@ Effect: TypeAlias = (
     | Decline
     | Learn
     | Outcome
-    | Deliver
+    | Append
+    | KeepNote
+    | Load
     | Published
-    | Keep
     | Validate
     | SetTimer
     | CancelTimer

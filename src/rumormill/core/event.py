@@ -1,17 +1,35 @@
-"""An event: what a publisher said, as every protocol hands it to the application."""
+"""An event: what a publisher said, as protocols, logs and applications hand it to each other.
+
+A note is the other thing that is kept: what a protocol must know again after a restart.
+"""
+
+from typing import Final
 
 import msgspec
 
 from rumormill.core.ids import MessageId, PeerId, Topic
 
+UNASSIGNED: Final = -1
+"""The offset of an event that no log has taken yet."""
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """A small record under a key, kept beside the events; a later note replaces an earlier one."""
+
+    key: str
+    value: bytes
+
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One publication, independent of the protocol that carried it.
 
-    `id` is the protocol's own wire identity (GossipSub: author and sequence number). `parents` are
-    the ids of the events it follows, where the protocol links events. `created` is the author's
-    clock in seconds, where the protocol carries it. `proof` is what lets a third party check the
-    author, in the protocol's own format.
+    `id` is the protocol's own wire identity (GossipSub: author and sequence number); in a log
+    (topic, id) is unique. `parents` are the ids of the events it follows, where the protocol links
+    events. `created` is the author's clock in seconds, where the protocol carries it: it may be
+    wrong. `proof` is what lets a third party check the author, in the protocol's own format.
+
+    A log adds what it knows, and until then it is not known: `received` is our own clock when the
+    event came, `offset` its place in the topic, `protocol` the protocol that brought it.
     """
 
     topic: Topic
@@ -21,3 +39,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     parents: tuple[MessageId, ...] = ()
     created: float | None = None
     proof: bytes = b""
+    received: float = 0.0
+    offset: int = UNASSIGNED
+    protocol: str = ""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 
@@ -48,17 +49,44 @@ class Unsubscribe(msgspec.Struct, frozen=True):
     topic: Topic
 
 
-class Publish(msgspec.Struct, frozen=True):
-    """The application publishes data in a topic."""
+class Publish(msgspec.Struct, frozen=True, gc=False):
+    """The application publishes data in a topic.
+
+    `Published` with the same `number` answers it, once, as soon as the machine knows; a request
+    that can never be (a name that is none, data too long) is raised as a `LocalError` at once.
+    With `at_once` the event is appended in answer to this very input, or not at all.
+    """
 
     topic: Topic
     data: bytes
+    number: int = 0
+    at_once: bool = False
 
 
-class PublishBatch(msgspec.Struct, frozen=True):
-    """The application publishes several messages that shall spread at the same time."""
+class Stored(msgspec.Struct, frozen=True):
+    """The events of these barriers (`Append`) are safe, in the order of appending."""
 
-    messages: tuple[Publish, ...]
+    barriers: tuple[Hashable, ...]
+
+
+class NotStored(msgspec.Struct, frozen=True):
+    """The events of these barriers could not be stored: nobody may hear of them."""
+
+    barriers: tuple[Hashable, ...]
+    reason: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The answer to a `Load`: a bounded piece of what it asks for.
+
+    With `more`, something is left: behind the last offset or key here, or among the ids behind
+    the last one here. What cannot be read is absent, as if it had never been stored.
+    """
+
+    number: int
+    events: tuple[Event, ...] = ()
+    more: bool = False
+    notes: tuple[Note, ...] = ()
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -157,7 +185,9 @@ Input: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Publish
-    | PublishBatch
+    | Stored
+    | NotStored
+    | Loaded
     | Command
     | PeerConnected
     | PeerDisconnected

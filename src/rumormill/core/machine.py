@@ -1,9 +1,27 @@
 """The one shape of every protocol and overlay: inputs and the time go in, effects come out."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
+import msgspec
+
 from rumormill.core.effects import Effects
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input
+
+
+class View(msgspec.Struct, frozen=True):
+    """What a machine shows of itself, to metrics, tools and people.
+
+    `subscriptions` are the topics that the application wants, `peers` whom a publication in a topic
+    would go to or through, as far as this peer knows. `links` are the edges of the protocol's own
+    overlay by their kind ("mesh", "parent", "shortcut", ...) and topic; those that serve all topics
+    stand under the topic "".
+    """
+
+    subscriptions: tuple[Topic, ...] = ()
+    peers: Mapping[Topic, tuple[PeerId, ...]] = {}
+    links: Mapping[str, Mapping[Topic, tuple[PeerId, ...]]] = {}
 
 
 class Machine(Protocol):
@@ -16,4 +34,8 @@ class Machine(Protocol):
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input at time `now` (seconds) and append what must be done about it."""
+        ...
+
+    def view(self) -> View:
+        """Show what is there now; made anew at each call."""
         ...

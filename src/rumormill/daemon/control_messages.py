@@ -1,4 +1,4 @@
-"""What is said over a daemon's control socket, and how: length-prefixed MessagePack.
+"""What is said over a node's control socket, where and how: length-prefixed MessagePack.
 
 A frame is four bytes of length, big-endian, and one record. The client asks, the service answers
 each request with one record, in order; a `Subscribe` is answered with `Begun` and then with
@@ -6,17 +6,24 @@ each request with one record, in order; a `Subscribe` is answered with `Begun` a
 """
 
 import asyncio
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from rumormill.core.errors import RumormillError
+from rumormill.core.event import Event
+from rumormill.core.peer_view import PeerView
+from rumormill.core.receipt import Receipt
 from rumormill.core.topics import NO_OPTIONS, TopicOptions
-from rumormill.node.peer_view import PeerView
-from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import ReceivedEvent
+from rumormill.log.model import TopicExtent
 
 VERSION: Final = 1
+
+SOCKET_NAME: Final = "control.sock"
+
+MAX_SOCKET_PATH: Final = 103
+"""The shortest limit of a Unix socket's path: macOS has 104 bytes with the end mark."""
 
 MAX_FRAME: Final = 8 << 20
 """Twice the largest event that the log takes."""
@@ -26,6 +33,11 @@ BATCH_BYTES: Final = 1 << 20
 
 BATCH_EVENTS: Final = 256
 """Events in one batch: they share one commit of the log, and a client waits for one answer."""
+
+
+def socket_path(home: Path) -> Path:
+    """Where the node of a home listens to commands."""
+    return home / SOCKET_NAME
 
 
 class ControlError(RumormillError):
@@ -129,19 +141,15 @@ class Begun(msgspec.Struct, tag="begun", frozen=True):
 class Events(msgspec.Struct, tag="events", frozen=True):
     """Events in the order of their offsets; `lost` were dropped before them, by retention."""
 
-    events: list[ReceivedEvent]
+    events: list[Event]
     lost: int = 0
 
 
-class TopicLine(msgspec.Struct, frozen=True):
+class TopicLine(TopicExtent, frozen=True):
     """A topic as `rumormill topics` shows it."""
 
-    name: str
-    first_offset: int
-    next_offset: int
-    size: int
-    subscribed: bool
-    peers: int
+    subscribed: bool = False
+    peers: int = 0
 
 
 class TopicList(msgspec.Struct, tag="topic-list", frozen=True):

@@ -5,25 +5,24 @@ its clients, and a command that has no daemon calls it on a node of its own.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
 from rumormill.core.ids import Topic
+from rumormill.core.peer_view import PeerView
+from rumormill.core.receipt import Receipt
 from rumormill.core.topics import TopicOptions
-from rumormill.daemon import control_messages as said
+from rumormill.daemon import control_messages as messages
+from rumormill.daemon.served_node import ServedNode, ServedSubscription
+from rumormill.daemon.tickets import reachable
 from rumormill.log.event_log import EventLog
-from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import ReceivedEvent, Subscription, received_event
+from rumormill.log.model import TopicExtent
 from rumormill.wire.keys import PeerId
-
-if TYPE_CHECKING:
-    # Commands that use a daemon need this module, but not all of a node.
-    from rumormill.node.node import Node
-from rumormill.node.peer_view import PeerView
 
 MAX_TOPICS = 10_000
 """Topics in one answer."""
@@ -32,7 +31,7 @@ MAX_TOPICS = 10_000
 class Service(Protocol):
     """A node, here or behind a socket."""
 
-    async def welcome(self) -> said.Welcome:
+    async def welcome(self) -> messages.Welcome:
         """Who this is."""
         ...
 
@@ -50,17 +49,17 @@ class Service(Protocol):
 
     def subscribe(
         self, topic: Topic, *, offset: int | None = None, since: float | None = None
-    ) -> AsyncIterator[said.Begun | said.Events]:
+    ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         ...
 
     async def history(
         self, topic: Topic, *, offset: int = 0, since: float | None = None, limit: int
-    ) -> said.Events:
+    ) -> messages.Events:
         """Some events of the log."""
         ...
 
-    async def topics(self) -> said.TopicList:
+    async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
         ...
 
@@ -80,24 +79,14 @@ class Service(Protocol):
 class NodeService:
     """Carries out requests on a node of this process."""
 
-    def __init__(
-        self, node: "Node", protocol: str, *, tickets: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, node: ServedNode, protocol: str) -> None:
         self._node = node
         self._protocol = protocol
-        self._tickets = tickets
-        self._followed: dict[Topic, None] = {}
-        self._readers: dict[Topic, int] = {}
 
-    async def follow(self, topic: Topic) -> None:
-        """Stay subscribed to a topic, whoever comes and goes, so that the log has all of it."""
-        (await self._node.subscribe(topic)).close()
-        self._followed[topic] = None
-
-    async def welcome(self) -> said.Welcome:
+    async def welcome(self) -> messages.Welcome:
         """Who this is."""
-        tickets = self._node.tickets if self._tickets is None else self._tickets
-        return said.Welcome(str(PeerId(self._node.id)), list(tickets), self._protocol)
+        peer = str(PeerId(self._node.id))
+        return messages.Welcome(peer, reachable(self._node.tickets), self._protocol)
 
     async def join(self, ticket: str) -> None:
         """Connect to another node."""
@@ -112,44 +101,37 @@ class NodeService:
         try:
             await self._node.wait_until_ready(topic, peers=peers, timeout=seconds)
         except LocalError as error:
-            raise said.ControlError(str(error), "timeout") from None
+            raise messages.ControlError(str(error), "timeout") from None
 
     async def subscribe(
         self, topic: Topic, *, offset: int | None = None, since: float | None = None
-    ) -> AsyncIterator[said.Begun | said.Events]:
+    ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
         A reader who does not keep up costs no memory: the subscription reads what it missed from
-        the log. When the last reader of a topic leaves, the node leaves the topic.
+        the log. With its last reader the node leaves a topic that it does not follow itself.
         """
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
-        subscription = await self._node.subscribe(topic, since_offset=start)
-        self._readers[topic] = self._readers.get(topic, 0) + 1
+        subscription = await self._node.subscribe(topic, since_offset=start, follow=False)
         try:
-            yield said.Begun(_end_of(self._node.log, topic) if start is None else start)
+            yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
             lost = 0
             while True:
                 events = await _batch(subscription)
                 if events is None:
                     return
-                yield said.Events(events, subscription.dropped - lost)
+                yield messages.Events(events, subscription.dropped - lost)
                 lost = subscription.dropped
         finally:
             subscription.close()
-            self._readers[topic] -= 1
-            if not self._readers[topic]:
-                del self._readers[topic]
-                if topic not in self._followed:
-                    with contextlib.suppress(LocalError):  # the node may have been closed
-                        await self._node.unsubscribe(topic)
 
     async def history(
         self, topic: Topic, *, offset: int = 0, since: float | None = None, limit: int
-    ) -> said.Events:
+    ) -> messages.Events:
         """Some events of the log."""
         return await asyncio.to_thread(read_history, self._node.log, topic, offset, since, limit)
 
-    async def topics(self) -> said.TopicList:
+    async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
         metrics = self._node.metrics()
         infos = await asyncio.to_thread(self._node.log.topics)
@@ -159,9 +141,7 @@ class NodeService:
 
     async def create_topic(self, name: str, options: TopicOptions) -> Topic:
         """Make a topic, and follow it; return its name on the network."""
-        topic = (await self._node.create_topic(name, **msgspec.structs.asdict(options))).name
-        self._followed[topic] = None
-        return topic
+        return (await self._node.create_topic(name, **msgspec.structs.asdict(options))).name
 
     async def show_topic(self, topic: Topic) -> dict[str, Any]:
         """What is known of a topic that was created."""
@@ -188,37 +168,26 @@ def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | 
 
 def read_history(
     log: EventLog, topic: Topic, offset: int, since: float | None, limit: int
-) -> said.Events:
+) -> messages.Events:
     """A batch of events; the reader goes on behind the last one until a batch is empty."""
     start = find_offset(log, topic, offset, since) or 0
-    limit = max(1, min(limit, said.BATCH_EVENTS))
-    events = log.read(topic, start, limit, said.BATCH_BYTES)
-    return said.Events([received_event(event, event.offset) for event in events])
+    limit = max(1, min(limit, messages.BATCH_EVENTS))
+    events = log.read(topic, start, limit, messages.BATCH_BYTES)
+    return messages.Events(list(events))
 
 
 def list_topics(
-    infos: Sequence[Any], subscribed: dict[str, float], peers: dict[str, float]
-) -> said.TopicList:
+    extents: Sequence[TopicExtent], subscribed: Mapping[str, float], peers: Mapping[str, float]
+) -> messages.TopicList:
     """Topics of a log, and those that only the network knows, by name."""
-    lines = {
-        info.name: said.TopicLine(
-            info.name,
-            info.first_offset,
-            info.next_offset,
-            info.size,
-            bool(subscribed.get(info.name)),
-            int(peers.get(info.name, 0)),
-        )
-        for info in infos
-    }
+    lines = {extent.name: messages.TopicLine(**asdict(extent)) for extent in extents}
     for name in {**subscribed, **peers}:
-        if name not in lines:
-            lines[name] = said.TopicLine(
-                name, 0, 0, 0, bool(subscribed.get(name)), int(peers.get(name, 0))
-            )
+        line = lines.get(name) or messages.TopicLine(name, 0, 0)
+        joined, others = bool(subscribed.get(name)), int(peers.get(name, 0))
+        lines[name] = replace(line, subscribed=joined, peers=others)
     names = sorted(lines)
     kept = [lines[name] for name in names[:MAX_TOPICS]]
-    return said.TopicList(kept, len(names) - len(kept))
+    return messages.TopicList(kept, len(names) - len(kept))
 
 
 def _end_of(log: EventLog, topic: Topic) -> int:
@@ -226,7 +195,7 @@ def _end_of(log: EventLog, topic: Topic) -> int:
     return 0 if info is None else info.next_offset
 
 
-async def _batch(subscription: Subscription) -> list[ReceivedEvent] | None:
+async def _batch(subscription: ServedSubscription) -> list[Event] | None:
     """Wait for an event and take what waits with it, within the limits of a batch."""
     try:
         event = await anext(subscription)
@@ -234,7 +203,9 @@ async def _batch(subscription: Subscription) -> list[ReceivedEvent] | None:
         return None
     events = [event]
     size = len(event.data)
-    while subscription.waiting and len(events) < said.BATCH_EVENTS and size < said.BATCH_BYTES:
+    while (
+        subscription.waiting and len(events) < messages.BATCH_EVENTS and size < messages.BATCH_BYTES
+    ):
         event = await anext(subscription)
         events.append(event)
         size += len(event.data)

@@ -4,19 +4,16 @@ Whatever goes wrong on the way becomes one sentence that names the door; what th
 says comes out as the error that the store raised.
 """
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Self
 
 import msgspec
 
 from rumormill.core.errors import LocalError
-from rumormill.daemon import flight_protocol as said
+from rumormill.daemon import flight_messages as messages
 from rumormill.log.arrow import event_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from rumormill.log.model import TopicExtent
 
 CALL_SECONDS: Final = 60.0
 """Our choice: for questions; a stream of data takes as long as it takes."""
@@ -26,7 +23,7 @@ class DoorClient:
     """A connection to a door. Use it in a `with`."""
 
     def __init__(self, endpoint: str, token: str, *, tls: bool = False, roots: str = "") -> None:
-        self._flight = said.flight_library()
+        self._flight = messages.flight_library()
         self.endpoint = endpoint
         header = (b"authorization", f"Bearer {token}".encode())
         self._quick = self._flight.FlightCallOptions(headers=[header], timeout=CALL_SECONDS)
@@ -46,23 +43,23 @@ class DoorClient:
         """Hang up."""
         self._client.close()
 
-    def topics(self) -> list[said.TopicLine]:
+    def topics(self) -> list[TopicExtent]:
         """Every topic with its extent."""
-        return msgspec.json.decode(self._act("topics"), type=list[said.TopicLine])
+        return msgspec.json.decode(self._act("topics"), type=list[TopicExtent])
 
     def since(self, topic: str, time: float) -> int | None:
         """The offset of the first event that was received at a time or later."""
-        request = msgspec.json.encode(said.SinceRequest(topic, time))
+        request = msgspec.json.encode(messages.SinceRequest(topic, time))
         return msgspec.json.decode(self._act("since", request), type=int | None)
 
     def forget(self, prefix: str, keep: str = "") -> int:
         """Let go of what the door remembers of published rows; return of how many keys."""
-        request = msgspec.json.encode(said.ForgetRequest(prefix, keep))
+        request = msgspec.json.encode(messages.ForgetRequest(prefix, keep))
         return msgspec.json.decode(self._act("forget", request), type=int)
 
     def batches(self, topic: str, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
         """A range as Arrow batches; an error of the store is raised where it struck."""
-        request = said.RangeRequest(topic, start, stop, tuple(columns))
+        request = messages.RangeRequest(topic, start, stop, tuple(columns))
         ticket = self._flight.Ticket(msgspec.json.encode(request))
         with self._translated():
             reader = self._client.do_get(ticket, self._long)
@@ -73,9 +70,9 @@ class DoorClient:
 
     def put(
         self, key: str, topic: str | None, schema: Any, batches: Iterator[Any]
-    ) -> said.PutResult:
+    ) -> messages.PutResult:
         """Publish rows under a key, once."""
-        request = msgspec.json.encode(said.PutRequest(key, topic))
+        request = msgspec.json.encode(messages.PutRequest(key, topic))
         descriptor = self._flight.FlightDescriptor.for_command(request)
         with self._translated():
             writer, answers = self._client.do_put(descriptor, schema, self._long)
@@ -86,7 +83,7 @@ class DoorClient:
                 answer = answers.read()
             if answer is None:
                 raise LocalError(f"the node at {self.endpoint} did not say that it published")
-            return msgspec.json.decode(answer.to_pybytes(), type=said.PutResult)
+            return msgspec.json.decode(answer.to_pybytes(), type=messages.PutResult)
 
     def _act(self, kind: str, body: bytes = b"") -> bytes:
         with self._translated():
@@ -104,12 +101,14 @@ class DoorClient:
         except flight.FlightUnauthenticatedError:
             raise LocalError(
                 f"the node at {self.endpoint} refuses the token: it is in the file"
-                f" {said.TOKEN_FILE} of the node's home"
+                f" {messages.TOKEN_FILE} of the node's home"
             ) from None
         except (flight.FlightError, arrow.ArrowException) as error:
             extra = getattr(error, "extra_info", b"")
             if extra:
                 with contextlib.suppress(msgspec.MsgspecError):
-                    raise said.error_of(msgspec.json.decode(extra, type=said.Fault)) from None
+                    raise messages.error_of(
+                        msgspec.json.decode(extra, type=messages.Fault)
+                    ) from None
             first = str(error).strip().partition("\n")[0]
             raise LocalError(f"the node at {self.endpoint} cannot be reached: {first}") from None

@@ -1,4 +1,4 @@
-"""The Flight server around a shelf; imported when a door is opened, since it needs pyarrow."""
+"""The Flight server around a service; imported when a door is opened, since it needs pyarrow."""
 
 import contextlib
 import hmac
@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
+import pyarrow as arrow
 from pyarrow import flight
 
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.daemon import flight_protocol as said
-from rumormill.daemon.flight import Shelf, columns_of
+from rumormill.daemon import flight_messages as messages
+from rumormill.daemon.endpoint import Endpoint
+from rumormill.daemon.flight_service import FlightService, columns_of
 from rumormill.log.arrow import event_schema
 
 MAX_STREAMS: Final = 32
@@ -19,26 +21,26 @@ MAX_STREAMS: Final = 32
 
 
 class Server(flight.FlightServerBase):  # type: ignore[misc]
-    """Flight's methods; each hands over to the shelf."""
+    """Flight's methods; each hands over to the service."""
 
-    def __init__(self, shelf: Shelf, location: str, **settings: Any) -> None:
+    def __init__(self, service: FlightService, location: str, **settings: Any) -> None:
         super().__init__(location, **settings)
-        self._shelf = shelf
+        self._service = service
         self._slots = threading.BoundedSemaphore(MAX_STREAMS)
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
         """Every topic."""
-        with _told():
-            for line in self._shelf.extents():
-                yield self._info(said.PlanRequest(line.name))
+        with _errors_sent():
+            for line in self._service.log.topics():
+                yield self._info(messages.PlanRequest(line.name))
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """A topic, or a range of it, as endpoints that can be read at the same time."""
-        with _told():
-            return self._info(said.decode(descriptor.command or b"", said.PlanRequest))
+        with _errors_sent():
+            return self._info(messages.decode(descriptor.command or b"", messages.PlanRequest))
 
-    def _info(self, request: said.PlanRequest) -> Any:
-        ranges = self._shelf.ranges(request)
+    def _info(self, request: messages.PlanRequest) -> Any:
+        ranges = self._service.ranges(request)
         ends = [flight.FlightEndpoint(msgspec.json.encode(each), []) for each in ranges]
         named = flight.FlightDescriptor.for_command(msgspec.json.encode(request))
         rows = ranges[-1].stop - ranges[0].start
@@ -46,33 +48,33 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """A range."""
-        with _told():
-            request = said.decode(ticket.ticket, said.RangeRequest)
+        with _errors_sent():
+            request = messages.decode(ticket.ticket, messages.RangeRequest)
             schema = event_schema(columns_of(request))
         return flight.GeneratorStream(schema, self._stream(request))
 
-    def _stream(self, request: said.RangeRequest) -> Iterator[Any]:
-        with _told(), self._slot():
-            yield from self._shelf.batches(request)
+    def _stream(self, request: messages.RangeRequest) -> Iterator[Any]:
+        with _errors_sent(), self._slot():
+            yield from self._service.batches(request)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Rows to publish."""
-        with _told(), self._slot():
-            request = said.decode(descriptor.command or b"", said.PutRequest)
-            result = self._shelf.put(request, (chunk.data for chunk in reader))
+        with _errors_sent(), self._slot():
+            request = messages.decode(descriptor.command or b"", messages.PutRequest)
+            result = self._service.put(request, (chunk.data for chunk in reader))
             writer.write(msgspec.json.encode(result))
 
     def do_action(self, context: Any, action: Any) -> list[Any]:
         """Small questions."""
         body = action.body.to_pybytes()
-        with _told():
+        with _errors_sent():
             match action.type:
                 case "topics":
-                    answer: Any = self._shelf.extents()
+                    answer: Any = self._service.log.topics()
                 case "since":
-                    answer = self._shelf.since(said.decode(body, said.SinceRequest))
+                    answer = self._service.since(messages.decode(body, messages.SinceRequest))
                 case "forget":
-                    answer = self._shelf.forget(said.decode(body, said.ForgetRequest))
+                    answer = self._service.forget(messages.decode(body, messages.ForgetRequest))
                 case _:
                     raise LocalError(f"there is no action {action.type!r}")
         return [flight.Result(msgspec.json.encode(answer))]
@@ -112,13 +114,37 @@ class Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             raise flight.FlightUnauthenticatedError("the token is missing or wrong")
 
 
+def open_server(
+    service: FlightService,
+    endpoint: Endpoint,
+    token: str,
+    *,
+    tls: tuple[bytes, bytes] | None = None,
+) -> Server:
+    """Serve until `shutdown` is called; `port` says where, also when the system chose it.
+
+    `tls` is a certificate and its key, both in PEM.
+    """
+    try:
+        endpoint.try_to_listen()  # gRPC fails without a reason
+        return Server(
+            service,
+            f"{'grpc+tls' if tls else 'grpc+tcp'}://{endpoint}",
+            middleware={"token": Guard(token)},
+            tls_certificates=None if tls is None else [tls],
+        )
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        first = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
+        raise LocalError(f"flight: cannot listen on {endpoint}: {first}") from None
+
+
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _errors_sent() -> Iterator[None]:
     """Tell the client of the store's errors in a form that it can raise again."""
     try:
         yield
     except RumormillError as error:
-        fault = said.fault_of(error)
+        fault = messages.fault_of(error)
         raise flight.FlightServerError(
             fault.sentence, extra_info=msgspec.json.encode(fault)
         ) from None

@@ -7,23 +7,18 @@ range after another, rests three times as long as each took it, looks at a range
 everything that is wrong with a store to those who read it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from rumormill.core.errors import RumormillError
 from rumormill.log.arrow import read_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rumormill.log.event_log import EventLog
-    from rumormill.log.model import TopicInfo
-    from rumormill.log.segments import Segments
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import TopicExtent
+from rumormill.log.segments import Segments
 
 LOOK_SECONDS: Final = 5.0
 """Our choice: how long a range that has become whole may wait for its segment."""
@@ -77,7 +72,7 @@ class _Sealer:
             except RumormillError as error:
                 _log.info("sealing ahead waits: %s", error)
 
-    def _seal_topic(self, topic: TopicInfo) -> bool:
+    def _seal_topic(self, topic: TopicExtent) -> bool:
         """Seal what has become whole; False if a segment could not be written."""
         rows = self._segments.rows
         first_whole = -(-topic.first_offset // rows) * rows

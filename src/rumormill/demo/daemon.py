@@ -19,8 +19,8 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
-from rumormill.daemon.control import socket_path
 from rumormill.daemon.control_client import ControlClient
+from rumormill.daemon.control_messages import socket_path
 from rumormill.wire.multiaddr import Multiaddr
 
 START_SECONDS: Final = 60.0

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from rumormill.daemon.doors import Doors
 from rumormill.demo.network import Network
-from rumormill.demo.script import Contender, Script
+from rumormill.demo.script import Participant, Script
 from rumormill.spark.bronze import Source, TraceFile, as_events
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill, plain
@@ -64,9 +65,9 @@ class Mill:
     @contextlib.asynccontextmanager
     async def follow(self, label: str, network: Network) -> AsyncIterator[None]:
         """Stream the observer's events while the block runs, and count them."""
-        with network.door() as (address, token):
+        async with network.observer.serve(flight="127.0.0.1:0") as doors:
             topics = list(network.names.values())
-            query = await self._do(lambda: self._start(label, address, token, topics))
+            query = await self._do(lambda: self._start(label, doors, topics))
             try:
                 yield
                 await self._do(query.processAllAvailable)
@@ -77,11 +78,11 @@ class Mill:
             rows, valid = await self._do(lambda: self._count(label))
             self.streamed[label] = Streamed(events, rows, valid, batches)
 
-    def _start(self, label: str, address: str, token: str, topics: list[str]) -> Any:
+    def _start(self, label: str, doors: Doors, topics: list[str]) -> Any:
         events = (
             self._spark.readStream.format("rumormill")
-            .option("node", address)
-            .option("token", token)
+            .option("node", doors.flight)
+            .option("token", doors.token)
             .option("subscribe", ",".join(topics))
             .option("startingOffsets", "earliest")
             .option("includeMetadata", "true")
@@ -109,7 +110,7 @@ class Mill:
 
     async def mill(
         self,
-        traces: Mapping[Contender, Sequence[str]],
+        traces: Mapping[Participant, Sequence[str]],
         script: Script,
         tell: Callable[[str], None],
     ) -> None:
@@ -142,7 +143,7 @@ class Mill:
 
 
 def run_of(label: str) -> str:
-    """The name of a contender's run in the lake."""
+    """The name of a participant's run in the lake."""
     return f"{PART}/{label}"
 
 

@@ -9,19 +9,17 @@ themselves, from one contact or from the supervisor.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 from rumormill.core.trace import NodeDown
-from rumormill.daemon.flight import Shelf, open_door
-from rumormill.daemon.flight_protocol import load_or_create_token
 from rumormill.demo.daemon import TRACE_INTERVAL, Daemon
-from rumormill.demo.script import Contender, Script
+from rumormill.demo.script import Participant, Script
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.registry import protocol
-from rumormill.trace.live import LiveWriter
+from rumormill.trace.writers import LiveWriter
 
 OBSERVER: Final = "observer"
 KILLED: Final = "killed"
@@ -30,20 +28,18 @@ KILLED: Final = "killed"
 READY_SECONDS: Final = 60.0
 """Our choice: the slowest protocol needs some seconds to find its neighbours."""
 
-_LOOPBACK: Final = ("127.0.0.1", 0)
-
 
 class Network:
     """Everybody who takes part in one run."""
 
     observer: Node
 
-    def __init__(self, contender: Contender, script: Script, folder: Path) -> None:
+    def __init__(self, participant: Participant, script: Script, folder: Path) -> None:
         self.script = script
         self.folder = folder
-        self._contender = contender
-        self._spec = protocol(contender.protocol)
-        spoken = ["--protocol", contender.protocol, "--preset", contender.preset]
+        self._participant = participant
+        self._spec = protocol(participant.protocol)
+        spoken = ["--protocol", participant.protocol, "--preset", participant.preset]
         self.daemons = [Daemon(f"n{each}", folder, spoken) for each in range(script.nodes)]
         self.supervisor = Daemon("supervisor", folder, (), verb="supervisor")
         self.names: dict[str, str] = {}
@@ -74,8 +70,8 @@ class Network:
     def _new_observer(self) -> Node:
         return Node(
             self.folder / OBSERVER,
-            protocol=self._contender.protocol,
-            preset=self._contender.preset,
+            protocol=self._participant.protocol,
+            preset=self._participant.preset,
             supervisors=self._supervisors,
             config=NodeConfig(trace_interval=TRACE_INTERVAL, shutdown_timeout=1.0),
             observers=[LiveWriter(self.folder / f"{OBSERVER}.ndjson")],
@@ -102,7 +98,7 @@ class Network:
         """Whom a node is told to join."""
         if self._spec.servers is not None:
             return []
-        contacts = self.script.neighbours(number) if self._contender.linked else []
+        contacts = self.script.neighbours(number) if self._participant.linked else []
         contacts = contacts or [self.script.observer]
         return [self._ticket(each) for each in contacts]
 
@@ -115,7 +111,7 @@ class Network:
         """Let everybody join, each link being dialled from one side."""
         if self._spec.servers is not None:
             return
-        if not self._contender.linked:
+        if not self._participant.linked:
             for daemon in self.daemons:
                 await daemon.client.join(self._ticket(self.script.observer))
             return
@@ -137,7 +133,7 @@ class Network:
         """Wait for a node; `most` bounds how many others it needs, since some may be dead."""
         for topic in self.script.subscriptions[number]:
             beside = [topic in self.script.subscriptions[n] for n in self.script.neighbours(number)]
-            wanted = sum(beside) if self._contender.linked else 1
+            wanted = sum(beside) if self._participant.linked else 1
             wanted = wanted if most is None else min(most, wanted)
             await self.daemons[number].client.wait(self.names[topic], wanted, READY_SECONDS)
 
@@ -164,16 +160,6 @@ class Network:
         return {
             topic: counts.get(self.names[topic], 0) for topic in self.script.subscriptions[number]
         }
-
-    @contextlib.contextmanager
-    def door(self) -> Iterator[tuple[str, str]]:
-        """Open the observer's Flight door; its address and its token."""
-        token = load_or_create_token(self.folder / OBSERVER)
-        server = open_door(Shelf(self.observer.log), _LOOPBACK, token)
-        try:
-            yield f"{_LOOPBACK[0]}:{server.port}", token
-        finally:
-            server.shutdown()
 
     def finished_traces(self) -> list[Path]:
         """Everybody's trace when all are gone; what a kill has torn off is cut away."""

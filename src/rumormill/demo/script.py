@@ -35,7 +35,7 @@ _FIRST_KILL, _LAST_KILL, _ABSENCE = 0.2, 0.5, 0.2
 back well before the end, and has something to catch up with."""
 
 
-class Contender(msgspec.Struct, frozen=True):
+class Participant(msgspec.Struct, frozen=True):
     """A protocol that takes part, with one of its presets."""
 
     label: str
@@ -48,16 +48,16 @@ class Contender(msgspec.Struct, frozen=True):
     rounds of GossipSub's gossip."""
 
 
-CONTENDERS: Final = (
-    Contender("floodsub", "floodsub", linked=True),
-    Contender("gossipsub", "gossipsub", linked=True),
+PARTICIPANTS: Final = (
+    Participant("floodsub", "floodsub", linked=True),
+    Participant("gossipsub", "gossipsub", linked=True),
     # Everybody comments, so everybody may publish; by default others ask the topic's author.
     # Who comes back compares its history with its parent when it renews an edge.
-    Contender("pulsarcast", "pulsarcast", "open", quiet=20.0),
+    Participant("pulsarcast", "pulsarcast", "open", quiet=20.0),
     # Its supervisor needs some ten rounds until it has found out who is dead.
-    Contender("skipring", "skipring", quiet=12.0),
+    Participant("skipring", "skipring", quiet=12.0),
     # The variant that pays off in small networks already.
-    Contender("radius", "radius", "few"),
+    Participant("radius", "radius", "few"),
 )
 
 
@@ -94,15 +94,15 @@ class Script(msgspec.Struct, frozen=True):
         return [b if a == node else a for a, b in self.links if node in (a, b)]
 
 
-def chosen(names: list[str]) -> list[Contender]:
-    """The contenders of these names, in the order given; all of them if none is named."""
-    known = {each.label: each for each in CONTENDERS}
+def chosen(names: list[str]) -> list[Participant]:
+    """The participants of these names, in the order given; all of them if none is named."""
+    known = {each.label: each for each in PARTICIPANTS}
     for name in names:
         if name not in known:
             raise ConfigError(
                 f"protocol: there is no protocol {name!r}; {nearest(name, list(known))}"
             )
-    return [known[name] for name in dict.fromkeys(names)] or list(CONTENDERS)
+    return [known[name] for name in dict.fromkeys(names)] or list(PARTICIPANTS)
 
 
 def write_script(nodes: int, events: int, seed: int) -> Script:

@@ -9,7 +9,10 @@ one costs a vain attempt and nothing more.
 from collections.abc import Iterable
 from typing import Final
 
+from rumormill.core.errors import PeerError
 from rumormill.core.ids import PeerId
+from rumormill.libp2p.envelope import unseal_peer_record
+from rumormill.wire.multiaddr import known_addresses
 
 MAX_PEERS: Final = 4096
 MAX_ADDRESSES: Final = 16
@@ -17,6 +20,10 @@ MAX_RECORDS: Final = 1024
 MAX_HINTED_PEERS: Final = 4096
 MAX_HINTS: Final = 4
 """Our choice: a liar's addresses are tried one after another, and each takes its time."""
+
+
+WILDCARDS: Final = ("0.0.0.0", "::")
+"""Where a node listens that listens everywhere; nobody can be reached there."""
 
 
 class AddressBook:
@@ -45,6 +52,13 @@ class AddressBook:
             self.forgotten += 1
         self._learnt[peer] = dict.fromkeys(list(found)[:MAX_ADDRESSES])
 
+    def learn_record(self, peer: PeerId, record: bytes) -> None:
+        """Remember what a peer says of itself in a signed record; PeerError if it did not."""
+        opened = unseal_peer_record(record)
+        if opened.peer_id != peer:
+            raise PeerError("wrong-peer", "a record of another peer")
+        self.learn(peer, endpoints_among(opened.addresses))
+
     def hint(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
         """Remember endpoints that one peer named for another, instead of earlier such hints."""
         found = tuple(dict.fromkeys(endpoints))[:MAX_HINTS]
@@ -67,3 +81,9 @@ class AddressBook:
         """Where to try a peer: what the user said, what the peer said, what others said."""
         given, learnt = self._given.get(peer, ()), self._learnt.get(peer, ())
         return list(dict.fromkeys([*given, *learnt, *self._hinted.get(peer, ())]))
+
+
+def endpoints_among(addresses: Iterable[bytes]) -> list[tuple[str, int]]:
+    """The TCP endpoints among a peer's addresses, which are binary multiaddrs."""
+    endpoints = (address.tcp_endpoint for address in known_addresses(addresses)[0])
+    return [endpoint for endpoint in endpoints if endpoint is not None]

@@ -54,7 +54,7 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
     """Dials under way that the network asked for: what a liar's addresses can hold."""
 
     max_waiting_dials: int = 1024
-    """Peers that wait to be dialled because letters or questions for them do."""
+    """Peers that wait to be dialled because messages or questions for them do."""
 
     shutdown_timeout: float = 5.0
     """Seconds that a graceful shutdown spends on emptying queues."""

@@ -1,9 +1,7 @@
 """A connection: TCP bytes through noise and yamux to streams, and back.
 
-The upgrade is a chain of pure machines, each of which hands on the bytes that lie behind it:
-multistream agrees on noise, noise proves who is there, multistream agrees on yamux (unless noise
-did), and yamux carries streams from then on. Whatever breaks a rule ends this connection and
-nothing else.
+The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
+Whatever breaks a rule ends this connection and nothing else.
 
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
@@ -13,14 +11,16 @@ buffer is full, bytes stay in the bounded queues of yamux, and from there push b
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Container
+from typing import Any, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
-from rumormill.libp2p.multistream import Initiator, Listener, Outcome
-from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession
+from rumormill.libp2p.config import ConnectionConfig
+from rumormill.libp2p.multistream import Initiator, Listener
+from rumormill.libp2p.noise import NoiseSession
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
-from rumormill.libp2p.yamux import YAMUX, YamuxSession
+from rumormill.libp2p.upgrade import Upgrade
+from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import (
     DataReceived,
     GoneAway,
@@ -29,27 +29,51 @@ from rumormill.libp2p.yamux_types import (
     StreamOpened,
     StreamReset,
 )
-from rumormill.wire.keys import PeerId, PublicKey
+from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
-
-if TYPE_CHECKING:
-    from rumormill.libp2p.swarm import Swarm
 
 RETIRED = "another connection has taken its place"
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
 
+class Owner(Protocol):
+    """What a connection asks of those who hold it; the swarm does."""
+
+    key: PrivateKey
+    config: ConnectionConfig
+
+    @property
+    def services(self) -> Container[str]:
+        """The protocols of which a peer may open streams."""
+
+    def count(self, reason: str) -> None:
+        """Count a refusal."""
+
+    def admit(self, connection: "Connection") -> bool:
+        """Whether there is room for a new connection; one that is refused has been aborted."""
+
+    def serve(self, connection: "Connection", stream: Stream) -> StreamHandler | None:
+        """Find the handler of a stream that a peer opened; None when it has too many."""
+
+    def on_ready(self, connection: "Connection") -> None:
+        """The upgrade is done."""
+
+    def on_closed(self, connection: "Connection") -> None:
+        """The connection ended, for whatever reason; its socket may need a moment more."""
+
+    def on_lost(self, connection: "Connection") -> None:
+        """The socket is closed."""
+
+
 class Connection(asyncio.Protocol):
     """One connection to one peer."""
 
     def __init__(
-        self, swarm: "Swarm", *, outbound: bool, expected_peer: PeerId | None = None
+        self, owner: Owner, *, outbound: bool, expected_peer: PeerId | None = None
     ) -> None:
-        self.swarm = swarm
         self.outbound = outbound
         self.remote_peer: bytes = b""
-        self.remote_key: PublicKey | None = None
         self.remote_address = ""
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
@@ -57,13 +81,13 @@ class Connection(asyncio.Protocol):
         """Whether the peer has made another connection in this one's place."""
         self.ended_in_use = False
         """Whether there were streams when the connection ended."""
-        self.ready = False
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_used = 0.0
         self.transient = False
         """Whether it was opened for letters or questions only, so that it ends when idle."""
         self.active = False
         """Whether a protocol's message has passed since the swarm looked last."""
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._noise: NoiseSession | None = None
@@ -73,19 +97,13 @@ class Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited_ping: int | None = None
         self._pinged_at = 0.0
-        self._handshake = NoiseHandshake(
-            swarm.key,
-            initiator=outbound,
+        self._upgrade = Upgrade(
+            owner.key,
+            outbound=outbound,
             static_secret=secrets.token_bytes(32),
             ephemeral_secret=secrets.token_bytes(32),
             expected_peer=expected_peer,
-            muxers=(YAMUX,),
         )
-        self._negotiation: Initiator | Listener = self._negotiate(NOISE)
-        self._stage: Callable[[bytes], bytes] = self._agree_on_security
-
-    def _negotiate(self, protocol: str) -> Initiator | Listener:
-        return Initiator((protocol,)) if self.outbound else Listener((protocol,))
 
     # asyncio's side.
 
@@ -100,25 +118,19 @@ class Connection(asyncio.Protocol):
         peername = transport.get_extra_info("peername")
         if peername:
             self.remote_address = str(Multiaddr.tcp(peername[0].partition("%")[0], peername[1]))
-        if not self.swarm.admit(self):
+        if not self._owner.admit(self):
             return
-        timeout = self.swarm.config.upgrade_timeout
+        timeout = self._owner.config.upgrade_timeout
         self._deadline = self._loop.call_later(timeout, self._give_up_upgrade)
-        transport.write(self._negotiation.data_to_send())
-        if self.outbound:
-            # noise is the only proposal, so its first message need not wait for the answer.
-            transport.write(self._handshake.data_to_send())
+        transport.write(self._upgrade.data_to_send())
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket through the layers."""
         if self.closed_because is not None:
             return  # read only so that the kernel delivers what we sent last
         try:
-            if self.ready and self._noise is not None:
-                self._on_frames(self._noise.decrypt(data))
-                return
-            while data and self.closed_because is None:
-                data = self._stage(data)
+            noise = self._noise
+            self._on_frames(self._take_upgrade(data) if noise is None else noise.decrypt(data))
         except PeerError as error:
             self._fail(error)
 
@@ -131,7 +143,7 @@ class Connection(asyncio.Protocol):
         self._end("connection lost" if error is None else f"connection lost: {error}")
         if self._deadline is not None:
             self._deadline.cancel()
-        self.swarm.on_lost(self)
+        self._owner.on_lost(self)
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full: leave bytes where they are bounded."""
@@ -144,60 +156,28 @@ class Connection(asyncio.Protocol):
 
     # The upgrade.
 
-    def _agree_on_security(self, data: bytes) -> bytes:
-        rest = self._negotiation.receive(data)
-        self._write_plain(self._negotiation.data_to_send())
-        if self._negotiation.outcome is Outcome.REFUSED:
-            raise PeerError("no-common-security", "the peer does not speak noise")
-        if self._negotiation.outcome is Outcome.AGREED:
-            self._stage = self._shake_hands
-        return rest
-
-    def _shake_hands(self, data: bytes) -> bytes:
-        handshake = self._handshake
-        rest = handshake.receive(data)
-        self._write_plain(handshake.data_to_send())
-        if handshake.session is None or handshake.remote is None:
-            return rest
-        self._noise = handshake.session
-        self.remote_peer = bytes(handshake.remote.peer_id)
-        self.remote_key = handshake.remote.public_key
-        if handshake.muxer == YAMUX:
+    def _take_upgrade(self, data: bytes) -> bytes:
+        """Upgrade as far as the bytes go; return what the session is to read."""
+        upgrade, transport = self._upgrade, self._transport
+        assert transport is not None
+        try:
+            rest = upgrade.receive(data)
+        finally:
+            if answer := upgrade.data_to_send():
+                transport.write(answer)
+        if upgrade.done:
+            assert upgrade.remote is not None
+            self._noise = upgrade.session
+            self.remote_peer = bytes(upgrade.remote.peer_id)
             self._become_ready()
-            self._stage = self._read_streams
-            return rest
-        self._negotiation = self._negotiate(YAMUX)
-        self._write_secret(self._negotiation.data_to_send())
-        self._stage = self._agree_on_muxer
         return rest
-
-    def _agree_on_muxer(self, data: bytes) -> bytes:
-        assert self._noise is not None
-        plain = self._noise.decrypt(data)
-        if not plain:
-            return b""
-        rest = self._negotiation.receive(plain)
-        self._write_secret(self._negotiation.data_to_send())
-        if self._negotiation.outcome is Outcome.REFUSED:
-            raise PeerError("no-common-muxer", "the peer does not speak yamux")
-        if self._negotiation.outcome is Outcome.AGREED:
-            self._become_ready()
-            self._stage = self._read_streams
-            self._on_frames(rest)
-        return b""
-
-    def _read_streams(self, data: bytes) -> bytes:
-        assert self._noise is not None
-        self._on_frames(self._noise.decrypt(data))
-        return b""
 
     def _become_ready(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self.ready = True
         self.last_used = self._loop.time()
-        self.swarm.on_ready(self)
+        self._owner.on_ready(self)
         if not self.ready_or_failed.done():
             self.ready_or_failed.set_result(None)
 
@@ -218,11 +198,11 @@ class Connection(asyncio.Protocol):
         self._streams[stream.id] = stream
         stream.send(negotiation.data_to_send())
         stream.deadline = self._loop.call_later(
-            self.swarm.config.negotiation_timeout, self._give_up_negotiation, stream
+            self._owner.config.negotiation_timeout, self._give_up_negotiation, stream
         )
 
     def _give_up_negotiation(self, stream: Stream) -> None:
-        self.swarm.count("negotiation-timeout")
+        self._owner.count("negotiation-timeout")
         self.drop_stream(stream, "negotiation timeout")
 
     def _on_frames(self, data: bytes) -> None:
@@ -248,12 +228,12 @@ class Connection(asyncio.Protocol):
         try:
             stream.receive(data)
         except PeerError as error:
-            self.swarm.count(error.reason)
+            self._owner.count(error.reason)
             self.drop_stream(stream, error.reason)
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, StreamOpened):
-            negotiation = Listener(self.swarm.services)
+            negotiation = Listener(self._owner.services)
             self.session.accept(event.stream_id)
             self._begin(Stream(self, event.stream_id, negotiation, None), negotiation)
         elif isinstance(event, StreamEnded):
@@ -279,7 +259,7 @@ class Connection(asyncio.Protocol):
     def on_negotiated(self, stream: Stream) -> None:
         """A stream agreed on its protocol: give it to its handler."""
         if stream.handler is None:
-            stream.handler = self.swarm.serve(self, stream)
+            stream.handler = self._owner.serve(self, stream)
             if stream.handler is None:
                 self.drop_stream(stream, "too many streams of one protocol")
                 return
@@ -288,6 +268,11 @@ class Connection(asyncio.Protocol):
     def streams_of(self, protocol: str) -> int:
         """How many streams of a protocol are open."""
         return sum(stream.protocol == protocol for stream in self._streams.values())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the upgrade is done."""
+        return self._noise is not None
 
     @property
     def local_host(self) -> str:
@@ -328,7 +313,7 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flush_scheduled = False
         transport, noise = self._transport, self._noise
-        if transport is None or noise is None or not self.ready:
+        if transport is None or noise is None:
             return
         session = self.session
         while self._writable and self.closed_because is None:
@@ -341,21 +326,13 @@ class Connection(asyncio.Protocol):
             if stream is not None and stream.handler is not None:
                 stream.handler.on_writable(stream)
 
-    def _write_plain(self, data: bytes) -> None:
-        if data and self._transport is not None:
-            self._transport.write(data)
-
-    def _write_secret(self, data: bytes) -> None:
-        if data and self._transport is not None and self._noise is not None:
-            self._transport.write(self._noise.encrypt(data))
-
     # Life and death.
 
     def keep_alive(self, now: float) -> None:
         """Ping the peer, or give it up when it has not answered the last ping for too long."""
         if self._awaited_ping is not None:
-            if now - self._pinged_at >= self.swarm.config.keep_alive_timeout:
-                self.swarm.count("keep-alive-timeout")
+            if now - self._pinged_at >= self._owner.config.keep_alive_timeout:
+                self._owner.count("keep-alive-timeout")
                 self.close("keep-alive timeout")
             return
         value = self._awaited_ping = secrets.randbits(32)
@@ -373,12 +350,12 @@ class Connection(asyncio.Protocol):
         )
 
     def _give_up_upgrade(self) -> None:
-        self.swarm.count("upgrade-timeout")
+        self._owner.count("upgrade-timeout")
         self.close("upgrade timeout")
 
     def _fail(self, error: PeerError) -> None:
         """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
-        self.swarm.count(error.reason)
+        self._owner.count(error.reason)
         if self.ready:
             self._flush()
         self._end(str(error))
@@ -409,7 +386,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._deadline = self._loop.call_later(self.swarm.config.close_timeout, transport.abort)
+        self._deadline = self._loop.call_later(self._owner.config.close_timeout, transport.abort)
         if orderly and transport.can_write_eof():
             transport.write_eof()
         else:
@@ -430,4 +407,4 @@ class Connection(asyncio.Protocol):
             stream.stop_deadline()
             if stream.handler is not None:
                 stream.handler.on_close(stream, reason)
-        self.swarm.on_closed(self)
+        self._owner.on_closed(self)

@@ -6,16 +6,11 @@ every new connection.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from rumormill.core.errors import PeerError
 from rumormill.libp2p.identify import Identify, IdentifyReader
 from rumormill.libp2p.ping import PingListener
 from rumormill.libp2p.stream import ENDED, Stream
-
-IDENTIFY: Final = "/ipfs/id/1.0.0"
-IDENTIFY_PUSH: Final = "/ipfs/id/push/1.0.0"
-PING: Final = "/ipfs/ping/1.0.0"
 
 
 class AnswerIdentify:
@@ -43,8 +38,11 @@ class AnswerIdentify:
 class ReadIdentify:
     """Reads what a peer says of itself, asked for or pushed."""
 
-    def __init__(self, learn: Callable[[Stream, Identify], None]) -> None:
+    def __init__(
+        self, learn: Callable[[Stream, Identify], None], refuse: Callable[[str], None]
+    ) -> None:
         self._learn = learn
+        self._refuse = refuse
         self._reader = IdentifyReader()
 
     def on_open(self, stream: Stream) -> None:
@@ -66,7 +64,7 @@ class ReadIdentify:
         try:
             self._learn(stream, self._reader.finish())
         except PeerError as error:
-            stream.connection.swarm.count(error.reason)
+            self._refuse(error.reason)
 
 
 class AnswerPing:

@@ -5,13 +5,36 @@ wants its peer to slow down holds the stream, and the window stays closed until 
 """
 
 from asyncio import TimerHandle
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rumormill.core.errors import LocalError
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
+from rumormill.libp2p.yamux import YamuxSession
 
-if TYPE_CHECKING:
-    from rumormill.libp2p.connection import Connection
+
+class Carrier(Protocol):
+    """The connection that carries a stream, as far as the stream and its handler know it."""
+
+    remote_peer: bytes
+    remote_address: str
+    session: YamuxSession
+    closed_because: str | None
+    retired: bool
+    """Whether the peer has made another connection in this one's place."""
+    active: bool
+    """To be set when a message passes, so that a transient connection stays open."""
+
+    def wake(self) -> None:
+        """Send what waits in the session."""
+
+    def on_negotiated(self, stream: "Stream") -> None:
+        """The stream agreed on its protocol and needs its handler."""
+
+    def forget_stream(self, stream: "Stream") -> None:
+        """Let go of a stream that both sides have ended."""
+
+    def drop_stream(self, stream: "Stream", reason: str = "reset") -> None:
+        """Reset a stream and tell its handler."""
 
 
 class StreamHandler(Protocol):
@@ -19,19 +42,15 @@ class StreamHandler(Protocol):
 
     def on_open(self, stream: "Stream") -> None:
         """The protocol is agreed (`stream.protocol`); the stream can be used."""
-        ...
 
     def on_data(self, stream: "Stream", data: bytes) -> None:
         """Bytes arrived. A `PeerError` raised here resets the stream."""
-        ...
 
     def on_writable(self, stream: "Stream") -> None:
         """There is room again after `send` had taken less than all."""
-        ...
 
     def on_close(self, stream: "Stream", reason: str) -> None:
         """The peer will send no more (`ended`), or the stream is gone for another reason."""
-        ...
 
 
 ENDED = "ended"
@@ -54,7 +73,7 @@ class Stream:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: Carrier,
         stream_id: int,
         negotiation: Initiator | Listener,
         handler: StreamHandler | None,

@@ -14,33 +14,26 @@ peers meet again from the start.
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
-from rumormill.libp2p.address_book import MAX_HINTS, AddressBook
+from rumormill.libp2p.address_book import MAX_HINTS, WILDCARDS, AddressBook, endpoints_among
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.connection import RETIRED, Connection
-from rumormill.libp2p.envelope import seal_peer_record, unseal_peer_record
-from rumormill.libp2p.identify import Identify
-from rumormill.libp2p.services import (
-    IDENTIFY,
-    IDENTIFY_PUSH,
-    PING,
-    AnswerIdentify,
-    AnswerPing,
-    ReadIdentify,
-)
+from rumormill.libp2p.envelope import seal_peer_record
+from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
+from rumormill.libp2p.ping import PING
+from rumormill.libp2p.services import AnswerIdentify, AnswerPing, ReadIdentify
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.version import __version__
 from rumormill.wire import keys
-from rumormill.wire.multiaddr import Multiaddr, known_addresses
+from rumormill.wire.multiaddr import Multiaddr
 
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
 _POLL = 0.005
-_WILDCARDS = ("0.0.0.0", "::")
 _MAX_LOCAL_HOSTS = 8
 
 
@@ -54,8 +47,8 @@ class Swarm:
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
         self.spares: dict[PeerId, Connection] = {}
-        self._retired: dict[PeerId, Connection] = {}
         """Second connections, one per peer at most, dialled in the other direction."""
+        self._retired: dict[PeerId, Connection] = {}
         self.counts: dict[str, int] = {}
         """What peers were refused or cut off for, by reason."""
         self.on_peer: Callable[[Connection], None] = lambda _: None
@@ -63,7 +56,7 @@ class Swarm:
         self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(self._describe),
-            IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn),
+            IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn, self.count),
             PING: lambda *_: AnswerPing(),
         }
         self._all: dict[Connection, None] = {}
@@ -158,7 +151,7 @@ class Swarm:
             self._local_hosts[connection.local_host] = None
         if other is not None:  # most likely dead on the other side, which dialled again
             self._retire(other)
-        connection.open_stream((IDENTIFY,), ReadIdentify(self._learn))
+        connection.open_stream((IDENTIFY,), ReadIdentify(self._learn, self.count))
         self.on_peer(connection)
 
     def _retire(self, connection: Connection) -> None:
@@ -243,7 +236,7 @@ class Swarm:
         """
         if record:
             try:
-                self._learn_record(peer, record)
+                self.book.learn_record(peer, record)
             except PeerError as error:
                 self.count(error.reason)
                 return error.reason
@@ -366,26 +359,20 @@ class Swarm:
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer
         said.check(keys.PeerId(peer))
-        endpoints = _endpoints(said.listen_addresses)
-        if any(host in _WILDCARDS for host, _ in endpoints):  # it listens everywhere: also here
+        endpoints = endpoints_among(said.listen_addresses)
+        if any(host in WILDCARDS for host, _ in endpoints):  # it listens everywhere: also here
             seen = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint
             here = "" if seen is None else seen[0]
-            endpoints = [(here if host in _WILDCARDS else host, port) for host, port in endpoints]
+            endpoints = [(here if host in WILDCARDS else host, port) for host, port in endpoints]
         self.book.learn(peer, endpoints)
         if said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
-    def _learn_record(self, peer: PeerId, record: bytes) -> None:
-        opened = unseal_peer_record(record)
-        if opened.peer_id != peer:
-            raise PeerError("wrong-peer", "a record of another peer")
-        self.book.learn(peer, _endpoints(opened.addresses))
-
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes]) -> None:
         """Remember where a peer may be, as another one says."""
         if peer != self.id:
-            endpoints = _endpoints(encoded[: 4 * MAX_HINTS])
-            self.book.hint(peer, [each for each in endpoints if each[0] not in _WILDCARDS])
+            endpoints = endpoints_among(encoded[: 4 * MAX_HINTS])
+            self.book.hint(peer, [each for each in endpoints if each[0] not in WILDCARDS])
 
     def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
@@ -394,7 +381,7 @@ class Swarm:
         endpoints: dict[tuple[str, int], None] = {}
         for address in self.listen_addresses:
             host, port = address.tcp_endpoint or ("", 0)
-            if host in _WILDCARDS:  # others find us where our connections end
+            if host in WILDCARDS:  # others find us where our connections end
                 endpoints.update(dict.fromkeys((each, port) for each in self._local_hosts))
             endpoints[host, port] = None
         return [_encoded(*endpoint) for endpoint in endpoints]
@@ -453,12 +440,6 @@ class Swarm:
         deadline = loop.time() + seconds
         while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
             await asyncio.sleep(_POLL)
-
-
-def _endpoints(encoded: Iterable[bytes]) -> list[tuple[str, int]]:
-    """The TCP endpoints among a peer's addresses."""
-    endpoints = (address.tcp_endpoint for address in known_addresses(encoded)[0])
-    return [endpoint for endpoint in endpoints if endpoint is not None]
 
 
 @functools.lru_cache(4096)

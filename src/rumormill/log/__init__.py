@@ -10,6 +10,8 @@ from rumormill.log.errors import (
     DamagedRangeError,
     DiskFullError,
     EventRefusedError,
+    Finding,
+    FindingKind,
     ImportRefusedError,
     MissingExtraError,
     NotAStoreError,
@@ -25,22 +27,17 @@ from rumormill.log.errors import (
 )
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import (
-    UNASSIGNED,
     Appended,
     Durability,
-    Finding,
-    FindingKind,
     Report,
     Retention,
     StoreConfig,
-    StoredEvent,
-    TopicInfo,
+    TopicExtent,
 )
 from rumormill.log.parquet import export_parquet, import_parquet
 from rumormill.log.repair import repair
 
 __all__ = [
-    "UNASSIGNED",
     "Appended",
     "CorruptLogError",
     "DamagedRangeError",
@@ -65,8 +62,7 @@ __all__ = [
     "StoreLockedError",
     "StoreReadOnlyError",
     "StoreVersionError",
-    "StoredEvent",
-    "TopicInfo",
+    "TopicExtent",
     "export_parquet",
     "import_parquet",
     "repair",

@@ -7,10 +7,9 @@ and types that readers see.
 Needs pyarrow and numpy, which are imported when they are used.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rumormill.core.errors import ConfigError
 from rumormill.log.bulk import (
@@ -23,14 +22,10 @@ from rumormill.log.bulk import (
     repeated,
 )
 from rumormill.log.errors import OffsetAheadError
+from rumormill.log.event_log import EventLog
 from rumormill.log.rows import HASH_BYTES
-from rumormill.log.segments import Gathering, part
+from rumormill.log.segments import SegmentBuilder, part
 from rumormill.wire import base58
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rumormill.log.event_log import EventLog
 
 COLUMNS: Final = (
     "topic",
@@ -129,7 +124,7 @@ def read_batches(
     position = start
     read = partial(read_columns, batch_bytes=batch_bytes, guesses=Guesses())
     segments = log.segments
-    gathering = None if segments is None else Gathering(segments, log, topic, stop)
+    gathering = None if segments is None else SegmentBuilder(segments, log, topic, stop)
     tried = -1
     while position < stop:
         limit = min(batch_rows, stop - position)

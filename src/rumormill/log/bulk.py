@@ -10,24 +10,18 @@ not come out right is read again row by row, by the reader that finds out what i
 Needs pyarrow and numpy, which are imported when they are used.
 """
 
-from __future__ import annotations
-
 import sqlite3
+from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from rumormill.log.errors import MissingExtraError
 from rumormill.log.reader import read_rows
-from rumormill.log.rows import HASH_BYTES, UNKNOWN_HASH, unpack_parents
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rumormill.log.rows import TopicRow
+from rumormill.log.rows import HASH_BYTES, UNKNOWN_HASH, TopicRow, unpack_parents
 
 _WHERE: Final = "FROM events WHERE key BETWEEN ? AND ?"
 _COUNT: Final = f"SELECT count(*), max(length(data) + length(parents) + length(proof)) {_WHERE}"

@@ -9,23 +9,17 @@ tails: what lies before is verified by every read and by `verify_all`.
 The rule of this file: it only looks. It changes nothing and serves nothing.
 """
 
-from __future__ import annotations
-
 import sqlite3
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
-from rumormill.log.model import Finding, FindingKind, Report
+from rumormill.log.errors import Finding, FindingKind
+from rumormill.log.heads import Head, Witness
+from rumormill.log.model import Report
 from rumormill.log.reader import walk
-from rumormill.log.rows import MAX_OFFSET, UNKNOWN_HASH, TopicRow, row_bytes
+from rumormill.log.rows import MAX_OFFSET, UNKNOWN_HASH, EventRow, TopicRow, row_bytes
 from rumormill.log.schema import get_file_stamp, get_losses, get_store, get_topics
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rumormill.log.heads import Head, Witness
-    from rumormill.log.rows import EventRow
 
 _ROW_GUESS_BYTES = 512
 _MAX_SQLITE_COMPLAINTS = 20

@@ -1,21 +1,59 @@
-"""What can go wrong with a log, one class for each thing that a caller does differently about it.
+"""What can go wrong with a log: findings name the damage, and errors are what a caller meets.
 
-Every message is one sentence that names the file or the topic and says what to do. A caller that
-catches `StoreError` has caught everything the store raises on purpose.
+There is one class of error for each thing that a caller does differently about it, and its message
+is one sentence that names the file or the topic and says what to do. A caller that catches
+`StoreError` has caught everything the store raises on purpose.
 """
 
-from __future__ import annotations
-
+import enum
 import errno
 import sqlite3
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+
+import msgspec
 
 from rumormill.core.errors import LimitError, RumormillError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from rumormill.log.model import Finding
+class FindingKind(enum.StrEnum):
+    """What kind of damage was found."""
+
+    DAMAGED = "damaged"
+    """The row or its page does not have the content that its hash promises."""
+    MISSING = "missing"
+    """A row between the first and the next offset is not there."""
+    LOST_TAIL = "lost-tail"
+    """The heads file has seen offsets that the database does not have: its tail was lost, or it
+    is an older copy."""
+    FORKED = "forked"
+    """The row is whole but belongs to another history than its neighbour or the heads file."""
+    OLD_COPY = "old-copy"
+    """The database file is older than the heads file says it must be."""
+    UNREADABLE = "unreadable"
+    """The database cannot be opened, or the record of this topic cannot be read."""
+    INDEX = "index"
+    """SQLite's own check of its trees and indexes fails; served events are still verified."""
+    HEADS = "heads"
+    """The heads file is missing, damaged, of another store, or an older copy."""
+    REPAIRED = "repaired"
+    """A repair has recorded this range as lost; its offsets stay empty for ever."""
+
+
+class Finding(msgspec.Struct, frozen=True, gc=False):
+    """One piece of damage. Without a topic it concerns the store as a whole."""
+
+    kind: FindingKind
+    topic: str | None = None
+    start: int = 0
+    end: int = 0
+    detail: str = ""
+
+    def sentence(self) -> str:
+        """The finding in words."""
+        where = "the store"
+        if self.topic is not None:
+            where = f"topic {self.topic!r} offsets {self.start} to {self.end - 1}"
+        return f"{where}: {self.kind}" + (f" ({self.detail})" if self.detail else "")
 
 
 class StoreError(RumormillError):

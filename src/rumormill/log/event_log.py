@@ -11,20 +11,22 @@ the heads; in the default mode it is already on disk then. So nobody is ever sho
 crash can take back, unless a weaker mode was chosen.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
+from rumormill.core.event import Event, Note
 from rumormill.log.check import State, all_lost, examine, verify_all
 from rumormill.log.errors import (
     CorruptLogError,
     DamagedRangeError,
+    Finding,
+    FindingKind,
     NotAStoreError,
     OffsetAheadError,
     OffsetGoneError,
@@ -36,13 +38,10 @@ from rumormill.log.errors import (
 from rumormill.log.heads import HeadsFile, Witness
 from rumormill.log.model import (
     Durability,
-    Finding,
-    FindingKind,
     Report,
     Retention,
     StoreConfig,
-    StoredEvent,
-    TopicInfo,
+    TopicExtent,
     check_event,
     check_topic,
 )
@@ -52,8 +51,8 @@ from rumormill.log.opening import (
     damaged,
     find_witness,
     new_witness,
+    opening_error,
     refuse_damage,
-    why_not,
 )
 from rumormill.log.reader import (
     RangeReader,
@@ -65,7 +64,7 @@ from rumormill.log.reader import (
     read_rows,
 )
 from rumormill.log.retention import Retainer
-from rumormill.log.rows import SELECT_ID, row_event, row_is_whole
+from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.schema import (
     SCHEMA_VERSION,
     StoreLock,
@@ -83,13 +82,6 @@ from rumormill.log.schema import (
 )
 from rumormill.log.segments import open_segments
 from rumormill.log.writer import Call, Counters, Ticket, Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Self
-
-    from rumormill.log.notes import Note
-    from rumormill.log.rows import EventRow, TopicRow
 
 DEFAULT_CONFIG = StoreConfig()
 
@@ -139,7 +131,7 @@ class EventLog:
     # Writing
 
     def append(
-        self, events: Sequence[StoredEvent], *, wait: bool = True, notes: Sequence[Note] = ()
+        self, events: Sequence[Event], *, wait: bool = True, notes: Sequence[Note] = ()
     ) -> Ticket:
         """Queue events for the next group commit; the ticket resolves when they are safe.
 
@@ -179,7 +171,7 @@ class EventLog:
 
     # Reading
 
-    def topics(self) -> list[TopicInfo]:
+    def topics(self) -> list[TopicExtent]:
         """All topics with their extents, in the order in which they were created."""
         with self.snapshot() as db:
             rows, broken = get_topics(db)
@@ -192,10 +184,10 @@ class EventLog:
         known = {info.name for info in infos}
         for name, bars in self._barred.items():
             if name not in known:
-                infos.append(TopicInfo(name, bars[0].start, bars[-1].end, 0, b""))
+                infos.append(TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
         return infos
 
-    def topic(self, name: str) -> TopicInfo | None:
+    def topic(self, name: str) -> TopicExtent | None:
         """One topic's extent; None if the log has never seen it."""
         with self.snapshot() as db:
             row = get_topic(db, name)
@@ -207,7 +199,7 @@ class EventLog:
 
     def read(
         self, topic: str, start: int, limit: int = 1000, max_bytes: int = 8 * 2**20
-    ) -> list[StoredEvent]:
+    ) -> list[Event]:
         """Verified events from offset `start`, at most `limit` and about `max_bytes` of them.
 
         At least one event comes back if there is one at `start`, so a caller reads on until the
@@ -218,7 +210,7 @@ class EventLog:
 
     def read_since(
         self, topic: str, since: float, limit: int = 1000, max_bytes: int = 8 * 2**20
-    ) -> list[StoredEvent]:
+    ) -> list[Event]:
         """The first events, by offset, that were received at `since` or later.
 
         To go on, `read` from behind the last one.
@@ -228,7 +220,7 @@ class EventLog:
             if row is None:
                 return []
             position = offset_before(db, row, since)
-        found: list[StoredEvent] = []
+        found: list[Event] = []
         while len(found) < limit:
             events = self.read(topic, position, 1000, max_bytes)
             if not events:
@@ -239,7 +231,7 @@ class EventLog:
                 break
         return found[:limit]
 
-    def find(self, topic: str, event_id: bytes) -> StoredEvent | None:
+    def find(self, topic: str, event_id: bytes) -> Event | None:
         """The event of an id, verified; None where there is none that can be served."""
         with self.snapshot() as db:
             info = get_topic(db, topic)
@@ -254,7 +246,7 @@ class EventLog:
 
     def chunks(
         self, topic: str, start: int | None = None, stop: int | None = None, limit: int = 1000
-    ) -> Iterator[list[StoredEvent]]:
+    ) -> Iterator[list[Event]]:
         """All events from `start` to before `stop`, in lists of at most `limit`.
 
         The end is fixed at the first step, so a log that grows does not keep the reader for ever.
@@ -363,7 +355,7 @@ class EventLog:
                 state = examine(self._db, path, witness, self.config.open_verify_bytes)
                 refuse_damage(home, complaint, state)
         except (sqlite3.Error, NotAStoreError) as error:
-            raise why_not(home, witness, error) from error
+            raise opening_error(home, witness, error) from error
         return state
 
     def _examine(
@@ -397,7 +389,7 @@ class EventLog:
                         f"the store {home} has an older version: open it for writing once"
                     )
         except (sqlite3.Error, NotAStoreError) as error:
-            raise why_not(home, witness, error) from error
+            raise opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
         self._readers = Readers(path, self.config.readers)
@@ -443,12 +435,12 @@ class EventLog:
         """Stop serving a range that was recorded as lost; for the store's own modules."""
         self._barred.setdefault(topic, []).append(Finding(FindingKind.REPAIRED, topic, start, end))
 
-    def _info(self, row: TopicRow) -> TopicInfo:
+    def _info(self, row: TopicRow) -> TopicExtent:
         end = row.next_offset
         bars = self._barred.get(row.name)
         if bars:
             end = max(end, bars[-1].end)
-        return TopicInfo(row.name, row.first_offset, end, row.size, row.head_hash)
+        return TopicExtent(row.name, row.first_offset, end, row.size, row.head_hash)
 
     def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
         """What `read` does, with the hashes; for the store's own modules."""
@@ -467,7 +459,7 @@ class EventLog:
             raise DamagedRangeError(bar)
         with self.snapshot() as db:
             row = get_topic(db, name)
-            info = TopicInfo(name, 0, 0, 0, b"") if row is None else self._info(row)
+            info = TopicExtent(name, 0, 0, 0, b"") if row is None else self._info(row)
             if start < info.first_offset:
                 raise OffsetGoneError(name, start, info.first_offset)
             if start > info.next_offset:
@@ -482,6 +474,11 @@ class EventLog:
         """A read transaction; for the store's own modules."""
         with self._readers.snapshot() as db, self._translated():
             yield db
+
+    def change(self, body: Callable[[sqlite3.Connection], None]) -> None:
+        """Have the writer change something between two groups; for the store's own modules."""
+        writer = self.writer()
+        writer.run(writer.exclusively(lambda: body(writer.db))).result()
 
     def writer(self) -> Writer:
         """The writer of a log that was opened for writing; for the store's own modules."""

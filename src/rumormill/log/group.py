@@ -1,7 +1,5 @@
 """A group: the changes of one transaction, which count only when it is committed."""
 
-from __future__ import annotations
-
 from rumormill.log.rows import MARK_EVERY, MAX_OFFSET, EventRow, TopicRow, row_bytes, seal_mark
 
 

@@ -24,23 +24,17 @@ that replaces the old one in one step. The area is at least four times that snap
 at most a third of a byte more for each byte appended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import struct
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from rumormill.log.model import Durability
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from rumormill.log.rows import TopicRow
+from rumormill.log.rows import TopicRow
 
 _MAGIC = b"RMHEADS1"
 _HEADER = struct.Struct("<8s16sIIB")  # magic, store id, epoch, slack, flushed

@@ -1,47 +1,21 @@
-"""The log's nouns: events, topics, findings, and the settings with where they come from.
+"""The log's nouns: events, topics, reports, and the settings with where they come from.
 
 Nothing here touches a disk. Everything that a caller gives to the log is checked here, before it is
 queued, so that one caller's bad event can never fail the group commit that carries other callers'.
 """
 
-from __future__ import annotations
-
 import enum
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
 from rumormill.core.errors import ConfigError
-from rumormill.log.errors import EventRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-UNASSIGNED = -1
-"""The offset of an event that no log has taken yet."""
+from rumormill.core.event import Event
+from rumormill.log.errors import EventRefusedError, Finding
 
 ROW_OVERHEAD_BYTES = 160
 """What one row costs beside its fields: two hashes, three numbers, two B-tree entries."""
-
-
-class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event as the log keeps it; `offset` is `UNASSIGNED` until a log has taken it.
-
-    `id` is the wire identity that the event's own protocol gives it; (topic, id) is unique in a
-    log. `created` is the author's clock and may be absent or wrong; `received` is ours.
-    """
-
-    topic: str
-    id: bytes
-    author: bytes
-    data: bytes
-    received: float
-    created: float | None = None
-    parents: tuple[bytes, ...] = ()
-    protocol: str = ""
-    proof: bytes = b""
-    offset: int = UNASSIGNED
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -56,7 +30,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     durable_at: float | None
 
 
-class TopicInfo(msgspec.Struct, frozen=True, gc=False):
+class TopicExtent(msgspec.Struct, frozen=True, gc=False):
     """A topic's extent: events `first_offset` to `next_offset - 1` are there.
 
     Two logs with the same `next_offset` and `head_hash` have the same history.
@@ -65,8 +39,16 @@ class TopicInfo(msgspec.Struct, frozen=True, gc=False):
     name: str
     first_offset: int
     next_offset: int
-    size: int
-    head_hash: bytes
+    size: int = 0
+    head_hash: bytes = b""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The events `start` to `stop - 1` of a topic."""
+
+    topic: str
+    start: int
+    stop: int
 
 
 class Durability(enum.StrEnum):
@@ -78,47 +60,6 @@ class Durability(enum.StrEnum):
     """The event survives the death of this process, but not a crash of the machine."""
     MEMORY = "memory"
     """The event lives as long as this process; there are no files."""
-
-
-class FindingKind(enum.StrEnum):
-    """What kind of damage was found."""
-
-    DAMAGED = "damaged"
-    """The row or its page does not have the content that its hash promises."""
-    MISSING = "missing"
-    """A row between the first and the next offset is not there."""
-    LOST_TAIL = "lost-tail"
-    """The heads file has seen offsets that the database does not have: its tail was lost, or it
-    is an older copy."""
-    FORKED = "forked"
-    """The row is whole but belongs to another history than its neighbour or the heads file."""
-    OLD_COPY = "old-copy"
-    """The database file is older than the heads file says it must be."""
-    UNREADABLE = "unreadable"
-    """The database cannot be opened, or the record of this topic cannot be read."""
-    INDEX = "index"
-    """SQLite's own check of its trees and indexes fails; served events are still verified."""
-    HEADS = "heads"
-    """The heads file is missing, damaged, of another store, or an older copy."""
-    REPAIRED = "repaired"
-    """A repair has recorded this range as lost; its offsets stay empty for ever."""
-
-
-class Finding(msgspec.Struct, frozen=True, gc=False):
-    """One piece of damage. Without a topic it concerns the store as a whole."""
-
-    kind: FindingKind
-    topic: str | None = None
-    start: int = 0
-    end: int = 0
-    detail: str = ""
-
-    def sentence(self) -> str:
-        """The finding in words."""
-        where = "the store"
-        if self.topic is not None:
-            where = f"topic {self.topic!r} offsets {self.start} to {self.end - 1}"
-        return f"{where}: {self.kind}" + (f" ({self.detail})" if self.detail else "")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -226,7 +167,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
             raise ConfigError("store.max_topic_bytes is at most 65536, store.max_topics 4194304")
 
 
-def check_event(event: StoredEvent, config: StoreConfig) -> int:
+def check_event(event: Event, config: StoreConfig) -> int:
     """Refuse an event that cannot be stored exactly; return what it costs in bytes."""
     if not (
         type(event.data) is bytes

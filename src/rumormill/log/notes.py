@@ -8,23 +8,16 @@ damage, because believing it either way would repeat or lose events.
 The table is made when it is first needed. Notes are few: old ones go when there are too many.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-import msgspec
-
-from rumormill.log.errors import CorruptLogError
-from rumormill.log.model import Finding, FindingKind
+from rumormill.core.event import Note
+from rumormill.log.errors import CorruptLogError, Finding, FindingKind
 from rumormill.log.rows import HASH_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rumormill.log.event_log import EventLog
 
 MAX_NOTES: Final = 100_000
 """Our choice: about 20 MB. A stream that writes leaves as many as it has partitions."""
@@ -40,11 +33,14 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
 _PUT: Final = "INSERT OR REPLACE INTO notes (key, value, seal) VALUES (?, ?, ?)"
 
 
-class Note(msgspec.Struct, frozen=True, gc=False):
-    """What is remembered under a key; a later note replaces an earlier one."""
+class Log(Protocol):
+    """What notes need of the log that keeps them."""
 
-    key: str
-    value: bytes
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A read transaction."""
+
+    def change(self, body: Callable[[sqlite3.Connection], None]) -> None:
+        """A write transaction of its own; returns when it is committed."""
 
 
 def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
@@ -60,7 +56,7 @@ def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
     )
 
 
-def read_note(log: EventLog, key: str) -> bytes | None:
+def read_note(log: Log, key: str) -> bytes | None:
     """The value under a key, None if there is none."""
     with log.snapshot() as db:
         if not _has_table(db):
@@ -74,18 +70,30 @@ def read_note(log: EventLog, key: str) -> bytes | None:
     return bytes(found[0])
 
 
-def drop_notes(log: EventLog, keys: Sequence[str]) -> None:
+def read_notes(log: Log, prefix: str, after: str, limit: int) -> list[Note]:
+    """The notes whose keys begin with a text, by their keys, behind one key, at most so many."""
+    with log.snapshot() as db:
+        if not _has_table(db):
+            return []
+        query = (
+            "SELECT key, value, seal FROM notes"
+            " WHERE key > ? AND substr(key, 1, ?) = ? ORDER BY key LIMIT ?"
+        )
+        found = db.execute(query, (after, len(prefix), prefix, limit)).fetchall()
+    return [Note(key, bytes(value)) for key, value, seal in found if _is_whole(key, value, seal)]
+
+
+def drop_notes(log: Log, keys: Sequence[str]) -> None:
     """Forget notes; returns when they are gone."""
-    writer = log.writer()
 
-    def body() -> None:
-        if _has_table(writer.db):
-            writer.db.executemany("DELETE FROM notes WHERE key = ?", [(key,) for key in keys])
+    def body(db: sqlite3.Connection) -> None:
+        if _has_table(db):
+            db.executemany("DELETE FROM notes WHERE key = ?", [(key,) for key in keys])
 
-    writer.run(writer.exclusively(body)).result()
+    log.change(body)
 
 
-def note_keys(log: EventLog, prefix: str) -> list[str]:
+def note_keys(log: Log, prefix: str) -> list[str]:
     """The keys that begin with a text."""
     with log.snapshot() as db:
         if not _has_table(db):

@@ -3,27 +3,24 @@
 The rule of this file: a damaged store gets one error, whose findings name topics and ranges.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
 
 from rumormill.log.check import State, all_lost
 from rumormill.log.errors import (
     CorruptLogError,
+    Finding,
+    FindingKind,
     NotAStoreError,
     StoreError,
     from_sqlite,
     is_corruption,
 )
 from rumormill.log.heads import HeadsDamagedError, HeadsFile, Witness, read_heads
-from rumormill.log.model import Finding, FindingKind, StoreConfig
+from rumormill.log.model import StoreConfig
 from rumormill.log.schema import latest_epoch
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Sequence
-    from pathlib import Path
 
 HEADS_NAME = "heads"
 STORE_ID_BYTES = 16
@@ -57,7 +54,7 @@ def refuse_damage(home: Path, complaint: Finding | None, state: State) -> None:
         raise damaged(home, findings)
 
 
-def why_not(
+def opening_error(
     home: Path, witness: Witness | None, error: sqlite3.Error | NotAStoreError
 ) -> StoreError:
     """What to tell about a database that cannot be opened."""

@@ -8,13 +8,15 @@ they overlap with it they must be the same rows. Offsets, hashes and heads come 
 Needs pyarrow, which is imported when it is used.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rumormill.log.errors import EventRefusedError, ImportRefusedError, MissingExtraError, from_os
+from rumormill.log.event_log import EventLog
+from rumormill.log.group import Group
 from rumormill.log.model import check_event, check_topic
 from rumormill.log.rows import (
     INSERT,
@@ -28,13 +30,6 @@ from rumormill.log.rows import (
     unpack_parents,
 )
 from rumormill.log.schema import put_loss
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from rumormill.log.event_log import EventLog
-    from rumormill.log.group import Group
 
 _METADATA_KEY = "rumormill"
 _FORMAT = 1

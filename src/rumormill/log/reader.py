@@ -5,16 +5,16 @@ row before it compared, and its offset found to be the expected one. Whatever is
 out of line becomes a finding with its range. Every query is bounded by a count and by bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from rumormill.log.errors import StoreClosedError
-from rumormill.log.model import Finding, FindingKind, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log.errors import Finding, FindingKind, StoreClosedError
 from rumormill.log.rows import (
     MARK_EVERY,
     MAX_OFFSET,
@@ -29,10 +29,6 @@ from rumormill.log.rows import (
     seal_mark,
 )
 from rumormill.log.schema import connect_reader, rollback
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 Found_co = TypeVar("Found_co", covariant=True)
 
@@ -264,7 +260,7 @@ def offset_before(db: sqlite3.Connection, topic: TopicRow, since: float) -> int:
     return max(topic.first_offset, low * MARK_EVERY)
 
 
-def events_of(rows: list[EventRow], topic: str) -> list[StoredEvent]:
+def events_of(rows: list[EventRow], topic: str) -> list[Event]:
     """The events in verified rows."""
     return [row_event(row, topic) for row in rows]
 

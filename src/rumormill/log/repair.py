@@ -8,19 +8,16 @@ The damaged files stay beside it for whoever wants to look closer.
 Lost offsets stay empty for ever: a reader that comes to them is told the range.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rumormill.log.check import State, examine, losses_of
-from rumormill.log.errors import NotAStoreError, from_os, from_sqlite
+from rumormill.log.errors import Finding, FindingKind, NotAStoreError, from_os, from_sqlite
 from rumormill.log.event_log import DEFAULT_CONFIG
-from rumormill.log.heads import HeadsFile, Witness, sync_directory
-from rumormill.log.model import Finding, FindingKind, Report, StoreConfig
+from rumormill.log.heads import Head, HeadsFile, Witness, sync_directory
+from rumormill.log.model import Report, StoreConfig
 from rumormill.log.notes import copy_notes
 from rumormill.log.opening import HEADS_NAME, find_witness
 from rumormill.log.reader import walk
@@ -29,6 +26,7 @@ from rumormill.log.rows import (
     MARK_EVERY,
     MAX_OFFSET,
     UNKNOWN_HASH,
+    EventRow,
     TopicRow,
     row_bytes,
     seal_mark,
@@ -45,10 +43,6 @@ from rumormill.log.schema import (
     put_stamp,
     put_topics,
 )
-
-if TYPE_CHECKING:
-    from rumormill.log.heads import Head
-    from rumormill.log.rows import EventRow
 
 _EVERYTHING = 2**62
 

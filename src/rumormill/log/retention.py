@@ -6,18 +6,11 @@ has something to link to. Offsets are never touched. Every transaction deletes a
 rows, so that appends wait for milliseconds at most, and the space goes back in bounded steps.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH
-
-if TYPE_CHECKING:
-    from rumormill.log.group import Group
-    from rumormill.log.model import Retention
-    from rumormill.log.rows import TopicRow
-    from rumormill.log.segments import Segments
-    from rumormill.log.writer import Writer
+from rumormill.log.group import Group
+from rumormill.log.model import Retention
+from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, TopicRow
+from rumormill.log.segments import Segments
+from rumormill.log.writer import Writer
 
 _STEP_EVENTS = 512
 """Most rows deleted in one transaction: a few milliseconds."""

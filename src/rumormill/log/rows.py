@@ -10,15 +10,14 @@ Rows of one topic lie together: the key is the topic's number in the high bits a
 the low 40, so that a range of offsets is a range of keys.
 """
 
-from __future__ import annotations
-
 import struct
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
-from rumormill.log.model import ROW_OVERHEAD_BYTES, StoredEvent
+from rumormill.core.event import Event
+from rumormill.log.model import ROW_OVERHEAD_BYTES
 
 HASH_BYTES = 16
 GENESIS = bytes(HASH_BYTES)
@@ -73,7 +72,7 @@ class TopicRow(msgspec.Struct):
         """The key of the row at `offset`."""
         return self.topic_id << OFFSET_BITS | offset
 
-    def copy(self) -> TopicRow:
+    def copy(self) -> Self:
         """A copy to change while a transaction may still fail."""
         return msgspec.structs.replace(self)
 
@@ -129,7 +128,7 @@ def unpack_parents(blob: bytes) -> tuple[bytes, ...]:
     return tuple(parents)
 
 
-def make_row(event: StoredEvent, topic_id: int, topic: bytes, offset: int, prev: bytes) -> EventRow:
+def make_row(event: Event, topic_id: int, topic: bytes, offset: int, prev: bytes) -> EventRow:
     """The row of `event` behind the row whose hash is `prev`."""
     # Adding 0.0 turns -0.0, which SQLite would not give back, into 0.0, and an int into a float.
     created = None if event.created is None else event.created + 0.0
@@ -174,12 +173,12 @@ def row_is_whole(row: tuple[Any, ...], topic_id: int, topic: bytes) -> bool:
         return False  # a flipped type code gives a value that cannot even be hashed
 
 
-def row_event(row: EventRow, topic: str) -> StoredEvent:
+def row_event(row: EventRow, topic: str) -> Event:
     """The event in a row that is known to be whole."""
     key, _, id_, author, data, parents, created, received, protocol, proof, _, _ = row
-    return StoredEvent(
-        topic, id_, author, data, received, created,
-        unpack_parents(parents) if parents else (), protocol, proof, key & MAX_OFFSET,
+    return Event(
+        topic, data, author, id_, unpack_parents(parents) if parents else (), created, proof,
+        received, key & MAX_OFFSET, protocol,
     )  # fmt: skip
 
 

@@ -7,26 +7,29 @@ in one step, says which one counts.
 The rule of this file: whatever SQLite can be told about safety is told here, once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
 import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rumormill.log.errors import (
+    Finding,
+    FindingKind,
     NotAStoreError,
     RecordDamagedError,
     StoreLockedError,
     StoreVersionError,
     from_os,
 )
-from rumormill.log.model import Durability, Finding, FindingKind, StoreConfig
+from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
+    EventRow,
     TopicRow,
     bound,
     insert_statement,
@@ -34,12 +37,6 @@ from rumormill.log.rows import (
     seal_store,
     seal_topic,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from rumormill.log.rows import EventRow
 
 APPLICATION_ID = 0x524D4C47  # "RMLG"
 SCHEMA_VERSION = 1

@@ -22,8 +22,6 @@ A segment is written under another name, flushed and renamed. Two readers that w
 write the same bytes. Retention deletes every segment that holds a deleted event.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -31,23 +29,20 @@ import sqlite3
 import struct
 import threading
 import time
+from collections.abc import Iterable
 from functools import partial
 from hashlib import sha256
+from io import FileIO
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from rumormill.log.bulk import Columns, joined, libraries, parents_type
-from rumormill.log.rows import HASH_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from io import FileIO
-    from pathlib import Path
-
-    from rumormill.log.event_log import EventLog
-    from rumormill.log.rows import TopicRow
+from rumormill.log.model import TopicExtent
+from rumormill.log.reader import RangeReader
+from rumormill.log.rows import HASH_BYTES, TopicRow
 
 SEGMENT_BYTES: Final = 64 << 20
 """Larger ranges are not sealed: above 4 KiB for each event, rows are not what takes the time."""
@@ -72,6 +67,16 @@ _HASH_AT: Final = "SELECT hash FROM events WHERE key = ?"
 _PREV_AT: Final = "SELECT prev FROM events WHERE key = ?"
 
 _log = logging.getLogger("rumormill.log")
+
+
+class Log(Protocol):
+    """What segments need of the log whose rows they copy."""
+
+    def topic(self, name: str) -> TopicExtent | None:
+        """A topic's extent."""
+
+    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
+        """Have `read` read a range that may be served, in one snapshot; None if there is none."""
 
 
 class Field(msgspec.Struct, array_like=True, frozen=True):
@@ -129,7 +134,7 @@ class Segments:
         self.counters = SegmentCounters()
 
     def columns(
-        self, log: EventLog, topic: str, position: int, stop: int, fields: Iterable[str]
+        self, log: Log, topic: str, position: int, stop: int, fields: Iterable[str]
     ) -> Columns | None:
         """The events from `position` on, at most to the end of its segment; None without one."""
         start = position - position % self.rows
@@ -160,7 +165,7 @@ class Segments:
         """Whether there is a file for the range that begins at `start`, whatever it is worth."""
         return self._path(topic, start).exists()
 
-    def seal(self, log: EventLog, topic: str, pieces: list[Columns]) -> None:
+    def seal(self, log: Log, topic: str, pieces: list[Columns]) -> None:
         """Keep a whole range whose pieces, one behind the other, have been proven."""
         found = _whole(pieces)
         if found is None:
@@ -208,10 +213,10 @@ class Segments:
             setattr(self.counters, name, getattr(self.counters, name) + 1)
 
 
-class Gathering:
+class SegmentBuilder:
     """Collects what one read proves, and seals every range that it has gone through whole."""
 
-    def __init__(self, segments: Segments, log: EventLog, topic: str, stop: int) -> None:
+    def __init__(self, segments: Segments, log: Log, topic: str, stop: int) -> None:
         self._segments = segments
         self._log = log
         self._topic = topic

@@ -10,16 +10,16 @@ succeed, after `StoreFailedError` it must be reopened. Appending the same events
 both cases, because an id that is already there is answered with its offset.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from rumormill.core.event import Event, Note
 from rumormill.log.errors import (
     DiskFullError,
     EventRefusedError,
@@ -32,15 +32,11 @@ from rumormill.log.errors import (
     from_sqlite,
 )
 from rumormill.log.group import Group
-from rumormill.log.model import Appended, Durability, StoreConfig, StoredEvent
-from rumormill.log.notes import Note, put_notes
+from rumormill.log.heads import HeadsFile
+from rumormill.log.model import Appended, Durability, StoreConfig
+from rumormill.log.notes import put_notes
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, rollback
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from rumormill.log.heads import HeadsFile
 
 Ticket = Future[tuple[Appended, ...]]
 _Places = tuple[list[int], dict[int, None]]
@@ -56,7 +52,7 @@ class Call:
 
     __slots__ = ("events", "notes", "size", "ticket")
 
-    def __init__(self, events: Sequence[StoredEvent], size: int, notes: Sequence[Note]) -> None:
+    def __init__(self, events: Sequence[Event], size: int, notes: Sequence[Note]) -> None:
         self.events = events
         self.size = size
         self.notes = notes
@@ -365,7 +361,7 @@ class Writer:
             raise _KnownIdError
         return results
 
-    def _insert_each(self, group: Group, events: Sequence[StoredEvent]) -> _Places:
+    def _insert_each(self, group: Group, events: Sequence[Event]) -> _Places:
         """Insert events of which some may be known; those keep the offset they have."""
         offsets: list[int] = []
         known: dict[int, None] = {}

@@ -8,16 +8,17 @@ data. When the queue is full a message is dropped, and the protocol is told.
 from asyncio import TimerHandle, get_running_loop
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rumormill.core.errors import DecodeError, LimitError
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
+from rumormill.core.trace import TracePayload
 from rumormill.libp2p.connection import RETIRED, Connection
 from rumormill.libp2p.stream import ENDED, REFUSED, Stream
+from rumormill.node.config import NodeConfig
 from rumormill.wire.frames import FrameReader
-
-if TYPE_CHECKING:
-    from rumormill.node.driver import Driver
 
 QUEUE_FULL = "queue full"
 NOT_SPOKEN = "the peer does not speak the protocol"
@@ -25,6 +26,76 @@ _INCOMING_STREAMS = 2
 """Streams of one peer that are read; our choice, because of py-libp2p (see `Channel`)."""
 _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
+
+
+class MachineSide(Protocol):
+    """What the parts of a node need of its driver: a way to the machine and to the trace."""
+
+    @property
+    def id(self) -> PeerId:
+        """Our own peer id."""
+        ...
+
+    def now(self) -> float:
+        """The time, as the machine has it."""
+        ...
+
+    def feed(self, event: Input) -> None:
+        """Give the machine an input."""
+        ...
+
+    def record(self, entry: TracePayload) -> None:
+        """Trace something that happens now."""
+        ...
+
+    def count(self, reason: str) -> None:
+        """Count a refusal."""
+        ...
+
+
+class ChannelOwner(MachineSide, Protocol):
+    """What a channel tells the driver, and what it needs of it."""
+
+    config: NodeConfig
+    protocol_ids: tuple[str, ...]
+    max_frame: int
+    decode: Callable[[bytes], WireMessage]
+
+    def receive(self, peer: PeerId, message: WireMessage) -> None:
+        """Take a message from a peer."""
+        ...
+
+    def on_channel_open(self, channel: "Channel") -> None:
+        """A peer can be sent to."""
+        ...
+
+    def on_channel_lost(self, channel: "Channel", reason: str, *, was_open: bool) -> None:
+        """A peer can no longer be sent to."""
+        ...
+
+    def on_channel_replaced(self, channel: "Channel") -> None:
+        """A peer has made a new connection."""
+        ...
+
+    def on_slow_peer(self, channel: "Channel") -> None:
+        """A peer does not read."""
+        ...
+
+    def on_room(self, channel: "Channel") -> None:
+        """A peer's queue has become shorter."""
+        ...
+
+    def refuse(self, peer: PeerId, reason: str) -> None:
+        """Count and trace that a peer was refused something."""
+        ...
+
+    def hold_if_busy(self, stream: Stream) -> None:
+        """Stop reading from a stream while the log does not keep up."""
+        ...
+
+    def forget_held(self, stream: Stream) -> None:
+        """A stream is gone."""
+        ...
 
 
 class Channel:
@@ -37,7 +108,7 @@ class Channel:
     two, uses the one that it happens to register last, and takes the end of the other for ours.
     """
 
-    def __init__(self, driver: "Driver", connection: Connection) -> None:
+    def __init__(self, driver: ChannelOwner, connection: Connection) -> None:
         self.driver = driver
         self.connection = connection
         self.peer = connection.remote_peer
@@ -248,8 +319,8 @@ class Channel:
             receive, peer = self.driver.receive, self.peer
             for message in messages:
                 receive(peer, message)
-            if self.driver.store_full() and stream in self._incoming:
-                self.driver.hold(stream)
+            if stream in self._incoming:
+                self.driver.hold_if_busy(stream)
             return
         self._early.extend((stream, message) for message in messages)
         if len(self._early) > _HELD_MESSAGES:

@@ -1,6 +1,15 @@
-"""Settings of a node that are not the protocol's: limits, times, queues."""
+"""Settings of a node that are not the protocol's: limits, times, queues; and choices, checked."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p.config import ConnectionConfig
+from rumormill.log.model import Durability, StoreConfig
+from rumormill.protocols.registry import ProtocolSpec, protocol
+from rumormill.wire.multiaddr import Multiaddr
 
 
 class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
@@ -24,21 +33,21 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     up to `queue_bytes`. Twice `keep_alive_timeout`, which finds a peer that is dead; this one
     lives, and answers pings, and does not read."""
 
-    letters_per_peer: int = 256
-    """Letters that wait for one peer to be reached: what a protocol says within a few round
+    pending_per_peer: int = 256
+    """Messages that wait for one peer to be reached: what a protocol says within a few round
     trips, not more."""
 
-    letter_bytes_per_peer: int = 4 << 20
+    pending_bytes_per_peer: int = 4 << 20
     """Bytes of those: a quarter of what may wait for a peer that is connected."""
 
-    letters_waiting: int = 8192
-    """Letters that wait in all."""
+    pending_total: int = 8192
+    """Messages that wait in all."""
 
-    letter_bytes_waiting: int = 16 << 20
+    pending_bytes_total: int = 16 << 20
     """Bytes of those: no more for all peers out of reach than for one that is connected."""
 
-    letter_timeout: float = 20.0
-    """Seconds that letters wait: for a TCP connection, then for a stream."""
+    pending_timeout: float = 20.0
+    """Seconds that they wait: for a TCP connection, then for a stream."""
 
     questions_per_peer: int = 8
     """Questions that are put to one peer at a time, half of `max_streams_per_protocol`; the
@@ -65,3 +74,41 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     trace_interval: float = 1.0
     """Seconds after which observers are shown what was recorded: what a kill can take from a trace
     that is written to a file. Short intervals cost a wake-up each."""
+
+
+def chosen_store(
+    store: StoreConfig, durability: Durability | str | None, home: Path | None
+) -> StoreConfig:
+    """The log's settings with the durability that was named; in memory where there is no home."""
+    if durability is None:
+        durability = store.durability if home is not None else Durability.MEMORY
+    try:
+        return msgspec.structs.replace(store, durability=Durability(durability))
+    except ValueError:
+        choices = ", ".join(mode.value for mode in Durability)
+        raise LocalError(f"durability: {durability!r} is not one of {choices}") from None
+
+
+def chosen_protocol(chosen: str | ProtocolSpec, offered: Sequence[str] | None) -> ProtocolSpec:
+    """The protocol, with the versions that are offered to peers; all unless given."""
+    spec = protocol(chosen) if isinstance(chosen, str) else chosen
+    if offered is None:
+        return spec
+    unknown = [each for each in offered if each not in spec.protocol_ids]
+    if unknown or not offered:
+        raise LocalError(
+            f"protocol_ids: {', '.join(unknown) or 'none'} given;"
+            f" {spec.name} speaks {', '.join(spec.protocol_ids)}"
+        )
+    return msgspec.structs.replace(spec, protocol_ids=tuple(offered))
+
+
+def listen_endpoint(address: str) -> tuple[str, int]:
+    """Host and port of a TCP multiaddr."""
+    try:
+        endpoint = Multiaddr.parse(address).tcp_endpoint
+    except PeerError as error:
+        raise LocalError(f"{address!r} is not a multiaddr: {error.detail}") from None
+    if endpoint is None:
+        raise LocalError(f"{address!r} is not a TCP address such as /ip4/127.0.0.1/tcp/4001")
+    return endpoint

@@ -14,15 +14,16 @@ from rumormill.core import trace
 from rumormill.core.config import Config
 from rumormill.core.effects import (
     Answer,
+    Append,
     Ask,
     CancelTimer,
     Connect,
     Decline,
-    Deliver,
     Disconnect,
     Effects,
-    Keep,
+    KeepNote,
     Learn,
+    Load,
     Mail,
     Outcome,
     Published,
@@ -54,7 +55,8 @@ from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
-from rumormill.node.letters import Letters
+from rumormill.node.journal import CLOSED, Journal
+from rumormill.node.pending_sends import PendingSends
 from rumormill.node.queries import Queries
 from rumormill.protocols.registry import ProtocolSpec
 from rumormill.trace.recorder import Recorder
@@ -62,10 +64,7 @@ from rumormill.wire.frames import frame
 
 SLOW_PEER = "slow-peer"
 STUCK_PEER = "stuck-peer"
-CLOSED = "the node is closed"
 NO_QUESTIONS = "the protocol has no questions"
-_SAYING = (Send, SendAll, Mail, Ask)
-"""Effects by which others learn of a publication."""
 
 
 class Driver:
@@ -77,6 +76,7 @@ class Driver:
         machine: Machine,
         swarm: Swarm,
         recorder: Recorder,
+        journal: Journal,
         config: NodeConfig,
         *,
         settings: Config,
@@ -86,15 +86,11 @@ class Driver:
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings)
-        self.count = swarm.count
+        self.journal = journal
         self.channels: dict[PeerId, Channel] = {}
-        self.on_keep: Callable[[Event], None] = lambda _: None
-        self.on_deliver: Callable[[Event], None] = lambda _: None
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
-        self.store_full: Callable[[], bool] = lambda: False
-        """Whether the log cannot keep up, so that peers should not send more."""
         self._held: dict[Stream, None] = {}
         self._encode = spec.encode
         self._swarm = swarm
@@ -105,7 +101,6 @@ class Driver:
         self._moment = 0.0
         """When the input came whose effects are being carried out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._published: list[Published] = []
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
@@ -113,12 +108,16 @@ class Driver:
         self._epoch = time.time() - self._loop.time()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        journal.feed = self.feed
+        journal.now = self.now
+        journal.congested = self._congested
+        journal.on_room = self._release_held
         swarm.has_queued = self._has_queued
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
         swarm.on_unreached = self._on_unreached
         dialler = Dialler(swarm)
-        self.letters = Letters(self, dialler, config)
+        self.pending_sends = PendingSends(self, dialler, config)
         self.queries: Queries | None = None
         if spec.queries is not None:
             self.queries = Queries(
@@ -149,7 +148,7 @@ class Driver:
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
-        self.letters.close()
+        self.pending_sends.close()
         if self.queries is not None:
             self.queries.close()
         for waiting in self._commands.values():
@@ -187,31 +186,6 @@ class Driver:
             effects.clear()
         self._effects = effects
         self._recorder.maybe_flush()
-
-    def publish(self, request: Input) -> list[Published]:
-        """Give the machine a publication, or a batch, and return what became of each message."""
-        published = self._published = []
-        self.feed(request)
-        if not published:
-            raise LocalError(CLOSED)
-        return published
-
-    def publish_silently(self, request: Input) -> tuple[list[Published], Effects]:
-        """Do what `publish` does without telling anybody; return what is still to be said."""
-        if self._stopped:
-            raise LocalError(CLOSED)
-        published = self._published = []
-        now = self._moment = self.now()
-        effects: Effects = []
-        self.machine.handle(request, now, effects)
-        self._carry_out([each for each in effects if not isinstance(each, _SAYING)], now)
-        return published, [each for each in effects if isinstance(each, _SAYING)]
-
-    def say(self, effects: Effects) -> None:
-        """Say what was held back."""
-        if not self._stopped:
-            self._moment = self.now()
-            self._carry_out(effects, self._moment)
 
     async def command(self, body: object) -> object:
         """Give the machine a command and wait for its outcome."""
@@ -252,6 +226,19 @@ class Driver:
         channel = self.channels.get(connection.remote_peer)
         return None if channel is None else channel.accept(stream)
 
+    def _congested(self) -> bool:
+        """Whether a peer that still reads has half a queue of work before it."""
+        config = self.config
+        for channel in self.channels.values():
+            if channel.waits_since is None or channel.is_slow(self.now()):
+                continue
+            if (
+                channel.queued_bytes > config.queue_bytes // 2
+                or channel.queued_messages > config.queue_messages // 2
+            ):
+                return True
+        return False
+
     def _has_queued(self) -> bool:
         return any(channel.queued_messages for channel in self.channels.values())
 
@@ -264,12 +251,12 @@ class Driver:
                 channel.peer, channel.protocol, connection.outbound, connection.remote_address
             )
         )
-        self.letters.send(channel)
+        self.pending_sends.send(channel)
         self.on_change()
 
     def on_channel_lost(self, channel: Channel, reason: str, *, was_open: bool) -> None:
         """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
-        self.letters.fail(channel.peer, reason)
+        self.pending_sends.fail(channel.peer, reason)
         if was_open:
             self.feed(PeerDisconnected(channel.peer))
             self.on_change()
@@ -287,12 +274,13 @@ class Driver:
             del self._connecting[peer]
             self.feed(ConnectFailed(peer, reason))
 
-    def hold(self, stream: Stream) -> None:
-        """Stop reading from a stream until the log keeps up again."""
-        stream.hold()
-        self._held[stream] = None
+    def hold_if_busy(self, stream: Stream) -> None:
+        """Stop reading from a stream until the log keeps up, if it does not."""
+        if self.journal.is_full():
+            stream.hold()
+            self._held[stream] = None
 
-    def release_held(self) -> None:
+    def _release_held(self) -> None:
         """The log keeps up: go on reading."""
         while self._held:
             self._held.popitem()[0].release()
@@ -305,13 +293,17 @@ class Driver:
         channel = self.channels.pop(peer, None)
         if channel is not None:
             channel.stop()
-        self.letters.fail(peer, reason)
+        self.pending_sends.fail(peer, reason)
         self._on_unreached(peer, reason)
 
     def on_slow_peer(self, channel: Channel) -> None:
         """A peer does not read: publishing no longer waits for it."""
         self._swarm.count(SLOW_PEER)
         self._record((self.now(), self.id, trace.Penalise(channel.peer, SLOW_PEER, 0.0)))
+
+    def count(self, reason: str) -> None:
+        """Count a refusal."""
+        self._swarm.count(reason)
 
     def refuse(self, peer: PeerId, reason: str) -> None:
         """Count and trace that a peer was refused something."""
@@ -347,10 +339,10 @@ class Driver:
         peer, message = effect.peer, effect.message
         framed = frame(self._encode(message))
         channel = self.channels.get(peer)
-        if channel is not None and channel.open and peer not in self.letters:
+        if channel is not None and channel.open and peer not in self.pending_sends:
             self.send(peer, message, framed, self.now())
         else:
-            self.letters.add(peer, message, framed)
+            self.pending_sends.add(peer, message, framed)
 
     def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
         """Send a message to a peer that is connected, and trace what came of it."""
@@ -390,15 +382,17 @@ class Driver:
         else:
             waiting.set_result(effect.result)
 
-    def _do_deliver(self, effect: Deliver) -> None:
-        if effect.received_from != self.id:  # our own are kept, and delivered when they are safe
-            self.on_deliver(effect.event)
+    def _do_append(self, effect: Append) -> None:
+        self.journal.append(effect)
+
+    def _do_keep_note(self, effect: KeepNote) -> None:
+        self.journal.keep_note(effect)
+
+    def _do_load(self, effect: Load) -> None:
+        self.journal.load(effect)
 
     def _do_published(self, effect: Published) -> None:
-        self._published.append(effect)
-
-    def _do_keep(self, effect: Keep) -> None:
-        self.on_keep(effect.event)
+        self.journal.published(effect)
 
     def _do_validate(self, effect: Validate) -> None:
         self.on_validate(effect.event, effect.received_from)
@@ -444,9 +438,10 @@ _ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
     Decline: Driver._do_decline,
     Learn: Driver._do_learn,
     Outcome: Driver._do_outcome,
-    Deliver: Driver._do_deliver,
+    Append: Driver._do_append,
+    KeepNote: Driver._do_keep_note,
+    Load: Driver._do_load,
     Published: Driver._do_published,
-    Keep: Driver._do_keep,
     Validate: Driver._do_validate,
     SetTimer: Driver._do_set_timer,
     CancelTimer: Driver._do_cancel_timer,

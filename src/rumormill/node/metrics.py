@@ -6,12 +6,15 @@ label has a bounded number of values; what comes after that is counted under `(o
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from rumormill.core import trace
 from rumormill.core.ids import PeerId
+from rumormill.libp2p.swarm import Swarm
+from rumormill.node.driver import Driver
+from rumormill.node.journal import Journal
 from rumormill.protocols.pubsub.reasons import (
     INVALID_SIGNATURE,
     MISSING_SIGNATURE,
@@ -22,11 +25,6 @@ from rumormill.protocols.pubsub.reasons import (
     VALIDATION_IGNORED,
 )
 from rumormill.trace.entries import Batch
-
-if TYPE_CHECKING:
-    from rumormill.libp2p.swarm import Swarm
-    from rumormill.node.desk import Desk
-    from rumormill.node.driver import Driver
 
 Values: TypeAlias = dict[str, float]
 """One metric: value by label; a metric without label has the label `""`."""
@@ -219,7 +217,7 @@ class _Traffic:
 
 
 def gather_metrics(
-    counts: Counts, driver: "Driver", swarm: "Swarm", desk: "Desk"
+    counts: Counts, driver: Driver, swarm: Swarm, journal: Journal
 ) -> dict[str, Values]:
     """Every metric of a node: what was counted, and what is so now."""
     found: dict[str, Values] = {name: {} for name in METRICS}
@@ -237,12 +235,12 @@ def gather_metrics(
     channels = driver.channels.values()
     found["rumormill_queued_messages"][""] = sum(each.queued_messages for each in channels)
     found["rumormill_queued_bytes"][""] = sum(each.queued_bytes for each in channels)
-    found["rumormill_events_lost"][""] = desk.lost
-    counters = desk.log.counters
+    found["rumormill_events_lost"][""] = journal.lost
+    counters = journal.log.counters
     for name in ("appended", "duplicates", "commits", "failed"):
         found[f"rumormill_log_{name}"][""] = getattr(counters, name)
-    if desk.log.segments is not None:
-        found["rumormill_log_segments"] = msgspec.structs.asdict(desk.log.segments.counters)
+    if journal.log.segments is not None:
+        found["rumormill_log_segments"] = msgspec.structs.asdict(journal.log.segments.counters)
     return found
 
 
@@ -259,20 +257,18 @@ def _add_filtered(found: dict[str, Values]) -> None:
     }
 
 
-def _add_topics(found: dict[str, Values], driver: "Driver") -> None:
+def _add_topics(found: dict[str, Values], driver: Driver) -> None:
     """What the protocol knows of topics; a protocol without a mesh has no mesh metrics."""
-    machine: Any = driver.machine
-    subscribed = getattr(machine, "subscriptions", {})
-    interested = getattr(machine, "topics", {})
-    links = getattr(getattr(machine, "mesh", None), "links", None)
-    for topic in list(dict.fromkeys([*subscribed, *interested]))[:MAX_LABELS]:
-        found["topic_subscription_status"][topic] = float(topic in subscribed)
-        found["topic_peers_count"][topic] = float(len(interested.get(topic, ())))
-    if links is not None:
-        for topic in list(links)[:MAX_LABELS]:
-            found["mesh_peer_counts"][topic] = float(len(links[topic]))
+    view = driver.machine.view()
+    for topic in list(dict.fromkeys([*view.subscriptions, *view.peers]))[:MAX_LABELS]:
+        found["topic_subscription_status"][topic] = float(topic in view.subscriptions)
+        found["topic_peers_count"][topic] = float(len(view.peers.get(topic, ())))
+    mesh = view.links.get("mesh")
+    if mesh is not None:
+        for topic in list(mesh)[:MAX_LABELS]:
+            found["mesh_peer_counts"][topic] = float(len(mesh[topic]))
         found["rumormill_topics_without_mesh"][""] = float(
-            sum(1 for topic in links if not links[topic])
+            sum(1 for topic in mesh if not mesh[topic])
         )
 
 

@@ -18,41 +18,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import msgspec
-
 from rumormill.core import trace
-from rumormill.core.archive import EmptyArchive
 from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
+from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Unsubscribe, Validated
+from rumormill.core.peer_view import PeerView
+from rumormill.core.receipt import Receipt
+from rumormill.daemon.doors import Doors
+from rumormill.daemon.flight_door import PemFiles
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, StoreConfig, check_topic
-from rumormill.log.notes import Note
 from rumormill.node.change import Change
-from rumormill.node.config import NodeConfig
-from rumormill.node.desk import Desk
+from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint
 from rumormill.node.driver import Driver
-from rumormill.node.history import read_history
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
-from rumormill.node.metrics import Counts, Values, gather_metrics
-from rumormill.node.peer_view import PeerView, view_peers
-from rumormill.node.publisher import Publisher
-from rumormill.node.receipt import Receipt
-from rumormill.node.serving import appointed, enter_to_publish, known_peers, servers_of, take_leave
-from rumormill.node.store_archive import StoreArchive
-from rumormill.node.subscription import (
-    Overflow,
-    ReceivedEvent,
-    Subscription,
-    chosen_overflow,
+from rumormill.node.journal import Journal
+from rumormill.node.log_reader import read_history
+from rumormill.node.metrics import Counts, Values, gather_metrics, render_metrics
+from rumormill.node.peer_view import view_peers
+from rumormill.node.subscription import Overflow, Subscription, chosen_overflow
+from rumormill.node.supervisors import (
+    appointed,
+    enter_to_publish,
+    known_peers,
+    servers_of,
+    take_leave,
 )
 from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators
-from rumormill.protocols.registry import Hooks, ProtocolSpec, protocol
+from rumormill.protocols.registry import Hooks, ProtocolSpec
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -99,24 +98,14 @@ class Node:
         self._supervises = supervises
         self._config = config or NodeConfig()
         self._config.validate()
-        self._store_config = self._chosen_store(store or StoreConfig(), durability)
+        self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
         self._observers = tuple(observers)
         self._validators = Validators(self._on_verdict)
-        change = Change()
-        self._change = change.wait
-        self._on_change = change.happened
+        self._change = Change()
         self._checked_topic: Topic | None = None
+        self._doors: dict[Doors, None] = {}
         self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
-
-    def _chosen_store(self, store: StoreConfig, durability: Durability | str | None) -> StoreConfig:
-        if durability is None:
-            durability = store.durability if self._home is not None else Durability.MEMORY
-        try:
-            return msgspec.structs.replace(store, durability=Durability(durability))
-        except ValueError:
-            choices = ", ".join(mode.value for mode in Durability)
-            raise LocalError(f"durability: {durability!r} is not one of {choices}") from None
 
     # Life.
 
@@ -131,75 +120,43 @@ class Node:
         """Open identity and log, listen, and take part in the network."""
         if self._running:
             raise LocalError("the node is running already")
-        spec = self._chosen_protocol()
+        spec = chosen_protocol(self._protocol, self._protocol_ids)
         settings = spec.configure(self._preset, self._parameters)
-        self.identity = NodeIdentity(self._load_key())
+        key = None if self._home is None else load_or_create_key(self._home / KEY_FILE)
+        self.identity = NodeIdentity(key or PrivateKey(secrets.token_bytes(32)))
         self._swarm = Swarm(self.identity.key, self._config)
         ourselves = self.id if self._supervises else None
         settings = appointed(
             spec, settings, self._supervisors, self._swarm.book, ourselves=ourselves
         )
         self._spec = spec
-        self._log = EventLog(self._home, self._store_config)
+        # A large store takes a while to open, in which others on this loop go on.
+        self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            archive = StoreArchive(self._log) if spec.reads_archive else None
-            self._driver = self._build_driver(spec, settings, archive)
-            self._desk = Desk(self._log, spec.name, self._driver.now)
-            self._desk.unsafe = None if archive is None else archive.unsafe
-            self._publisher = Publisher(
-                self._driver,
-                self._desk,
-                self._config,
-                batches=spec.takes_batches,
-                change=self._change,
-            )
-            self._driver.on_keep = self._publisher.keep
-            self._driver.on_deliver = self._desk.take
-            self._driver.store_full = self._desk.is_full
-            self._desk.on_room = self._driver.release_held
-            self._desk.on_lost = self._on_lost
+            self._journal = Journal(self._log, spec.name, self._config, self._change)
+            self._journal.on_lost = self._on_lost
+            self._driver = self._build_driver(spec, settings)
             self._driver.on_validate = self._validators.begin
-            self._driver.on_change = self._on_change
+            self._driver.on_change = self._change.happened
             for address in self._listen:
-                await self._swarm.listen(*self._endpoint(address))
+                await self._swarm.listen(*listen_endpoint(address))
         except BaseException:
             await self._swarm.close()
             self._log.close()
             raise
         self._running = True
+        self._followed: dict[Topic, None] = {}
         self._driver.start()
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
 
-    def _load_key(self) -> PrivateKey:
-        if self._home is None:
-            return PrivateKey(secrets.token_bytes(32))
-        return load_or_create_key(self._home / KEY_FILE)
-
-    def _chosen_protocol(self) -> ProtocolSpec:
-        chosen = self._protocol
-        spec = protocol(chosen) if isinstance(chosen, str) else chosen
-        offered = self._protocol_ids
-        if offered is None:
-            return spec
-        unknown = [each for each in offered if each not in spec.protocol_ids]
-        if unknown or not offered:
-            raise LocalError(
-                f"protocol_ids: {', '.join(unknown) or 'none'} given;"
-                f" {spec.name} speaks {', '.join(spec.protocol_ids)}"
-            )
-        return msgspec.structs.replace(spec, protocol_ids=offered)
-
-    def _build_driver(
-        self, spec: ProtocolSpec, settings: Config, archive: StoreArchive | None
-    ) -> Driver:
+    def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
         hooks = Hooks(
             validator=self._validators.judge,
             check_record=record_is_of,
             peer_records=self._swarm.book.records,
             addresses=self._swarm.addresses_of,
-            archive=archive or EmptyArchive(),
         )
         randomness = random.Random(secrets.token_bytes(32))
         return Driver(
@@ -207,40 +164,35 @@ class Node:
             spec.build(self.identity, randomness, settings, hooks),
             self._swarm,
             self._recorder,
+            self._journal,
             self._config,
             settings=settings,
         )
 
-    def _endpoint(self, address: str) -> tuple[str, int]:
-        try:
-            endpoint = Multiaddr.parse(address).tcp_endpoint
-        except PeerError as error:
-            raise LocalError(f"{address!r} is not a multiaddr: {error.detail}") from None
-        if endpoint is None:
-            raise LocalError(f"{address!r} is not a TCP address such as /ip4/127.0.0.1/tcp/4001")
-        return endpoint
-
     async def close(self) -> None:
-        """Leave the network and close the log; what was queued is sent and stored first."""
+        """Close doors, connections and the log; what was queued is sent and stored first."""
+        for doors in [*self._doors]:
+            await doors.close()
         if not self._running:
             return
         self._running = False
         if self._housekeeping is not None:
             self._housekeeping.cancel()
         self._validators.close()
-        self._publisher.close()
+        self._journal.close()
+        await self._journal.drain()
         await take_leave(self._spec, self._driver)
-        await self._desk.drain()
         await self._swarm.close()
-        await self._desk.drain()
-        for subscription in self._desk.all_subscriptions():
+        await self._journal.drain()
+        for subscription in self._journal.all_subscriptions():
             subscription.close()
         self._driver.stop("closed")
+        self._journal.stop()
         try:
             await asyncio.to_thread(self._log.close)
         except RuntimeError:  # the program is ending and starts no more threads
             self._log.close()
-        self._on_change()
+        self._change.happened()
 
     def _check_running(self) -> None:
         if not self._running:
@@ -274,7 +226,37 @@ class Node:
         """Everything this node counts: value by label, by the names of `node.metrics.METRICS`."""
         self._check_running()
         self._recorder.flush()
-        return gather_metrics(self._counts, self._driver, self._swarm, self._desk)
+        return gather_metrics(self._counts, self._driver, self._swarm, self._journal)
+
+    def serve(
+        self,
+        *,
+        control: bool = False,
+        metrics: bool | str = False,
+        flight: bool | str = False,
+        tls: PemFiles | None = None,
+        home: str | Path | None = None,
+    ) -> Doors:
+        """Let other programs in: `async with node.serve(metrics=True) as doors`, or `await` it.
+
+        `control` is a socket for commands of the same user. `metrics` and `flight` are HOST:PORT,
+        or true for the usual one; port 0 lets the system choose. `metrics` is a page for
+        Prometheus. Through `flight`, whoever has the token reads and publishes by Arrow Flight;
+        `tls` is a certificate and its key, as files in PEM. Socket and token are in `home`, the
+        node's own unless given. Closing the node closes its doors.
+        """
+        self._check_running()
+        return Doors(
+            self,
+            self._spec.name,
+            lambda: render_metrics(self.metrics()),
+            self._doors,
+            control=control,
+            metrics=metrics,
+            flight=flight,
+            tls=tls,
+            home=self._home if home is None else Path(home),
+        )
 
     @property
     def refusals(self) -> dict[str, int]:
@@ -295,8 +277,7 @@ class Node:
 
     def subscribers(self, topic: Topic) -> int:
         """How many connected peers subscribe to a topic."""
-        topics = getattr(self._driver.machine, "topics", {})
-        return len(topics.get(topic, ()))
+        return len(self._driver.machine.view().peers.get(topic, ()))
 
     async def wait_until_ready(
         self,
@@ -311,7 +292,7 @@ class Node:
         try:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
-                    await self._change()
+                    await self._change.wait()
                     self._check_running()
         except TimeoutError:
             raise LocalError(
@@ -346,7 +327,9 @@ class Node:
         self._check_running()
         check_topic(name, self._store_config)
         options = topic_options(allowed_publishers, request_to_publish, linking, sub_topics, parent)
-        return TopicHandle(self, await make_topic(self._spec, self._driver, name, options))
+        topic = await make_topic(self._spec, self._driver, name, options)
+        self._followed[topic] = None
+        return TopicHandle(self, topic)
 
     async def describe_topic(self, topic: Topic) -> dict[str, Any]:
         """Find out what is known of a topic that was created, ready for JSON.
@@ -364,12 +347,14 @@ class Node:
         since_offset: int | None = None,
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
+        follow: bool = True,
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
         With `since_offset`, it begins with the events of this node's log from there on. `buffer`
         and `overflow` say how many events may wait and what happens when more come. Closing the
         subscription does not leave the topic, which the log goes on to follow: `unsubscribe` does.
+        With `follow=False` the topic is left with its last subscription, unless it is followed.
         """
         self._check_running()
         check_topic(topic, self._store_config)
@@ -383,16 +368,25 @@ class Node:
             next_offset,
             buffer=buffer,
             overflow=chosen_overflow(overflow),
-            on_close=self._desk.remove,
+            on_close=self._on_closed,
             on_drop=self._on_dropped,
         )
         if since_offset is not None:
             subscription.replay(since_offset)
+        if follow:
+            self._followed[topic] = None
         enter_topic(self._spec, self._driver, topic, subscription)
-        self._desk.add(subscription)
+        self._journal.add(subscription)
         return subscription
 
-    def _on_dropped(self, event: ReceivedEvent) -> None:
+    def _on_closed(self, subscription: Subscription) -> None:
+        self._journal.remove(subscription)
+        topic, others = subscription.topic, self._journal.all_subscriptions()
+        followed = topic in self._followed or any(each.topic == topic for each in others)
+        if self._running and not followed:
+            self._driver.feed(Unsubscribe(topic))
+
+    def _on_dropped(self, event: Event) -> None:
         self._on_lost(event.id, event.topic, "subscriber's buffer full")
 
     def _on_lost(self, message_id: MessageId, topic: Topic, reason: str) -> None:
@@ -402,9 +396,10 @@ class Node:
     async def unsubscribe(self, topic: Topic) -> None:
         """Leave a topic and end its subscriptions."""
         self._check_running()
-        for subscription in self._desk.all_subscriptions():
+        for subscription in self._journal.all_subscriptions():
             if subscription.topic == topic:
                 subscription.close()
+        self._followed.pop(topic, None)
         self._driver.feed(Unsubscribe(topic))
 
     async def publish(self, topic: Topic, data: bytes) -> Receipt:
@@ -415,7 +410,7 @@ class Node:
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
         self._check_publishable(topic)
-        return await self._publisher.publish(topic, bytes(data))
+        return await self._journal.publish(topic, bytes(data))
 
     async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
@@ -425,13 +420,14 @@ class Node:
         what stands before it may be or not. Waits for peers as `publish` does.
         """
         self._check_publishable(topic)
-        return await self._publisher.publish_many(topic, [bytes(data) for data in items])
+        return await self._journal.publish_many([(topic, bytes(data), None) for data in items])
 
     async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
             self._check_publishable(topic)
-        return await self._publisher.publish_noted(items)
+        # Who has stopped waiting does not take back what was published.
+        return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(list(items))))
 
     def _check_publishable(self, topic: Topic) -> None:
         self._check_running()
@@ -446,7 +442,7 @@ class Node:
         since_offset: int = 0,
         since: float | None = None,
         limit: int | None = None,
-    ) -> list[ReceivedEvent]:
+    ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events

@@ -1,24 +1,12 @@
-"""A connected peer, as `Node.peers` shows it."""
+"""Who is connected: the peers of a node as its application is shown them."""
 
 from collections.abc import Mapping
 
-import msgspec
-
 from rumormill.core.ids import PeerId
+from rumormill.core.peer_view import PeerView
 from rumormill.libp2p.connection import Connection
 from rumormill.node.channel import Channel
 from rumormill.wire.keys import PeerId as ReadablePeerId
-
-
-class PeerView(msgspec.Struct, frozen=True):
-    """A connected peer, as `Node.peers` shows it."""
-
-    id: str
-    address: str
-    outbound: bool
-    protocol: str
-    queued_messages: int
-    queued_bytes: int
 
 
 def view_peers(

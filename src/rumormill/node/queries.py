@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import Answer, Ask, Decline
@@ -24,16 +24,14 @@ from rumormill.core.inputs import Answered, Asked, AskFailed
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.dialler import Dialler
-from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
+from rumormill.libp2p.stream import ENDED, REFUSED, Carrier, Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.yamux_types import RESET_BY_PEER
+from rumormill.node.channel import MachineSide
 from rumormill.node.config import NodeConfig
-from rumormill.node.letters import OURSELVES
+from rumormill.node.pending_sends import OURSELVES
 from rumormill.protocols.registry import QuerySpec
 from rumormill.wire.frames import FrameReader, frame
-
-if TYPE_CHECKING:
-    from rumormill.node.driver import Driver
 
 TOO_MANY_QUESTIONS: Final = "too many questions are open"
 TIMED_OUT: Final = "no answer in time"
@@ -52,7 +50,7 @@ class Queries:
 
     def __init__(
         self,
-        driver: "Driver",
+        driver: MachineSide,
         swarm: Swarm,
         dialler: Dialler,
         config: NodeConfig,
@@ -74,7 +72,7 @@ class Queries:
         self._partners: dict[PeerId, _Partner] = {}
         self._asked: dict[int, Answering] = {}
         self._numbers = count(1)
-        self._lingering: dict[Connection, dict[Answering, None]] = {}
+        self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
             swarm.services[protocol] = self._serve
 

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Self
 
-import msgspec
-
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.event import Event
+from rumormill.core.ids import Topic
 from rumormill.log.errors import OffsetGoneError
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import StoredEvent
 
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""
@@ -43,35 +41,6 @@ def chosen_overflow(choice: Overflow | str) -> Overflow:
         raise LocalError(f"overflow: {choice!r} is not one of {choices}") from None
 
 
-class ReceivedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as a subscriber gets it: what was said, by whom, and where it lies in the log."""
-
-    topic: Topic
-    data: bytes
-    author: PeerId
-    id: MessageId
-    offset: int
-    received: float
-    created: float | None = None
-    parents: tuple[MessageId, ...] = ()
-    proof: bytes = b""
-
-
-def received_event(event: StoredEvent, offset: int) -> ReceivedEvent:
-    """Show a stored event as its subscribers see it."""
-    return ReceivedEvent(
-        event.topic,
-        event.data,
-        event.author,
-        event.id,
-        offset,
-        event.received,
-        event.created,
-        event.parents,
-        event.proof,
-    )
-
-
 class Subscription:
     """An async iterator of events. Close it, or use it as an async context."""
 
@@ -84,7 +53,7 @@ class Subscription:
         buffer: int,
         overflow: Overflow,
         on_close: Callable[["Subscription"], None],
-        on_drop: Callable[[ReceivedEvent], None],
+        on_drop: Callable[[Event], None],
     ) -> None:
         if buffer < 1:
             raise LocalError("a subscription's buffer holds at least one event")
@@ -97,7 +66,7 @@ class Subscription:
         self._overflow = overflow
         self._on_close = on_close
         self._on_drop = on_drop
-        self._buffer: deque[ReceivedEvent] = deque()
+        self._buffer: deque[Event] = deque()
         self._behind = False
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
@@ -109,12 +78,12 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ReceivedEvent:
+    async def __anext__(self) -> Event:
         if self._buffer or await self._wait():
             return self._buffer.popleft()
         raise StopAsyncIteration
 
-    async def batch(self, limit: int = _CATCH_UP) -> list[ReceivedEvent]:
+    async def batch(self, limit: int = _CATCH_UP) -> list[Event]:
         """Wait for an event; return it with those that follow at once, at most `limit`.
 
         The list is empty when the subscription has ended.
@@ -156,11 +125,11 @@ class Subscription:
         """Events in the buffer."""
         return len(self._buffer)
 
-    def offer(self, stored: StoredEvent, offset: int) -> None:
+    def offer(self, event: Event) -> None:
         """Take an event that is safe; called in the order of offsets."""
+        offset = event.offset
         if self._closed or self._behind or offset < self._next_offset:
             return
-        event = received_event(stored, offset)
         if len(self._buffer) >= self._size:
             if self._overflow is Overflow.CATCH_UP:
                 self._behind = True
@@ -190,7 +159,7 @@ class Subscription:
             self._next_offset = gone.first_offset
             return
         if events:
-            self._buffer.extend(received_event(event, event.offset) for event in events)
+            self._buffer.extend(events)
             self._next_offset = events[-1].offset + 1
             return
         # Nothing was left at `start`. An event committed since then may have been offered while

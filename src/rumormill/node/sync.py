@@ -21,13 +21,16 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
+from rumormill.core.peer_view import PeerView
+from rumormill.core.receipt import Receipt
+from rumormill.daemon.doors import Doors
+from rumormill.daemon.flight_door import PemFiles
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
-from rumormill.node.peer_view import PeerView
-from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
+from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.topics import Who
 from rumormill.node.validation import TopicValidator
 from rumormill.trace.entries import Observer
@@ -63,6 +66,16 @@ class TopicWishes(TypedDict, total=False):
     linking: Literal["last-seen", "custom"] | None
     sub_topics: Mapping[str, str] | None
     parent: str | None
+
+
+class DoorWishes(TypedDict, total=False):
+    """What `Node.serve` can be told; see there."""
+
+    control: bool
+    metrics: bool | str
+    flight: bool | str
+    tls: PemFiles | None
+    home: str | Path | None
 
 
 class SyncNode:
@@ -130,6 +143,10 @@ class SyncNode:
         """Wait until so many connected peers subscribe to a topic."""
         self._call(self._node.wait_until_ready(topic, peers=peers, timeout=timeout))
 
+    def serve(self, **wishes: Unpack[DoorWishes]) -> "SyncDoors":
+        """Let other programs in (`Node.serve`), until what is returned or the node is closed."""
+        return SyncDoors(self, self._call(_opened(self._node, wishes)))
+
     # Topics.
 
     def create_topic(self, name: str, **options: Unpack[TopicWishes]) -> str:
@@ -162,6 +179,7 @@ class SyncNode:
         since_offset: int | None = None,
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
+        follow: bool = True,
         timeout: float | None = None,
     ) -> "SyncSubscription":
         """Subscribe to a topic: an iterator of events (`Node.subscribe`).
@@ -169,7 +187,9 @@ class SyncNode:
         With `timeout`, the iteration ends when no event has come for so many seconds.
         """
         subscription = self._call(
-            self._node.subscribe(topic, since_offset=since_offset, buffer=buffer, overflow=overflow)
+            self._node.subscribe(
+                topic, since_offset=since_offset, buffer=buffer, overflow=overflow, follow=follow
+            )
         )
         return SyncSubscription(self, subscription, timeout)
 
@@ -184,7 +204,7 @@ class SyncNode:
         since_offset: int = 0,
         since: float | None = None,
         limit: int | None = None,
-    ) -> list[ReceivedEvent]:
+    ) -> list[Event]:
         """Read events of a topic from this node's log (`Node.history`)."""
         return self._call(
             self._node.history(topic, since_offset=since_offset, since=since, limit=limit)
@@ -210,7 +230,7 @@ class SyncSubscription:
         self._node = node
         self._subscription = subscription
         self._timeout = timeout
-        self._ready: deque[ReceivedEvent] = deque()
+        self._ready: deque[Event] = deque()
         """Filled by the node's thread, so that an interrupted wait loses nothing."""
 
     @property
@@ -226,13 +246,13 @@ class SyncSubscription:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> ReceivedEvent:
+    def __next__(self) -> Event:
         event = self.next(self._timeout)
         if event is None:
             raise StopIteration
         return event
 
-    def next(self, timeout: float | None = None) -> ReceivedEvent | None:
+    def next(self, timeout: float | None = None) -> Event | None:
         """Wait for an event; None when none came in time, or none will come."""
         if not self._ready:
             self._node._call(self._fill(timeout))
@@ -258,6 +278,29 @@ class SyncSubscription:
 
     async def _close(self) -> None:
         self._subscription.close()
+
+
+class SyncDoors:
+    """Open doors, with the addresses of `Doors`. Close them, or use them as a context."""
+
+    def __init__(self, node: SyncNode, doors: Doors) -> None:
+        self._node = node
+        self._doors = doors
+        self.control = doors.control
+        self.metrics = doors.metrics
+        self.flight = doors.flight
+        self.token = doors.token
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close them; return when nobody is inside any more."""
+        if self._node._thread is not None:
+            self._node._call(self._doors.close())
 
 
 class _LoopThread:
@@ -328,6 +371,11 @@ class _LoopThread:
             await stop.wait()
         finally:
             await self._node.close()
+
+
+async def _opened(node: Node, wishes: DoorWishes) -> Doors:
+    """Open doors in the node's thread."""
+    return await node.serve(**wishes)
 
 
 async def _get(read: Callable[[], _Result]) -> _Result:

@@ -1,14 +1,42 @@
 """A topic of a node as an object: the node's calls without the topic's name."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from rumormill.node.receipt import Receipt
-from rumormill.node.subscription import Overflow, ReceivedEvent, Subscription
+from rumormill.core.event import Event
+from rumormill.core.receipt import Receipt
+from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.validation import TopicValidator
 
-if TYPE_CHECKING:
-    from rumormill.node.node import Node
-    from rumormill.node.validation import TopicValidator
+
+class _TopicNode(Protocol):
+    """The calls of a `Node` that are about one topic."""
+
+    def subscribers(self, topic: str) -> int: ...
+
+    async def publish(self, topic: str, data: bytes) -> Receipt: ...
+
+    async def publish_many(self, topic: str, items: Iterable[bytes]) -> list[Receipt]: ...
+
+    async def subscribe(
+        self, topic: str, *, since_offset: int | None, buffer: int, overflow: Overflow | str
+    ) -> Subscription: ...
+
+    async def unsubscribe(self, topic: str) -> None: ...
+
+    async def history(
+        self, topic: str, *, since_offset: int, since: float | None, limit: int | None
+    ) -> list[Event]: ...
+
+    async def wait_until_ready(
+        self,
+        topic: str,
+        *,
+        peers: int,
+        timeout: float | None,  # noqa: ASYNC109 (as in `Node`)
+    ) -> None: ...
+
+    def set_validator(self, topic: str, validator: TopicValidator | None) -> None: ...
 
 
 class Topic:
@@ -16,7 +44,7 @@ class Topic:
 
     __slots__ = ("name", "node")
 
-    def __init__(self, node: "Node", name: str) -> None:
+    def __init__(self, node: _TopicNode, name: str) -> None:
         self.node = node
         self.name = name
 
@@ -54,7 +82,7 @@ class Topic:
 
     async def history(
         self, *, since_offset: int = 0, since: float | None = None, limit: int | None = None
-    ) -> list[ReceivedEvent]:
+    ) -> list[Event]:
         """Read its events from the log (`Node.history`)."""
         return await self.node.history(
             self.name, since_offset=since_offset, since=since, limit=limit
@@ -69,6 +97,6 @@ class Topic:
         """Wait until so many peers subscribe to it (`Node.wait_until_ready`)."""
         await self.node.wait_until_ready(self.name, peers=peers, timeout=timeout)
 
-    def set_validator(self, validator: "TopicValidator | None") -> None:
+    def set_validator(self, validator: TopicValidator | None) -> None:
         """Let a function judge the events that peers bring (`Node.set_validator`)."""
         self.node.set_validator(self.name, validator)

@@ -13,6 +13,7 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects, Send, SetTimer
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input, PeerConnected, PeerDisconnected, Start, TimerFired
+from rumormill.core.machine import View
 from rumormill.core.messages import WireMessage
 
 
@@ -37,6 +38,10 @@ class Attacker:
         self._interval = 1 / rate
         self._randomness = randomness
         self._peers: dict[PeerId, None] = {}
+
+    def view(self) -> View:
+        """Show nothing: nobody would believe it."""
+        return View()
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""

@@ -8,20 +8,21 @@ wait), slow (reads so many messages per second), and hostile (its machine is an 
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rumormill.core import trace
 from rumormill.core.effects import (
     Answer,
+    Append,
     Ask,
     CancelTimer,
     Connect,
     Decline,
-    Deliver,
     Disconnect,
     Effects,
-    Keep,
+    KeepNote,
     Learn,
+    Load,
     Mail,
     Outcome,
     Published,
@@ -36,22 +37,40 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
+    Loaded,
+    NotStored,
     PeerDisconnected,
     Publish,
+    Stored,
     TimerFired,
     Validated,
     Verdict,
 )
 from rumormill.core.machine import Machine
-from rumormill.sim.archive import MemoryArchive
+from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
-from rumormill.sim.letters import Question, Route
+from rumormill.sim.journal import Journal
 from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Link, Parcel, Way, pack
-
-if TYPE_CHECKING:
-    from rumormill.sim.network import Network
+from rumormill.sim.mail import Post, Question, Route
 
 _UNLIMITED = float("inf")
+
+
+class HostNetwork(Protocol):
+    """What a host needs of the network that it stands in."""
+
+    engine: Engine
+    post: Post
+    inbox_limit: int
+    round_trip: Callable[[WireMessage], WireMessage] | None
+
+    def connect(self, host: "Host", peer: PeerId, /) -> None:
+        """Open a connection at the wish of a machine."""
+        ...
+
+    def disconnect(self, host: "Host", peer: PeerId, /) -> None:
+        """Close a connection at the wish of a machine."""
+        ...
 
 
 class Host:
@@ -59,7 +78,7 @@ class Host:
 
     def __init__(
         self,
-        network: "Network",
+        network: HostNetwork,
         index: int,
         peer: PeerId,
         address: str,
@@ -85,7 +104,12 @@ class Host:
         """Whom its machine asked to be connected to."""
         self.session = 0
         """How often it came up: what belongs to an earlier time is not told."""
-        self.archive: MemoryArchive | None = None
+        self.journal: Journal | None = None
+        """Its disk, where the scenario gives it one: without it everything is safe at once, and
+        nothing can be read back."""
+        self._answers: deque[Input] = deque()
+        """What the journal has to say, when the effects of the present input are carried out."""
+        self._answering = False
         self.up = False
         self.busy = False
         self.effects: Effects = []
@@ -110,6 +134,11 @@ class Host:
         self._commands: dict[int, Callable[[Outcome], None]] = {}
 
     @property
+    def round_trip(self) -> Callable[[WireMessage], WireMessage] | None:
+        """What every message must go through, where codecs are checked."""
+        return self.network.round_trip
+
+    @property
     def limits_bandwidth(self) -> bool:
         """Whether messages to and from this peer take time to transmit."""
         return self.upload < _UNLIMITED or self.download < _UNLIMITED
@@ -132,6 +161,20 @@ class Host:
                 record((now, own, effect))  # type: ignore[arg-type]
             else:
                 action(self, effect)
+        if self._answers and not self._answering:
+            self._answer_machine()
+
+    def _answer_machine(self) -> None:
+        """Let the journal's answers in, one after the other, whatever they lead to.
+
+        They do not wait behind messages, as other news do: the disk is not the network.
+        """
+        self._answering = True
+        try:
+            while self._answers and not self._paused:
+                self.handle(self._answers.popleft())
+        finally:
+            self._answering = False
 
     def _do_send(self, effect: Send) -> None:
         self._do_send_all(SendAll((effect.peer,), effect.message))
@@ -181,26 +224,64 @@ class Host:
         if then is not None:
             then(effect)
 
-    def _do_keep(self, effect: Keep) -> None:
-        if self.archive is not None:
-            self.archive.keep(effect.event)
+    def _do_append(self, effect: Append) -> None:
+        journal = self.journal
+        if journal is None:
+            if effect.deliver and self.on_event is not None:
+                self.on_event(effect.event)
+            if effect.barrier is not None:
+                self._answers.append(Stored((effect.barrier,)))
+        else:
+            self._take_to_disk(journal, effect)
 
-    def _do_deliver(self, effect: Deliver) -> None:
-        if self.archive is not None:
-            self.archive.keep(effect.event)
-        if self.on_event is not None:
-            self.on_event(effect.event)
+    def _do_keep_note(self, effect: KeepNote) -> None:
+        if self.journal is not None:
+            self._take_to_disk(self.journal, effect)
+
+    def _take_to_disk(self, journal: Journal, effect: Append | KeepNote) -> None:
+        if journal.append(effect):
+            if journal.commit_delay:
+                at = self.engine.now + journal.commit_delay
+                self.engine.schedule(at, self._on_committed, self.session)
+            else:
+                self._commit(journal)
+
+    def _on_committed(self, session: int) -> None:
+        """The disk has had its time, unless a crash came before."""
+        if session == self.session and self.up and self.journal is not None:
+            self._commit(self.journal)
+            self._answer_machine()
+
+    def _commit(self, journal: Journal) -> None:
+        appends, loaded = journal.commit(self.engine.now)
+        self._settle(appends, journal.trouble)
+        self._answers.extend(loaded)
+
+    def _settle(self, appends: list[Append], error: str) -> None:
+        """Appends are safe, or lost: hand the events out, or say that they cannot be."""
+        barriers = tuple([each.barrier for each in appends if each.barrier is not None])
+        for each in appends:
+            if each.deliver and not error and self.on_event is not None:
+                self.on_event(each.event)
+            elif each.deliver and error and each.barrier is None:
+                event = each.event
+                lost = trace.UndeliverableMessage(event.id, event.topic, error)
+                self.record((self.engine.now, self.id, lost))
+        if barriers:
+            self._answers.append(NotStored(barriers, error) if error else Stored(barriers))
+
+    def _do_load(self, effect: Load) -> None:
+        loaded = Loaded(effect.number, ())
+        if self.journal is not None:
+            answer = self.journal.load(effect)
+            if answer is None:
+                return
+            loaded = answer
+        self._answers.append(loaded)
 
     def _do_published(self, effect: Published) -> None:
-        if effect.command is not None:
-            self.command(effect.command, lambda outcome: self._publish_again(effect, outcome))
-        elif self.receipts is not None:
+        if self.receipts is not None:
             self.receipts.append(effect)
-
-    def _publish_again(self, effect: Published, outcome: Outcome) -> None:
-        """Publish what had to wait, unless somebody else has done it or nobody can."""
-        if outcome.result is None and not outcome.error:
-            self.submit(Publish(effect.event.topic, effect.event.data))
 
     def _do_validate(self, effect: Validate) -> None:
         verdict = Verdict.ACCEPT if self.verdict is None else self.verdict(effect.event)
@@ -304,9 +385,20 @@ class Host:
         for peer in self.connecting:
             self.machine.handle(ConnectFailed(peer, reason), self.engine.now, [])
         self.connecting.clear()
+        self._lose_unsafe(reason)
         commands, self._commands = self._commands, {}
         for number, then in commands.items():
             then(Outcome(number, error=reason))
+
+    def _lose_unsafe(self, reason: str) -> None:
+        """Forget what was on its way to the disk, and let the machine know."""
+        if self.journal is None:
+            return
+        appends, loads = self.journal.crash()
+        self._settle(appends, reason)
+        self._answers.extend(Loaded(load.number, ()) for load in loads)
+        while self._answers:
+            self.machine.handle(self._answers.popleft(), self.engine.now, [])
 
     def skip_publish(self, topic: Topic, reason: str) -> None:
         """Trace that the workload's wish to publish came to nothing."""
@@ -318,8 +410,9 @@ class Host:
             self._paused = self.busy = True
 
     def resume(self) -> None:
-        """Go on: first what arrived meanwhile, then the timers that are due, then requests."""
+        """Go on: first what came meanwhile, then the timers that are due, then requests."""
         self._paused = False
+        self._answer_machine()
         self._read()
         timers, self._waiting_timers = self._waiting_timers, []
         for timer in timers:
@@ -372,9 +465,10 @@ _ACTIONS: dict[type, Callable[[Host, Any], None]] = {
     Decline: Host._do_decline,
     Learn: Host._do_nothing,
     Outcome: Host._do_outcome,
-    Deliver: Host._do_deliver,
+    Append: Host._do_append,
+    KeepNote: Host._do_keep_note,
+    Load: Host._do_load,
     Published: Host._do_published,
-    Keep: Host._do_keep,
     Validate: Host._do_validate,
     SetTimer: Host._do_set_timer,
     CancelTimer: Host._do_cancel_timer,

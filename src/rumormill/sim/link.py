@@ -8,17 +8,19 @@ what does not fit is dropped, counted, and told to the sender's machine.
 
 import random
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import Answered, Asked, Received, SendDropped
+from rumormill.core.inputs import Answered, Asked, Input, Received, SendDropped
+from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
-
-if TYPE_CHECKING:
-    from rumormill.sim.host import Host
+from rumormill.sim.engine import Engine
+from rumormill.trace.entries import Entry
 
 LOST = "lost on the link"
 QUEUE_FULL = "queue full"
@@ -50,6 +52,44 @@ class LinkFaults(msgspec.Struct, frozen=True):
     queue_limit: int = 1024
 
 
+class Endpoint(Protocol):
+    """A peer, as what comes from it or goes to it sees it."""
+
+    id: PeerId
+    up: bool
+    busy: bool
+    machine: Machine
+    effects: Effects
+    engine: Engine
+    record: Callable[[Entry], None]
+    upload: float
+    download: float
+    upload_free: float
+    download_free: float
+
+    @property
+    def limits_bandwidth(self) -> bool:
+        """Whether messages to and from this peer take time to transmit."""
+        ...
+
+    @property
+    def round_trip(self) -> Callable[[WireMessage], WireMessage] | None:
+        """What every message must go through, where codecs are checked."""
+        ...
+
+    def carry_out(self) -> None:
+        """Carry out the effects of one input."""
+        ...
+
+    def notify(self, news: Input) -> None:
+        """Tell the machine what the runtime learned."""
+        ...
+
+    def enqueue(self, way: "Way", parcel: Parcel) -> None:
+        """Keep a message that arrived while the peer does not read."""
+        ...
+
+
 class Way:
     """How messages come from one peer to another, in order unless a fault reorders them."""
 
@@ -68,8 +108,8 @@ class Way:
 
     def __init__(
         self,
-        source: "Host",
-        target: "Host",
+        source: Endpoint,
+        target: Endpoint,
         latency: float,
         faults: LinkFaults,
         randomness: random.Random,
@@ -83,7 +123,7 @@ class Way:
         self.last_arrival = 0.0
         limited = source.limits_bandwidth or target.limits_bandwidth
         troubled = faults.jitter or faults.loss or faults.reorder
-        self.plain = not (limited or troubled or source.network.round_trip)
+        self.plain = not (limited or troubled or source.round_trip)
         self._faults = faults
         self._randomness = randomness
         self._waiting: deque[float] | None = None
@@ -91,7 +131,7 @@ class Way:
     def transmit(self, parcel: Parcel, now: float) -> None:
         """Send a message that was traced as sent, over a link that is not plain."""
         faults, draw = self._faults, self._randomness
-        round_trip = self.source.network.round_trip
+        round_trip = self.source.round_trip
         if round_trip is not None and type(parcel) is Parcel:
             parcel = pack(self.source.id, round_trip(parcel.message))
         departs = now
@@ -172,8 +212,8 @@ class Link(Way):
 
     def __init__(
         self,
-        source: "Host",
-        target: "Host",
+        source: Endpoint,
+        target: Endpoint,
         latency: float,
         faults: LinkFaults,
         randomness: random.Random,

@@ -23,8 +23,8 @@ from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
 from rumormill.sim.latency import Constant, LatencyModel
-from rumormill.sim.letters import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Post
 from rumormill.sim.link import PEER_DOWN, Link, LinkFaults
+from rumormill.sim.mail import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Correspondent, Post
 from rumormill.trace.recorder import Recorder
 
 CRASHED = "crash"
@@ -107,7 +107,7 @@ class Network:
         """Take a host down without a word; its peers learn of it a latency later."""
         if not host.up:
             return
-        lost = [link.target for link in host.links.values()]
+        lost = [self.by_id[peer] for peer in host.links]
         for target in lost:
             self._close(host, target, tell_first=False)
         host.stop(CRASHED)
@@ -122,7 +122,11 @@ class Network:
         """Whether both are up and no partition stands between them."""
         return one.up and other.up and not self.separated(one, other)
 
-    def separated(self, one: Host, other: Host) -> bool:
+    def find(self, peer: PeerId) -> Host | None:
+        """The host with this id."""
+        return self.by_id.get(peer)
+
+    def separated(self, one: Correspondent, other: Correspondent) -> bool:
         """Whether a partition stands between two hosts."""
         group = self._group_of
         return group.get(one.index, -1) != group.get(other.index, -1)
@@ -205,9 +209,8 @@ class Network:
         """Close a connection at the wish of one side."""
         if peer in host.routes:
             self.post.close_routes(host, self.by_id[peer])
-        link = host.links.get(peer)
-        if link is not None:
-            self._close(host, link.target)
+        if peer in host.links:
+            self._close(host, self.by_id[peer])
 
     def _close(self, host: Host, other: Host, *, tell_first: bool = True) -> None:
         forth, back = host.links.pop(other.id), other.links.pop(host.id)
@@ -234,10 +237,11 @@ class Network:
         self._group_of = {index: number for number, group in enumerate(groups) for index in group}
         cut: list[tuple[int, int]] = []
         for host in self.hosts:
-            for link in list(host.links.values()):
-                if link.outbound and not self.reachable(host, link.target):
-                    cut.append((host.index, link.target.index))
-                    self._close(host, link.target)
+            for peer, link in list(host.links.items()):
+                other = self.by_id[peer]
+                if link.outbound and not self.reachable(host, other):
+                    cut.append((host.index, other.index))
+                    self._close(host, other)
         self._dial_again()
         self._cut.update(dict.fromkeys(cut))
         return cut

@@ -15,8 +15,8 @@ import msgspec
 
 from rumormill.core.config import Config, nearest, require
 from rumormill.core.errors import ConfigError
-from rumormill.sim.archive import DEFAULT_LIMIT
 from rumormill.sim.bandwidth import check_bandwidth
+from rumormill.sim.journal import DEFAULT_LIMIT
 from rumormill.sim.latency import check_latency
 from rumormill.sim.tables import read_config, within
 from rumormill.sim.units import Bytes, Seconds, Share, parse_share
@@ -55,6 +55,10 @@ FaultKind = Literal[
     "normal-reader",
     "byzantine",
     "honest",
+    "disk-full",
+    "disk-freed",
+    "disk-broken",
+    "disk-mended",
 ]
 """What strikes, each followed by what ends it."""
 
@@ -64,8 +68,12 @@ ENDINGS: Final[Mapping[FaultKind, FaultKind]] = {
     "partition": "heal",
     "slow-reader": "normal-reader",
     "byzantine": "honest",
+    "disk-full": "disk-freed",
+    "disk-broken": "disk-mended",
 }
 """Which fault ends which."""
+_HOSTILITY: Final = ("byzantine", "honest")
+"""What befalls peers only, and no protocol's servers."""
 
 
 class Topology(Config, frozen=True, kw_only=True):
@@ -234,20 +242,15 @@ class Fault(Config, frozen=True, kw_only=True):
             require(
                 not isinstance(self.groups, int) or self.groups >= 2, "groups", "must be 2 or more"
             )
-        strikes_peers = ("crash", "pause", "slow-reader", "byzantine")
+        strikes_peers = tuple([kind for kind in ENDINGS if kind != "partition"])
+        ends_peers = tuple([ENDINGS[kind] for kind in strikes_peers])
+        of_servers = tuple([kind for kind in strikes_peers + ends_peers if kind not in _HOSTILITY])
         _refuse_ignored(
             self,
             {
-                "peers": (
-                    *strikes_peers,
-                    "partition",
-                    "restart",
-                    "resume",
-                    "normal-reader",
-                    "honest",
-                ),
+                "peers": (*strikes_peers, "partition", *ends_peers),
                 "fraction": (*strikes_peers, "partition"),
-                "servers": ("crash", "pause", "slow-reader", "restart", "resume", "normal-reader"),
+                "servers": of_servers,
                 "duration": (*strikes_peers, "partition"),
                 "keep_state": ("crash", "restart"),
                 "groups": ("partition",),
@@ -301,6 +304,20 @@ class Churn(Config, frozen=True, kw_only=True):
         return churn
 
 
+class Disk(Config, frozen=True, kw_only=True):
+    """What keeps each peer's events."""
+
+    # Seconds until an appended event is safe; our choice: none, links are what is studied.
+    commit_delay: Seconds = 0.0
+    # Events that each peer keeps, the oldest going first; only where a protocol reads them.
+    limit: int = DEFAULT_LIMIT
+
+    def validate(self) -> None:
+        """Refuse disks that keep nothing, or take for ever."""
+        require(0 <= self.commit_delay <= 3600, "commit_delay", "must be from 0s to 1h")
+        require(1 <= self.limit <= 10**9, "limit", "must be from 1 to 1000000000")
+
+
 class Scenario(Config, frozen=True, kw_only=True):
     """A whole run, apart from the code."""
 
@@ -326,13 +343,12 @@ class Scenario(Config, frozen=True, kw_only=True):
     check_codec: bool = False
     # Time between arrival and handling of an RPC; our choice: none, links are what is studied.
     processing_delay: Seconds = 0.0
-    # Events that each peer keeps, for protocols that hand old events to others.
-    archive_limit: int = DEFAULT_LIMIT
     topology: Topology = Topology()
     links: Links = Links()
     workload: Workload = Workload()
     faults: tuple[Fault, ...] = ()
     churn: Churn = Churn()
+    disk: Disk = Disk()
 
     def validate(self) -> None:
         """Check every table and what they say about each other."""
@@ -348,9 +364,8 @@ class Scenario(Config, frozen=True, kw_only=True):
             "only what JSON keeps: text, finite numbers, true and false, lists, tables",
         )
         require(0 <= self.processing_delay <= 60, "processing_delay", "must be from 0s to 1m")
-        require(1 <= self.archive_limit <= 10**9, "archive_limit", "must be from 1 to 1000000000")
         require(len(self.faults) <= MOST_FAULTS, "faults", f"at most {MOST_FAULTS} entries")
-        for key in ("topology", "links", "workload", "churn"):
+        for key in ("topology", "links", "workload", "churn", "disk"):
             within(key, getattr(self, key).validate)
         publishers = self.workload.publishers
         require(

@@ -13,20 +13,13 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.daemon.flight_client import DoorClient
-from rumormill.daemon.flight_protocol import ENDPOINT_FILE, Door, load_or_create_token
+from rumormill.daemon.flight_messages import ENDPOINT_FILE, Door, load_or_create_token
 from rumormill.log.arrow import read_batches
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import StoreConfig
+from rumormill.log.model import StoreConfig, TopicExtent
 
 _CONFIG: Final = StoreConfig(open_verify_bytes=1)
 """On open only the newest rows are verified: whatever is read is verified then."""
-
-
-class Extent(msgspec.Struct, frozen=True):
-    """A topic has the offsets `first` to `next - 1`."""
-
-    first: int
-    next: int
 
 
 class HomeAccess(msgspec.Struct, frozen=True, tag=True):
@@ -39,10 +32,10 @@ class HomeAccess(msgspec.Struct, frozen=True, tag=True):
         """The place, for messages."""
         return f"the store {self.home}"
 
-    def extents(self) -> dict[str, Extent]:
+    def extents(self) -> dict[str, TopicExtent]:
         """All topics."""
         with self._log() as log:
-            return {each.name: Extent(each.first_offset, each.next_offset) for each in log.topics()}
+            return {each.name: each for each in log.topics()}
 
     def since(self, topic: str, time: float) -> int | None:
         """The first offset of an event that was received at a time or later."""
@@ -75,10 +68,10 @@ class NodeAccess(msgspec.Struct, frozen=True, tag=True):
         """The place, for messages."""
         return f"the node at {self.endpoint}"
 
-    def extents(self) -> dict[str, Extent]:
+    def extents(self) -> dict[str, TopicExtent]:
         """All topics."""
         with self.connect() as client:
-            return {each.name: Extent(each.first, each.next) for each in client.topics()}
+            return {each.name: each for each in client.topics()}
 
     def since(self, topic: str, time: float) -> int | None:
         """The first offset of an event that was received at a time or later."""

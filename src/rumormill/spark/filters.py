@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rumormill.spark.planning import Piece
+from rumormill.log.model import Range
 
 _COMPARISONS: Final = {
     "EqualTo": "equal",
@@ -86,8 +86,8 @@ def _holds(condition: Condition, value: str) -> bool:
 
 
 def narrowed(
-    piece: Piece, conditions: Iterable[Condition], since: Callable[[str, float], int | None]
-) -> Piece:
+    piece: Range, conditions: Iterable[Condition], since: Callable[[str, float], int | None]
+) -> Range:
     """The part of a range that can have rows under the conditions."""
     start, stop = piece.start, piece.stop
     for each in conditions:
@@ -97,7 +97,7 @@ def narrowed(
         elif each.column == "received" and each.comparison in _AFTER:
             found = since(piece.topic, each.value.timestamp() - _ROUNDING)
             start = max(start, stop if found is None else found)
-    return Piece(piece.topic, start, max(start, stop))
+    return Range(piece.topic, start, max(start, stop))
 
 
 _AFTER: Final = ("equal", "greater", "greater_equal")

@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Final
 
-import msgspec
-
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.log.event_log import DEFAULT_CONFIG
-from rumormill.spark.access import Extent
+from rumormill.log.model import Range, TopicExtent
 from rumormill.spark.options import EARLIEST, LATEST, Bound, ReadOptions
 
 Offsets = dict[str, int]
@@ -32,15 +30,7 @@ class DataLossError(LocalError):
     """Events that a query needs are not there any more."""
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A range of one topic: `start` to `stop - 1`."""
-
-    topic: str
-    start: int
-    stop: int
-
-
-def subscribed(options: ReadOptions, extents: Mapping[str, Extent], where: str) -> list[str]:
+def subscribed(options: ReadOptions, extents: Mapping[str, TopicExtent], where: str) -> list[str]:
     """The topics of a batch read; one that does not exist is an error."""
     found = sorted(name for name in extents if options.wants(name))
     for name in options.topics:
@@ -54,58 +44,58 @@ def subscribed(options: ReadOptions, extents: Mapping[str, Extent], where: str) 
 def resolve_start(
     options: ReadOptions,
     topic: str,
-    extent: Extent,
+    extent: TopicExtent,
     since: Callable[[str, float], int | None],
 ) -> int:
     """The first offset to read of a topic."""
     wanted = options.start.of(topic)
     if wanted is None or (wanted == EARLIEST and not options.start.is_time):
-        return extent.first
+        return extent.first_offset
     if options.start.is_time:
         found = since(topic, wanted / _MILLISECONDS)
         if found is not None:
             return found
         if options.latest_if_no_later:
-            return extent.next
+            return extent.next_offset
         raise LocalError(
             f"topic {topic!r} has no event received at {wanted} ms or later; with"
             " startingOffsetsByTimestampStrategy=latest reading begins at its end"
         )
     if wanted == LATEST:
-        return extent.next
-    if wanted > extent.next:
+        return extent.next_offset
+    if wanted > extent.next_offset:
         return _beyond(options, "startingOffsets", topic, wanted, extent)
-    if wanted < extent.first:
-        return lost(options, topic, wanted, extent.first)
+    if wanted < extent.first_offset:
+        return lost(options, topic, wanted, extent.first_offset)
     return wanted
 
 
 def resolve_end(
     options: ReadOptions,
     topic: str,
-    extent: Extent,
+    extent: TopicExtent,
     since: Callable[[str, float], int | None],
 ) -> int:
     """The offset behind the last one to read of a topic."""
     bound: Bound = options.end
     wanted = bound.of(topic)
     if wanted is None or (wanted == LATEST and not bound.is_time):
-        return extent.next
+        return extent.next_offset
     if bound.is_time:
         found = since(topic, wanted / _MILLISECONDS)
-        return extent.next if found is None else found
-    if wanted > extent.next:
+        return extent.next_offset if found is None else found
+    if wanted > extent.next_offset:
         return _beyond(options, "endingOffsets", topic, wanted, extent)
     return wanted
 
 
-def _beyond(options: ReadOptions, option: str, topic: str, wanted: int, extent: Extent) -> int:
+def _beyond(options: ReadOptions, option: str, topic: str, wanted: int, extent: TopicExtent) -> int:
     if options.fail_on_data_loss:
         raise LocalError(
             f"{option}: offset {wanted} of topic {topic!r} is beyond its end: the next event"
-            f" will have offset {extent.next}"
+            f" will have offset {extent.next_offset}"
         )
-    return extent.next
+    return extent.next_offset
 
 
 def lost(options: ReadOptions, topic: str, start: int, first: int) -> int:
@@ -119,20 +109,20 @@ def lost(options: ReadOptions, topic: str, start: int, first: int) -> int:
     return first
 
 
-def latest(options: ReadOptions, start: Offsets, extents: Mapping[str, Extent]) -> Offsets:
+def latest(options: ReadOptions, start: Offsets, extents: Mapping[str, TopicExtent]) -> Offsets:
     """Where the subscribed topics end now; one that has vanished or shrunk is lost data."""
     names = sorted({*start, *options.topics, *(name for name in extents if options.wants(name))})
     ends: Offsets = {}
     for name in names:
-        extent = extents.get(name, Extent(0, 0))
+        extent = extents.get(name, TopicExtent(name, 0, 0))
         begun = start.get(name, 0)
-        if extent.next < begun and options.fail_on_data_loss:
+        if extent.next_offset < begun and options.fail_on_data_loss:
             raise DataLossError(
-                f"topic {name!r} ends at offset {extent.next}, but was read up to {begun} before:"
-                " the store is another or an older one. With failOnDataLoss=false the stream"
-                " waits until the topic has grown that far"
+                f"topic {name!r} ends at offset {extent.next_offset}, but was read up to {begun}"
+                " before: the store is another or an older one. With failOnDataLoss=false the"
+                " stream waits until the topic has grown that far"
             )
-        ends[name] = max(extent.next, begun)
+        ends[name] = max(extent.next_offset, begun)
     return ends
 
 
@@ -150,11 +140,11 @@ def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
     return {name: start.get(name, 0) + shares[name] for name in end}
 
 
-def pieces(ranges: list[Piece], min_partitions: int, max_records: int) -> list[Piece]:
+def pieces(ranges: list[Range], min_partitions: int, max_records: int) -> list[Range]:
     """Cut ranges so that none is longer than `max_records` and there are enough of them."""
     ranges = [each for each in ranges if each.start < each.stop]
     total = sum(each.stop - each.start for each in ranges)
-    cut: list[Piece] = []
+    cut: list[Range] = []
     for each in ranges:
         size = each.stop - each.start
         parts = max(-(-size // max_records), round(min_partitions * size / total), 1)
@@ -165,7 +155,7 @@ def pieces(ranges: list[Piece], min_partitions: int, max_records: int) -> list[P
     return cut
 
 
-def _split(piece: Piece, parts: int, longest: int) -> list[Piece]:
+def _split(piece: Range, parts: int, longest: int) -> list[Range]:
     """About equal parts, which end where segments of the store do if they hold some each."""
     size = piece.stop - piece.start
     bounds = [piece.start + size * number // parts for number in range(parts + 1)]
@@ -177,10 +167,10 @@ def _split(piece: Piece, parts: int, longest: int) -> list[Piece]:
             step = longest // SEGMENT_ROWS * SEGMENT_ROWS
             first = piece.start // SEGMENT_ROWS * SEGMENT_ROWS + step
             bounds[1:-1] = range(first, piece.stop, step)
-    return [Piece(piece.topic, start, stop) for start, stop in pairwise(bounds)]
+    return [Range(piece.topic, start, stop) for start, stop in pairwise(bounds)]
 
 
-def _known(name: str, extents: Mapping[str, Extent]) -> str:
+def _known(name: str, extents: Mapping[str, TopicExtent]) -> str:
     if not extents:
         return "it has no topics at all"
     if len(extents) <= _SHOWN:

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rumormill.log.errors import DamagedRangeError, OffsetAheadError, OffsetGoneError
+from rumormill.log.model import Range
 from rumormill.spark.access import Access
 from rumormill.spark.filters import Condition, apply
-from rumormill.spark.planning import DataLossError, Piece
+from rumormill.spark.planning import DataLossError
 
 
 def read_piece(
     access: Access,
-    piece: Piece,
+    piece: Range,
     columns: Sequence[str],
     conditions: Sequence[Condition] = (),
     *,
@@ -47,7 +48,7 @@ def read_piece(
         position = max(resume, position + 1)
 
 
-def _loss(access: Access, piece: Piece, start: int, stop: int, why: str) -> DataLossError:
+def _loss(access: Access, piece: Range, start: int, stop: int, why: str) -> DataLossError:
     return DataLossError(
         f"topic {piece.topic!r} of {access.where}: offsets {start} to {stop - 1} cannot be read:"
         f" {why}. With failOnDataLoss=false they are passed over"

@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
+from rumormill.log.model import Range
 from rumormill.spark.filters import Condition, condition_of, narrowed, wants_topic
 from rumormill.spark.options import (
     ReadOptions,
@@ -43,7 +44,6 @@ from rumormill.spark.options import (
 )
 from rumormill.spark.planning import (
     Offsets,
-    Piece,
     latest,
     limited,
     lost,
@@ -127,10 +127,10 @@ def _columns(schema: StructType) -> list[str]:
     return schema.fieldNames()
 
 
-class Range(InputPartition):
+class RangePartition(InputPartition):
     """A piece of a topic, for one task."""
 
-    def __init__(self, piece: Piece | None) -> None:
+    def __init__(self, piece: Range | None) -> None:
         super().__init__(piece)
 
 
@@ -185,9 +185,9 @@ class BatchReader(DataSourceReader):
                 continue
             start = resolve_start(options, topic, extents[topic], access.since)
             stop = resolve_end(options, topic, extents[topic], access.since)
-            ranges.append(narrowed(Piece(topic, start, stop), self._conditions, access.since))
+            ranges.append(narrowed(Range(topic, start, stop), self._conditions, access.since))
         cut = pieces(ranges, options.min_partitions, options.max_records)
-        return [Range(piece) for piece in cut] or [Range(None)]
+        return [RangePartition(piece) for piece in cut] or [RangePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one range."""
@@ -268,18 +268,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: Mapping[str, int], end: Mapping[str, int]
     ) -> Sequence[InputPartition]:
         """Cut a batch into tasks: the same offsets give the same tasks."""
-        ranges = [Piece(name, start.get(name, 0), stop) for name, stop in end.items()]
+        ranges = [Range(name, start.get(name, 0), stop) for name, stop in end.items()]
         cut = pieces(ranges, self._options.min_partitions, self._options.max_records)
         self._check_kept(ranges)
-        return [Range(piece) for piece in cut]
+        return [RangePartition(piece) for piece in cut]
 
-    def _check_kept(self, ranges: list[Piece]) -> None:
+    def _check_kept(self, ranges: list[Range]) -> None:
         """Say at once that a batch cannot be read, rather than from a task."""
         extents = self._options.access.extents()
         for each in ranges:
             extent = extents.get(each.topic)
-            if extent is not None and each.start < min(extent.first, each.stop):
-                lost(self._options, each.topic, each.start, extent.first)
+            if extent is not None and each.start < min(extent.first_offset, each.stop):
+                lost(self._options, each.topic, each.start, extent.first_offset)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one range."""

@@ -22,7 +22,7 @@ from pyarrow import compute as pc
 
 from rumormill.core import trace
 from rumormill.trace.entries import Entry, to_nanoseconds
-from rumormill.trace.envelope import TYPE_NAMES
+from rumormill.trace.ndjson import TYPE_NAMES
 from rumormill.trace.shapes import SHAPES, FieldShape
 
 _REMOTE_PEER: Final = ("received_from", "send_to", "peer")

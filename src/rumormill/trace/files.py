@@ -1,192 +1,40 @@
-"""Trace files: writers and readers, chosen by the suffix of the file's name.
+"""Trace files, written and read in the format that the suffix of the name says.
 
 - `.ndjson`, `.jsonl`, `.json`: one event per line, as go's `JSONTracer` writes them.
 - `.pb`: events, each behind its length as a varint, as go's `PBTracer` writes them.
 - `.pb.gz`: batches of events, each behind its length, compressed, as go's `RemoteTracer` sends.
 - `.parquet`: a flat table (`trace.parquet`); needs `rumormill[arrow]`.
 
-The rules: a file appears under its name only when it is complete (until then it is `NAME.part`);
-equal traces give equal bytes; a reader holds one record at a time, looks at a length before it
-reads that much, and answers damage with one `TraceError` that names file and position.
+The rules: equal traces give equal bytes; a reader holds one record at a time, looks at a length
+before it reads that much, and answers damage with one `TraceError` that names file and position.
 """
 
 import gzip
 import os
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
-from rumormill.trace.entries import Batch, Entry, Observer, TraceError
-from rumormill.trace.envelope import decode_line
-from rumormill.trace.events import (
-    BATCH_TAG,
-    MAX_EVENT_BYTES,
-    EventError,
-    decode_batch,
-    decode_event,
-    encode_event,
-)
-from rumormill.trace.hashing import LineEncoder
+from rumormill.trace.entries import Entry, Observer, TraceError
+from rumormill.trace.ndjson import LineEncoder, decode_line
+from rumormill.trace.protobuf import MAX_EVENT_BYTES, EventError, decode_batch, decode_event
 from rumormill.trace.recorder import Recorder
-from rumormill.wire.protobuf import varint
+from rumormill.trace.writers import (
+    LINE_SUFFIXES,
+    BatchWriter,
+    EventWriter,
+    LineWriter,
+    TraceWriter,
+)
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 """Our choice: a line is an event in base64; go's tracer keeps at most 65,536 events at once."""
 
-_BATCH_BYTES = 1024 * 1024
-
-LINE_SUFFIXES = (".ndjson", ".jsonl", ".json")
 SUFFIXES = (*LINE_SUFFIXES, ".pb", ".pb.gz", ".parquet")
-
-
-class PendingFile:
-    """A file that gets its name only when it is complete."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.part = path.with_name(path.name + ".part")
-        try:
-            self.stream: BinaryIO = open(self.part, "wb")  # noqa: SIM115
-        except OSError as error:
-            raise TraceError(f"cannot write {path}: {error.strerror}") from error
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        try:
-            self.stream.write(data)
-        except OSError as error:
-            raise TraceError(f"cannot write {self.path}: {error.strerror}") from error
-
-    def finish(self) -> None:
-        """Make the file durable and give it its name; do nothing if that was done before."""
-        if self.stream.closed:
-            return
-        try:
-            self.stream.flush()
-            os.fsync(self.stream.fileno())
-            self.stream.close()
-            os.replace(self.part, self.path)
-        except OSError as error:
-            raise TraceError(f"cannot write {self.path}: {error.strerror}") from error
-
-    def discard(self) -> None:
-        """Remove the incomplete file; do nothing if it is complete."""
-        if not self.stream.closed:
-            self.stream.close()
-            with suppress(FileNotFoundError):
-                self.part.unlink()
-
-
-class TraceWriter(ABC):
-    """An observer that writes a file; used as a context, it completes the file or removes it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = PendingFile(path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
-
-    @abstractmethod
-    def observe(self, batch: Batch) -> None:
-        """Write the next entries."""
-
-    def close(self) -> None:
-        """Complete the file and give it its name."""
-        self._file.finish()
-
-    def abort(self) -> None:
-        """Remove the incomplete file."""
-        self._file.discard()
-
-
-class LineWriter(TraceWriter):
-    """Writes NDJSON. Given the hash's `LineEncoder`, it shares its work."""
-
-    def __init__(self, path: Path, lines: LineEncoder | None = None) -> None:
-        super().__init__(path)
-        self._lines = lines or LineEncoder()
-
-    def observe(self, batch: Batch) -> None:
-        """Write the next entries."""
-        self._file.write(self._lines.encode(batch))
-
-
-class EventWriter(TraceWriter):
-    """Writes delimited protobuf events."""
-
-    def observe(self, batch: Batch) -> None:
-        """Write the next entries."""
-        records: list[bytes] = []
-        for entry in batch:
-            record = encode_event(entry)
-            records += (varint(len(record)), record)
-        self._file.write(b"".join(records))
-
-
-class BatchWriter(TraceWriter):
-    """Writes compressed, delimited batches of about a mebibyte."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        # No name and no time in the header: equal traces give equal files.
-        self._gzip = gzip.GzipFile("", "wb", fileobj=self._file.stream, mtime=0)
-        self._records: list[bytes] = []
-        self._size = 0
-
-    def observe(self, batch: Batch) -> None:
-        """Write the next entries."""
-        for entry in batch:
-            record = encode_event(entry)
-            head = BATCH_TAG + varint(len(record))
-            self._records += (head, record)
-            self._size += len(head) + len(record)
-            if self._size >= _BATCH_BYTES:
-                self._write_batch()
-
-    def close(self) -> None:
-        """Write what is left and complete the file."""
-        if not self._file.stream.closed:
-            self._write_batch()
-            self._compressed(self._gzip.close)
-        super().close()
-
-    def abort(self) -> None:
-        """Remove the incomplete file."""
-        if not self._file.stream.closed:
-            with suppress(OSError):
-                self._gzip.close()
-        super().abort()
-
-    def _write_batch(self) -> None:
-        if self._records:
-            batch = b"".join((varint(self._size), *self._records))
-            self._records.clear()
-            self._size = 0
-            self._compressed(lambda: self._gzip.write(batch))
-
-    def _compressed(self, action: Callable[[], object]) -> None:
-        try:
-            action()
-        except OSError as error:
-            raise TraceError(f"cannot write {self._file.path}: {error.strerror}") from error
 
 
 def open_writer(path: str | os.PathLike[str], lines: LineEncoder | None = None) -> TraceWriter:

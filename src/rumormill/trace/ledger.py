@@ -26,7 +26,8 @@ When an event has been delivered everywhere its table is freed, and only the sha
 was expected remains.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -44,9 +45,6 @@ from rumormill.core.trace import (
     UndeliverableMessage,
 )
 from rumormill.trace.entries import Batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SUBSCRIBER_DOWN: Final = "subscriber-down"
 SUBSCRIBER_LEFT: Final = "subscriber-left"

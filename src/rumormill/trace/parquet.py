@@ -8,9 +8,9 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.trace.entries import Batch, Entry, TraceError, to_seconds
-from rumormill.trace.envelope import PAYLOAD_TYPES
-from rumormill.trace.files import TraceWriter
+from rumormill.trace.ndjson import PAYLOAD_TYPES
 from rumormill.trace.shapes import SHAPES
+from rumormill.trace.writers import TraceWriter
 
 try:
     import pyarrow as pa

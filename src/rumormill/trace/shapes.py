@@ -34,7 +34,7 @@ def _note_shape(struct: Any, shapes: dict[Any, tuple[FieldShape, ...]]) -> None:
     for field in msgspec.structs.fields(struct):
         hint = hints[field.name]
         holds = (get_args(hint) or (hint,))[0]
-        nested = hasattr(holds, "__struct_fields__")
+        nested = isinstance(holds, type) and issubclass(holds, msgspec.Struct)
         if nested:
             _note_shape(holds, shapes)
         fields.append(

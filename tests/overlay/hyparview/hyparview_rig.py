@@ -17,7 +17,7 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.trace import Refuse, RpcMeta
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.membership import HyParView
+from rumormill.overlay.hyparview.hyparview import HyParView
 from rumormill.overlay.hyparview.messages import MEMBERSHIP, Membership
 from rumormill.sim.latency import parse_latency
 from rumormill.sim.network import Network

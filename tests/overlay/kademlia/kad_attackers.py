@@ -6,7 +6,7 @@ from rumormill.core.effects import Answer, Effects
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Asked, Input
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
-from rumormill.overlay.kademlia.space import distance
+from rumormill.overlay.kademlia.table import distance
 
 
 class Eclipser:

@@ -16,7 +16,7 @@ from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.messages import decode_kad, encode_kad
 from rumormill.overlay.kademlia.operations import LookupResult
 from rumormill.overlay.kademlia.peer import KademliaPeer, Request
-from rumormill.overlay.kademlia.space import distance
+from rumormill.overlay.kademlia.table import distance
 from rumormill.overlay.kademlia.validators import CID_PREFIX, content_key
 from rumormill.sim.host import Host
 from rumormill.sim.network import CRASHED, Network

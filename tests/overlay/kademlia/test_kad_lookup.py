@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rumormill.overlay.kademlia.lookup import Lookup
 from rumormill.overlay.kademlia.messages import KadPeer
-from rumormill.overlay.kademlia.space import distance, position
+from rumormill.overlay.kademlia.table import distance, position
 
 OWN = b"own"
 TARGET = b"target"

@@ -21,7 +21,7 @@ from rumormill.overlay.kademlia.peer import (
     Provide,
     PutValue,
 )
-from rumormill.overlay.kademlia.space import distance, position, shared_bits
+from rumormill.overlay.kademlia.table import distance, position, shared_bits
 from rumormill.overlay.kademlia.validators import WRONG_HASH
 
 HOUR = 3600.0

@@ -10,10 +10,15 @@ from kad_net import cid, key_of
 from rumormill.core.config import override
 from rumormill.core.errors import LocalError
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.overlay.kademlia.providers import PROVIDERS_FULL, ProviderStore
-from rumormill.overlay.kademlia.records import STORE_FULL, Held, RecordStore
 from rumormill.overlay.kademlia.server import is_content_id
-from rumormill.overlay.kademlia.space import distance, position
+from rumormill.overlay.kademlia.stores import (
+    PROVIDERS_FULL,
+    STORE_FULL,
+    Held,
+    ProviderStore,
+    RecordStore,
+)
+from rumormill.overlay.kademlia.table import distance, position
 from rumormill.overlay.kademlia.validators import (
     BAD_KEY,
     CID_PREFIX,

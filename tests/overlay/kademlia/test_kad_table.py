@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 from rumormill.core.config import override
 from rumormill.core.errors import ConfigError
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.overlay.kademlia.space import distance, key_in_bucket, position, shared_bits
-from rumormill.overlay.kademlia.subnets import network_of, network_of_text
-from rumormill.overlay.kademlia.table import CROWDED, FULL, OURSELVES, RoutingTable
+from rumormill.overlay.kademlia.table import (
+    CROWDED,
+    FULL,
+    OURSELVES,
+    RoutingTable,
+    distance,
+    key_in_bucket,
+    network_of,
+    network_of_text,
+    position,
+    shared_bits,
+)
 from rumormill.wire.multiaddr import Multiaddr
 
 OWN = b"own"
@@ -280,7 +289,6 @@ class TestConfig:
             {"replacements": -1},
             {"candidates": 5},
             {"k": 65},
-            {"refresh_buckets": 30},
             {"limits.value_bytes": 4 << 20},
             {"limits.addresses": 0},
         ],

@@ -13,7 +13,7 @@ import pytest
 
 from protocols.pubsub_rig import Rig
 from protocols.router_tables import entries, held_bytes, mentions, table_sizes
-from rumormill.core.effects import Connect, Deliver, Send, SendAll
+from rumormill.core.effects import Append, Connect, Send, SendAll
 from rumormill.core.errors import ConfigError, DecodeError, LocalError
 from rumormill.core.inputs import (
     Input,
@@ -23,6 +23,7 @@ from rumormill.core.inputs import (
     Received,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Validated,
@@ -70,8 +71,12 @@ class Victim:
         self.meet(EVIL)
 
     def give(self, event: Input) -> list[Any]:
+        """What the router does about an input, its log being quick and safe."""
         effects: list[Any] = []
         self.router.handle(event, self.now, effects)
+        for append in [each for each in effects if isinstance(each, Append)]:
+            if append.barrier is not None:
+                self.router.handle(Stored((append.barrier,)), self.now, effects)
         return [single for effect in effects for single in singly(effect)]
 
     def meet(self, peer: bytes, *, outbound: bool = False) -> None:
@@ -99,7 +104,7 @@ class Victim:
         self.beat(100)
         message = signed(GOOD, b"are you there?", 2**40)
         effects = self.receive(GOOD, Rpc(publish=(message,)))
-        assert [e.event.data for e in effects if isinstance(e, Deliver)] == [b"are you there?"]
+        assert [e.event.data for e in effects if isinstance(e, Append)] == [b"are you there?"]
         effects = self.give(Publish(TOPIC, b"here I am"))
         assert GOOD in [e.peer for e in effects if isinstance(e, Send)]
 
@@ -276,7 +281,7 @@ def test_a_signature_with_any_bit_flipped_is_rejected() -> None:
         victim.now += 3601.0  # until its bad name is forgotten
     assert message.id == b""
     effects = victim.receive(GOOD, Rpc(publish=(message,)))
-    assert any(isinstance(effect, Deliver) for effect in effects), "the forgeries blocked nothing"
+    assert any(isinstance(effect, Append) for effect in effects), "the forgeries blocked nothing"
     victim.still_works()
 
 
@@ -431,7 +436,7 @@ def test_a_slow_validator_breaks_no_promise() -> None:
     effects = victim.beat(10)
     assert not any(isinstance(effect, Penalise) for effect in effects)
     effects = victim.give(Validated(message_id, Verdict.ACCEPT))
-    assert any(isinstance(effect, Deliver) for effect in effects)
+    assert any(isinstance(effect, Append) for effect in effects)
 
 
 def test_long_sequence_numbers_fill_no_memory() -> None:

@@ -12,11 +12,12 @@ returns its number at once; its result comes later through `on_result`, never du
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.inputs import (
     Answered,
     Asked,
@@ -30,13 +31,14 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia import rfc3339
+from rumormill.overlay.kademlia.answers import PROVIDERS_WANTED, WRONG_ANSWER, Answers
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
-from rumormill.overlay.kademlia.findings import WRONG_ANSWER, Findings
 from rumormill.overlay.kademlia.lookup import Lookup
 from rumormill.overlay.kademlia.messages import KadMessage, KadType, Record
 from rumormill.overlay.kademlia.operations import (
     BUSY,
+    CHECK,
     LOCAL,
     LOOKUP,
     NO_PEERS,
@@ -47,14 +49,14 @@ from rumormill.overlay.kademlia.operations import (
     LookupKind,
     LookupResult,
     Operation,
+    Question,
+    Questions,
     Waiting,
     result_of,
 )
-from rumormill.overlay.kademlia.providers import ProviderStore
-from rumormill.overlay.kademlia.questions import CHECK, Question, Questions
-from rumormill.overlay.kademlia.records import RecordStore
 from rumormill.overlay.kademlia.server import Server, is_content_id
-from rumormill.overlay.kademlia.space import position
+from rumormill.overlay.kademlia.stores import ProviderStore, RecordStore
+from rumormill.overlay.kademlia.table import position
 from rumormill.overlay.kademlia.upkeep import Upkeep
 from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
 
@@ -64,9 +66,8 @@ _QUESTIONS = {
 }
 """What a lookup asks on its way; all others ask FIND_NODE."""
 
-
-def _no_addresses(_: PeerId) -> Sequence[bytes]:
-    return ()
+_ASKS_PER_LOOKUP: Final = 200
+"""Peers that one lookup asks. Our choice: ten times k; only invented peers need more."""
 
 
 class Kademlia:
@@ -79,7 +80,7 @@ class Kademlia:
         config: KademliaConfig,
         *,
         on_result: Callable[[LookupResult, float, Effects], None],
-        addresses: Callable[[PeerId], Sequence[bytes]] = _no_addresses,
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
         validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
     ) -> None:
         config.validate()
@@ -93,8 +94,8 @@ class Kademlia:
         self.records = RecordStore(own, config)
         self.providers = ProviderStore(own, config)
         self._server = Server(config, self.contacts, self.records, self.providers, self._validators)
-        self._findings = Findings(peer, config, self.contacts, self._validators)
-        self._upkeep = Upkeep(self, randomness)
+        self._answers = Answers(peer, config, self.contacts, self._validators)
+        self._upkeep = Upkeep(config, self.contacts, self.records, self.providers, self, randomness)
         self._operations: dict[int, Operation] = {}
         self._waiting = Waiting(config.waiting_lookups)
         self._finished: dict[int, LookupResult] = {}
@@ -169,7 +170,7 @@ class Kademlia:
             return
         if question.type is KadType.PUT_VALUE:
             self._on_stored(operation, event.peer, message, now, effects)
-        elif self._findings.take(operation, event.peer, message, now, effects):
+        elif self._answers.take(operation, event.peer, message, now, effects):
             self._on_step(operation, event.peer, message, now, effects)
         else:
             self._on_failed_step(operation, event.peer, now, effects)
@@ -212,7 +213,7 @@ class Kademlia:
             operation.value, operation.found[self.peer] = held.value, None
             if self._validators.vouched(key, held.value, held.proof):
                 operation.proof, operation.values = held.proof, 1
-            if self._findings.suffice(operation):
+            if self._answers.suffice(operation):
                 return self._finish_later(operation, "", now, effects)
         return self.submit(operation, now, effects)
 
@@ -269,7 +270,7 @@ class Kademlia:
         operation = self._new(LookupKind.FIND_PROVIDERS, key)
         for provider in self.providers.get(key, now):
             operation.found[provider] = None
-        if len(operation.found) >= self.config.providers_wanted:
+        if len(operation.found) >= PROVIDERS_WANTED:
             return self._finish_later(operation, "", now, effects)
         return self.submit(operation, now, effects)
 
@@ -322,7 +323,7 @@ class Kademlia:
             alpha=config.alpha,
             paths=config.paths,
             width=config.candidates,
-            limit=config.asks_per_lookup,
+            limit=_ASKS_PER_LOOKUP,
             radius=self._radius(operation.kind),
         )
         self._operations[operation.number] = operation
@@ -356,7 +357,7 @@ class Kademlia:
             return
         closer = message.closer[: self.config.k]
         lookup.answered(peer, self.contacts.without_banned(closer, now))
-        if self._findings.suffice(operation):
+        if self._answers.suffice(operation):
             self._conclude(operation, "", now, effects)
         else:
             self._advance(operation, now, effects)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.messages import KadPeer
-from rumormill.overlay.kademlia.space import position
+from rumormill.overlay.kademlia.table import position
 
 _ASKED, _ANSWERED = 1, 2
 _NOBODY = -1

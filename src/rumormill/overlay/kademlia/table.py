@@ -1,26 +1,108 @@
-"""The routing table: k-buckets of contacts by the number of leading bits they share with us.
+"""The routing table: where peers and keys stand, and k-buckets of contacts by how close they are.
+
+A position is the SHA-256 of a peer id or a key, read as a number; the distance of two positions is
+their exclusive or. Peers of the same bucket share the same number of leading bits with us.
 
 A bucket keeps at most k contacts in the order in which they were last heard of, the longest silent
 first. A full bucket takes nobody in: old contacts stay as long as they answer, because who has been
 there long is likely to stay, and because a flood of new peers must not flush a table. Who finds no
 place waits among the bucket's replacements and moves up when a contact is lost.
 
-One network (see `subnets`) has a bounded number of places in a bucket and in the table. A contact
-that failed a question is named to nobody until it answers again. Nothing here asks anybody.
+One network has a bounded number of places in a bucket and in the table, so that one owner of
+addresses cannot fill it. An IPv4 address stands for its /24, an IPv6 address for its /48, a DNS
+name for itself. Loopback, private and link-local addresses stand for nothing: whoever can use those
+is on our side of the door, and fifty peers of a test or of one office share them rightfully.
+
+A contact that failed a question is named to nobody until it answers again. Nothing here asks
+anybody.
 """
 
-from collections.abc import Iterator
+import ipaddress
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
 
 import msgspec
 
 from rumormill.core.ids import PeerId
+from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.messages import KadPeer
-from rumormill.overlay.kademlia.space import BITS, position, shared_bits
 
 FULL = "kad-bucket-full"
 CROWDED = "kad-subnet-full"
 OURSELVES = "kad-ourselves"
+
+BITS: Final = 256
+_IP4, _IP6, _DNS = 4, 41, (53, 54, 55)
+_PREFIXES: Final = {4: 24, 6: 48}
+
+
+@lru_cache(maxsize=1 << 15)
+def position(name: bytes) -> int:
+    """Where a peer id or a key stands."""
+    return int.from_bytes(sha256(name).digest())
+
+
+def distance(a: bytes, b: bytes) -> int:
+    """How far apart two names stand: the exclusive or of their SHA-256."""
+    return position(a) ^ position(b)
+
+
+def shared_bits(a: int, b: int) -> int:
+    """How many leading bits two positions share; 256 when they are equal."""
+    return BITS - (a ^ b).bit_length()
+
+
+def key_in_bucket(own: int, bucket: int, randomness: Randomness) -> bytes | None:
+    """Find a random key whose position shares exactly `bucket` leading bits with ours.
+
+    Hashes cannot be chosen, so keys are tried: 2^(bucket + 1) of them on average. None where luck
+    fails eight times over.
+    """
+    shift = BITS - bucket - 1
+    wanted = (own >> shift) ^ 1
+    seed = randomness.randbytes(24)
+    for attempt in range(8 << (bucket + 1)):
+        key = seed + attempt.to_bytes(8)
+        if int.from_bytes(sha256(key).digest()) >> shift == wanted:
+            return key
+    return None
+
+
+def network_of_text(address: str) -> str:
+    """The network of a connection's address, an IP address or a multiaddr; empty for none."""
+    host = address
+    if address.startswith(("/ip4/", "/ip6/")):
+        host = address.split("/", 3)[2]
+    try:
+        return _network(ipaddress.ip_address(host))
+    except ValueError:
+        return ""
+
+
+def network_of(addresses: Sequence[bytes]) -> str:
+    """The network of the first of a peer's binary multiaddrs; empty for none."""
+    if not addresses or not addresses[0]:
+        return ""
+    address = addresses[0]
+    code = address[0]
+    if code == _IP4 and len(address) >= 5:
+        return _network(ipaddress.IPv4Address(address[1:5]))
+    if code == _IP6 and len(address) >= 17:
+        return _network(ipaddress.IPv6Address(address[1:17]))
+    if code in _DNS and len(address) >= 2:
+        return address[2 : 2 + address[1]].decode("latin-1").lower()
+    return ""
+
+
+def _network(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    if ip.is_loopback or ip.is_private or ip.is_link_local:
+        return ""
+    return str(ipaddress.ip_network((ip, _PREFIXES[ip.version]), strict=False))
 
 
 class Contact(msgspec.Struct):
@@ -46,7 +128,7 @@ class _Bucket:
         self.named: list[tuple[int, PeerId]] | None = []
         """Where those contacts stand that may be named to others; None when that has changed."""
 
-    def standing(self) -> list[tuple[int, PeerId]]:
+    def reliable(self) -> list[tuple[int, PeerId]]:
         """The contacts that did not fail, with their positions."""
         if self.named is None:
             self.named = [
@@ -235,19 +317,19 @@ class RoutingTable:
         buckets = self._buckets
         shared = shared_bits(self.own, target)
         nearest = buckets.get(shared)
-        found = [] if nearest is None else _sorted(nearest.standing(), target, without)
+        found = [] if nearest is None else _sorted(nearest.reliable(), target, without)
         if len(found) < count:
             deeper: list[tuple[int, PeerId]] = []
             for number, bucket in buckets.items():
                 if number > shared:
-                    deeper += bucket.standing()
+                    deeper += bucket.reliable()
             found += _sorted(deeper, target, without)
             number = shared
             while len(found) < count and number:
                 number -= 1
                 wider = buckets.get(number)
                 if wider is not None:
-                    found += _sorted(wider.standing(), target, without)
+                    found += _sorted(wider.reliable(), target, without)
         return found[:count]
 
 

@@ -3,35 +3,62 @@
 Joining is a lookup of our own id as soon as the first contact is there, which also makes us known
 to our neighbours, and then a lookup in every bucket wider than that of our k-th neighbour: peers
 as close as that are all known then. The same is repeated in every refresh interval, and sooner
-while the table is small. Lookups of a refresh run one after
-the other; records that fall due together are republished a few at a time.
+while the table is small. Lookups of a refresh run one after the other; records that fall due
+together are republished a few at a time.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Final, Protocol
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects, SetTimer
 from rumormill.core.randomness import Randomness
-from rumormill.overlay.kademlia.operations import KadTimer, LookupKind, LookupResult
-from rumormill.overlay.kademlia.records import Held
-from rumormill.overlay.kademlia.space import key_in_bucket
-
-if TYPE_CHECKING:
-    from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.contacts import Contacts
+from rumormill.overlay.kademlia.operations import KadTimer, LookupKind, LookupResult, Operation
+from rumormill.overlay.kademlia.stores import Held, ProviderStore, RecordStore
+from rumormill.overlay.kademlia.table import key_in_bucket
 
 _TICK, _REFRESH = "tick", "refresh"
 OWN_FULL = "kad-own-records-full"
+_REFRESH_BUCKETS: Final = 15
+"""The deepest bucket that is refreshed by a random key; keys for deeper ones are too dear to find,
+and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
 _SOONEST_REPEAT = 15.0
 """Seconds until a small table is refreshed again, doubled each time. Our choice: peers that start
 together find each other within a minute, and a network of three does not chatter for ever."""
 
 
+class Operations(Protocol):
+    """How upkeep starts operations of its own, which Kademlia runs."""
+
+    def internal(self, kind: LookupKind, key: bytes) -> Operation:
+        """Make an operation whose end concerns the overlay alone."""
+
+    def submit(self, operation: Operation, now: float, effects: Effects) -> int:
+        """Start an operation, or let it wait for its turn."""
+
+    def begin_waiting(self, now: float, effects: Effects) -> None:
+        """Start operations that wait, as long as there is room for them."""
+
+
 class Upkeep:
     """The overlay's own business."""
 
-    def __init__(self, overlay: "Kademlia", randomness: Randomness) -> None:
-        self._overlay = overlay
+    def __init__(
+        self,
+        config: KademliaConfig,
+        contacts: Contacts,
+        records: RecordStore,
+        providers: ProviderStore,
+        operations: Operations,
+        randomness: Randomness,
+    ) -> None:
+        self._config = config
+        self._contacts = contacts
+        self._records = records
+        self._providers = providers
+        self._operations = operations
         self._randomness = randomness
         self._joined = False
         self._repeat_after = _SOONEST_REPEAT
@@ -46,11 +73,11 @@ class Upkeep:
 
     def start(self, now: float, effects: Effects) -> None:
         """Set the timers; a table that is left from before is refreshed at once."""
-        config = self._overlay.config
+        config = self._config
         self._targets.clear()
         self._refreshing = 0
         self._republishing.clear()
-        self._joined = bool(self._overlay.contacts.table)
+        self._joined = bool(self._contacts.table)
         after = config.bootstrap_delay if self._joined else config.refresh_interval
         effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
         effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
@@ -69,12 +96,12 @@ class Upkeep:
         if not self._joined:
             self._joined = True
             self._repeat_after = _SOONEST_REPEAT
-            delay = self._jittered(self._overlay.config.bootstrap_delay)
+            delay = self._jittered(self._config.bootstrap_delay)
             effects.append(SetTimer(KadTimer(_REFRESH), now + delay))
 
     def _refresh(self, now: float, effects: Effects) -> None:
-        config = self._overlay.config
-        table = self._overlay.contacts.table
+        config = self._config
+        table = self._contacts.table
         after = config.refresh_interval
         if not table:
             self._joined = False
@@ -83,14 +110,13 @@ class Upkeep:
             self._repeat_after *= 2
         effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
         if table and not self._refreshing:
-            self._targets.append(self._overlay.peer)
+            self._targets.append(self._contacts.own)
             # Keys of other buckets are chosen when their turn comes: the first lookup fills them.
             self._next_target(now, effects)
 
     def _choose_targets(self) -> None:
-        overlay = self._overlay
-        table = overlay.contacts.table
-        for bucket in range(min(table.neighbourhood(), overlay.config.refresh_buckets + 1)):
+        table = self._contacts.table
+        for bucket in range(min(table.neighbourhood(), _REFRESH_BUCKETS + 1)):
             key = key_in_bucket(table.own, bucket, self._randomness)
             if key is not None:
                 self._targets.append(key)
@@ -100,74 +126,71 @@ class Upkeep:
             self._refreshing = 0
             return
         target = self._targets.popleft()
-        operation = self._overlay.internal(LookupKind.FIND_CLOSEST, target)
+        operation = self._operations.internal(LookupKind.FIND_CLOSEST, target)
         self._refreshing = operation.number
-        self._overlay.submit(operation, now, effects)
+        self._operations.submit(operation, now, effects)
 
     # Records.
 
     def publish(self, key: bytes, value: bytes, proof: bytes, now: float, effects: Effects) -> None:
         """Keep a value of ours, and republish it."""
-        due = now + self._jittered(self._overlay.config.republish_interval)
-        if self._overlay.records.publish(Held(key, value, now, due, proof)) is not None:
-            effects.append(trace.Refuse(self._overlay.peer, OWN_FULL))
+        due = now + self._jittered(self._config.republish_interval)
+        if self._records.publish(Held(key, value, now, due, proof)) is not None:
+            effects.append(trace.Refuse(self._contacts.own, OWN_FULL))
 
     def provide(self, key: bytes, now: float, effects: Effects) -> None:
         """Provide a key, and repeat it."""
-        due = now + self._jittered(self._overlay.config.republish_interval)
-        if self._overlay.providers.provide(key, due) is not None:
-            effects.append(trace.Refuse(self._overlay.peer, OWN_FULL))
+        due = now + self._jittered(self._config.republish_interval)
+        if self._providers.provide(key, due) is not None:
+            effects.append(trace.Refuse(self._contacts.own, OWN_FULL))
 
     def _tick(self, now: float, effects: Effects) -> None:
-        overlay = self._overlay
-        config = overlay.config
+        config = self._config
         effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
-        overlay.contacts.upkeep(now, effects)
-        overlay.begin_waiting(now, effects)
+        self._contacts.upkeep(now, effects)
+        self._operations.begin_waiting(now, effects)
         if now >= self._next_expiry:
             self._next_expiry = now + config.refresh_interval
-            overlay.records.expire(now)
-            overlay.providers.expire(now)
+            self._records.expire(now)
+            self._providers.expire(now)
         self._republish(now, effects)
 
     def _republish(self, now: float, effects: Effects) -> None:
-        overlay = self._overlay
-        config = overlay.config
+        config = self._config
         room = config.republish_at_once - len(self._republishing)
-        if room <= 0 or not overlay.contacts.table:
+        if room <= 0 or not self._contacts.table:
             return
         operations = []
-        for held in overlay.records.due(now):
-            own = overlay.records.own(held.key) is held
+        for held in self._records.due(now):
+            own = self._records.own(held.key) is held
             interval = config.republish_interval if own else config.replicate_interval
             held.due = now + self._jittered(interval)
-            operation = overlay.internal(LookupKind.PUT_VALUE, held.key)
+            operation = self._operations.internal(LookupKind.PUT_VALUE, held.key)
             operation.value, operation.proof = held.value, held.proof
             operation.received = None if own else held.received
             operations.append(operation)
             if len(operations) == room:
                 break
-        for key, due in overlay.providers.own.items():
+        for key, due in self._providers.own.items():
             if len(operations) == room:
                 break
             if due <= now:
-                overlay.providers.own[key] = now + self._jittered(config.republish_interval)
-                operations.append(overlay.internal(LookupKind.PROVIDE, key))
+                self._providers.own[key] = now + self._jittered(config.republish_interval)
+                operations.append(self._operations.internal(LookupKind.PROVIDE, key))
         for operation in operations:
             self._republishing[operation.number] = None
-            overlay.submit(operation, now, effects)
+            self._operations.submit(operation, now, effects)
 
     def on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
         """An operation ended: one of ours, or one that should have stored a value."""
-        overlay = self._overlay
         if result.number == self._refreshing:
-            if result.key == overlay.peer:
+            if result.key == self._contacts.own:
                 self._choose_targets()
             self._next_target(now, effects)
             return
         if result.kind is LookupKind.PUT_VALUE and not result.stored:
-            own = overlay.records.own(result.key)
+            own = self._records.own(result.key)
             if own is not None:  # nobody has it yet: soon again
-                own.due = now + overlay.config.upkeep_interval
+                own.due = now + self._config.upkeep_interval
         if self._republishing.pop(result.number, self) is None:
             self._republish(now, effects)

@@ -26,5 +26,6 @@ SPEC = ProtocolSpec(
     decoder=rpc_decoder,
     max_message=max_rpc,
     junk=junk_rpc,
+    max_topic=lambda config: config.max_topic_length,
     takes_batches=True,
 )

@@ -27,6 +27,7 @@ from rumormill.core.inputs import (
     TimerFired,
     Unsubscribe,
 )
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
@@ -108,6 +109,16 @@ class GossipSub(PubSubRouter):
             self._judged = self._score.records
         self._floodsub_peers: dict[PeerId, None] = {}
         self._ticks = 0
+
+    def view(self) -> View:
+        """Show mesh and fanout besides (see `core.machine`)."""
+        shown = super().view()
+        kinds = {"mesh": self.mesh.links, "fanout": self.fanout.peers}
+        links = {
+            kind: {topic: tuple(peers) for topic, peers in of_topic.items()}
+            for kind, of_topic in kinds.items()
+        }
+        return View(shown.subscriptions, shown.peers, links)
 
     # Own requests.
 

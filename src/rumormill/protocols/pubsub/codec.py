@@ -26,7 +26,7 @@ from rumormill.protocols.pubsub.control_codec import (
     too_many,
     topic_too_long,
 )
-from rumormill.protocols.pubsub.limits import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pubsub.limits import DEFAULT_LIMITS, PubsubLimits
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
 from rumormill.wire.protobuf import (
     LENGTH_DELIMITED,
@@ -46,7 +46,7 @@ __all__ = [
     "DEFAULT_LIMITS",
     "SIGN_PREFIX",
     "MessageIdFunction",
-    "RpcLimits",
+    "PubsubLimits",
     "decode_rpc",
     "encode_message",
     "encode_rpc",
@@ -65,7 +65,7 @@ MessageIdFunction = Callable[[Message], MessageId]
 
 def decode_rpc(
     data: bytes,
-    limits: RpcLimits = DEFAULT_LIMITS,
+    limits: PubsubLimits = DEFAULT_LIMITS,
     message_id: MessageIdFunction | None = None,
 ) -> Rpc:
     """Read an RPC; each message gets its id from `message_id` when that is given."""
@@ -84,7 +84,7 @@ def decode_rpc(
     return rpc
 
 
-def _read_rpc(data: bytes, limits: RpcLimits) -> Rpc:
+def _read_rpc(data: bytes, limits: PubsubLimits) -> Rpc:
     end = len(data)
     if end and data[0] == FIELD_2:
         # One message and nothing else, as most RPCs are.
@@ -120,7 +120,7 @@ _DISORDER = 0x100
 """Above every tag of one byte: no field behind it is in order."""
 
 
-def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Message:
+def _read_message(data: bytes, position: int, end: int, limits: PubsubLimits) -> Message:
     begin = position
     author = payload = seqno = topic = signature = key = b""
     signed_end = previous = 0
@@ -168,7 +168,7 @@ def _read_message(data: bytes, position: int, end: int, limits: RpcLimits) -> Me
     return Message(topic.decode(), payload, author, seqno, signature, key, b"", encoded, signed)
 
 
-def _read_subscription(data: bytes, position: int, end: int, limits: RpcLimits) -> SubOpts:
+def _read_subscription(data: bytes, position: int, end: int, limits: PubsubLimits) -> SubOpts:
     subscribe, topic = False, b""
     for tag, start, stop in item_fields(data, position, end):
         if tag == _SUBSCRIBE:

@@ -7,7 +7,7 @@ import struct
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId, Topic
-from rumormill.protocols.pubsub.limits import RpcLimits
+from rumormill.protocols.pubsub.limits import PubsubLimits
 from rumormill.protocols.pubsub.messages import Control, IHave, PeerInfo, Prune
 from rumormill.wire.protobuf import MAX_FIELDS, item_fields, next_field, read_varint
 
@@ -25,13 +25,13 @@ def too_many(what: str, limit: int) -> DecodeError:
     return DecodeError(f"too-many-{what}", f"more than {limit} in one RPC")
 
 
-def topic_too_long(topic: bytes, limits: RpcLimits) -> DecodeError:
+def topic_too_long(topic: bytes, limits: PubsubLimits) -> DecodeError:
     """Why an RPC with such a topic is refused."""
     detail = f"{len(topic)} bytes, allowed are {limits.topic_bytes}"
     return DecodeError("topic-too-long", detail)
 
 
-def read_topic(raw: bytes, limits: RpcLimits) -> Topic:
+def read_topic(raw: bytes, limits: PubsubLimits) -> Topic:
     """Read a topic's name."""
     if len(raw) > limits.topic_bytes:
         raise topic_too_long(raw, limits)
@@ -53,7 +53,7 @@ class ControlReader:
         "size",
     )
 
-    def __init__(self, limits: RpcLimits) -> None:
+    def __init__(self, limits: PubsubLimits) -> None:
         self.limits = limits
         self.size = self.lists = 0
         self.ihave: list[IHave] = []
@@ -161,7 +161,7 @@ def _alike(data: bytes, begin: int, stop: int, end: int) -> int:
     return count if data[begin + 1 : end : stride].count(data[begin + 1]) == count else 1
 
 
-def _read_graft(data: bytes, position: int, end: int, limits: RpcLimits) -> Topic:
+def _read_graft(data: bytes, position: int, end: int, limits: PubsubLimits) -> Topic:
     topic = b""
     for tag, start, stop in item_fields(data, position, end):
         if tag == FIELD_1:
@@ -169,7 +169,7 @@ def _read_graft(data: bytes, position: int, end: int, limits: RpcLimits) -> Topi
     return read_topic(topic, limits)
 
 
-def _read_prune(data: bytes, position: int, end: int, limits: RpcLimits) -> Prune:
+def _read_prune(data: bytes, position: int, end: int, limits: PubsubLimits) -> Prune:
     topic, backoff = b"", 0
     peers: list[PeerInfo] = []
     most = limits.peers_per_prune + MAX_FIELDS
@@ -185,7 +185,7 @@ def _read_prune(data: bytes, position: int, end: int, limits: RpcLimits) -> Prun
     return Prune(read_topic(topic, limits), tuple(peers), backoff)
 
 
-def _read_peer(data: bytes, position: int, end: int, limits: RpcLimits) -> PeerInfo:
+def _read_peer(data: bytes, position: int, end: int, limits: PubsubLimits) -> PeerInfo:
     peer = record = b""
     for tag, start, stop in item_fields(data, position, end):
         if tag == FIELD_1:

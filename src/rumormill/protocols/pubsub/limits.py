@@ -13,7 +13,7 @@ import msgspec
 from rumormill.core.config import Config, require
 
 
-class RpcLimits(Config, frozen=True, kw_only=True):
+class PubsubLimits(Config, frozen=True, kw_only=True):
     """How much one RPC may hold. All counts are per RPC unless they say otherwise."""
 
     rpc_bytes: int = 1 << 20
@@ -65,4 +65,4 @@ class RpcLimits(Config, frozen=True, kw_only=True):
         require(self.control_bytes <= self.rpc_bytes, "control_bytes", "must not exceed rpc_bytes")
 
 
-DEFAULT_LIMITS = RpcLimits()
+DEFAULT_LIMITS = PubsubLimits()

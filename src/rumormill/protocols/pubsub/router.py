@@ -18,10 +18,9 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import (
+    Append,
     CancelTimer,
-    Deliver,
     Effects,
-    Keep,
     Published,
     Send,
     SendAll,
@@ -35,19 +34,21 @@ from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import (
     ConnectFailed,
     Input,
+    NotStored,
     PeerConnected,
     PeerDisconnected,
     Publish,
-    PublishBatch,
     Received,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Unsubscribe,
     Validated,
     Verdict,
 )
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.authorship import (
@@ -62,6 +63,7 @@ from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.split import counts_fit, split_rpc
 from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
+from rumormill.protocols.unsaid import Unsaid, Waiting
 
 Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
 
@@ -77,7 +79,8 @@ _HANDLERS = {
     Subscribe: "_on_subscribe",
     Unsubscribe: "_on_unsubscribe",
     Publish: "_on_publish",
-    PublishBatch: "_on_publish_batch",
+    Stored: "_on_stored",
+    NotStored: "_on_not_stored",
     PeerConnected: "_on_peer_connected",
     PeerDisconnected: "_on_peer_disconnected",
     ConnectFailed: "_on_connect_failed",
@@ -132,9 +135,15 @@ class PubSubRouter:
         self._seen = SeenCache(config.seen_ttl, config.seen_limit)
         self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
+        self._unsaid: Unsaid[Message] = Unsaid()
         self._unannounced: dict[PeerId, dict[Topic, None]] = {}
         self._checked_topic: Topic | None = None
         """The name that was published to last, and need not be checked again."""
+
+    def view(self) -> View:
+        """Show subscriptions and who shares them (see `core.machine`)."""
+        peers = {topic: tuple(subscribers) for topic, subscribers in self.topics.items()}
+        return View(tuple(self.subscriptions), peers)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -260,16 +269,25 @@ class PubSubRouter:
             effects.append(SendAll(tuple(self.peers), Rpc(subscriptions=(sub,))))
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
-        self._publish(self._compose(event), now, effects)
+        message = self._compose(event)
+        own = self._event_of(message)
+        deliver = event.topic in self.subscriptions or event.topic in self.publish_only
+        self._unsaid.append(event.number, own, message, deliver, effects)
 
-    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
-        # All are composed before any is published: a batch that holds an impossible message is
-        # refused whole.
+    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+        """Say what is safe now; what became safe together spreads together."""
+        safe = self._unsaid.stored(event)
+        if len(safe) == 1:
+            self._publish(safe[0], now, effects)
+            return
         batch: list[Effects] = []
-        for message in [self._compose(publish) for publish in event.messages]:
+        for own in safe:
             batch.append([])
-            self._publish(message, now, batch[-1])
+            self._publish(own, now, batch[-1])
         effects.extend(interleaved(batch))
+
+    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+        self._unsaid.not_stored(event, effects)
 
     def _compose(self, event: Publish) -> Message:
         if event.topic != self._checked_topic:
@@ -284,19 +302,19 @@ class PubSubRouter:
             )
         return message
 
-    def _publish(self, message: Message, now: float, effects: Effects) -> None:
+    def _publish(self, own: Waiting[Message], now: float, effects: Effects) -> None:
+        message = own.message
         topic, message_id = message.topic, message.id
-        published = self._event_of(message)
         if not self._seen.add(message_id, now):
-            effects.append(Published(published, 0, ALREADY_PUBLISHED))
+            # Where a message is named by what it says, it has been said before: the log has it.
+            effects.append(Published(own.number, own.event, 0, ALREADY_PUBLISHED))
             return
-        effects.append(Keep(published))
         effects.append(trace.PublishMessage(message_id, topic))
-        if topic in self.subscriptions or topic in self.publish_only:
+        if own.delivered:
             effects.append(trace.DeliverMessage(message_id, topic, self.id))
-            effects.append(Deliver(published, self.id))
         reached = self._route(message, self.id, now, effects)
-        effects.append(Published(published, reached, "" if reached else NO_SUBSCRIBERS))
+        note = "" if reached else NO_SUBSCRIBERS
+        effects.append(Published(own.number, own.event, reached, note))
 
     # Peers come and go.
 
@@ -430,7 +448,7 @@ class PubSubRouter:
         topic = message.topic
         if topic in self.subscriptions:
             effects.append(trace.DeliverMessage(message.id, topic, peer))
-            effects.append(Deliver(event, peer))
+            effects.append(Append(event, deliver=True))
         self._route(message, peer, now, effects)
 
     def _reject(

@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from rumormill.core.ids import PeerId
-from rumormill.overlay.kademlia.space import distance
+from rumormill.overlay.kademlia.table import distance
 
 
 @lru_cache(maxsize=65536)

@@ -53,17 +53,6 @@ class PublishEvent(msgspec.Struct, frozen=True, kw_only=True):
     parent: Topic | None = None
 
 
-class AskToPublish(msgspec.Struct, frozen=True, kw_only=True):
-    """Publish by another's hand, where this peer may not or does not know the topic yet.
-
-    Outcome: the `Published` of the event that an allowed publisher made of our request; None where
-    this peer may publish itself, as it turned out when the topic was found.
-    """
-
-    topic: Topic
-    data: bytes
-
-
 class ShowTopic(msgspec.Struct, frozen=True, kw_only=True):
     """Find a topic's descriptor. Outcome: the `TopicDescriptor`."""
 
@@ -134,7 +123,6 @@ Body: TypeAlias = (
     | SubscribeTo
     | UnsubscribeFrom
     | PublishEvent
-    | AskToPublish
     | ShowTopic
     | BrowseTopic
     | ListVersions
@@ -143,7 +131,6 @@ Body: TypeAlias = (
 )
 
 __all__ = [
-    "AskToPublish",
     "Body",
     "BrowseTopic",
     "CreateTopic",

@@ -13,7 +13,7 @@ Forwarding waits for nothing: the DHT gets its copy afterwards, from the publish
 from collections.abc import Callable
 
 from rumormill.core import trace
-from rumormill.core.effects import Deliver, Effects, Keep, SendAll, SetTimer, Validate
+from rumormill.core.effects import Append, Effects, SendAll, SetTimer, Validate
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Validated, Verdict
@@ -186,7 +186,7 @@ class Dissemination:
         if feed.subscribed and (live or date >= feed.horizon):
             self._deliver_or_hold(feed, peer, signed, now, effects)
         else:
-            effects.append(Keep(core_event(signed)))
+            effects.append(Append(core_event(signed)))
             if feed.hold is not None and feed.subscribed:
                 self._release(feed, signed.cid, peer, now, effects)
         if live or date >= feed.cover:
@@ -233,7 +233,7 @@ class Dissemination:
 
     def _deliver(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
         effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
-        effects.append(Deliver(core_event(signed), peer))
+        effects.append(Append(core_event(signed), deliver=True))
         if feed.hold is not None:
             feed.tip = signed.cid
         self._on_delivered(feed, signed, effects)
@@ -248,7 +248,7 @@ class Dissemination:
         cid, parent = signed.cid, signed.event.parent
         if cid in hold.overtaken:
             del hold.overtaken[cid]
-            effects.append(Keep(core_event(signed)))
+            effects.append(Append(core_event(signed)))
             effects.append(trace.RejectMessage(cid, peer, reasons.OVERTAKEN, feed.text))
             return
         settled = parent is None or (parent in feed.timeline.dates and parent not in hold.held)
@@ -257,7 +257,7 @@ class Dissemination:
             self._release(feed, cid, peer, now, effects)
             return
         assert parent is not None
-        effects.append(Keep(core_event(signed)))
+        effects.append(Append(core_event(signed)))
         if not hold.held:
             effects.append(SetTimer(HoldTimer(feed.topic), now + self._context.config.hold_timeout))
         hold.hold(parent, signed, now)
@@ -288,7 +288,7 @@ class Dissemination:
         given = feed.subscribed or (feed.sees_own and author == own)
         feed.add(signed, date_of(signed.event.created), live=True)
         if author == own or not given:
-            effects.append(Keep(core_event(signed)))
+            effects.append(Append(core_event(signed)))
         effects.append(trace.PublishMessage(signed.cid, feed.text))
         if given:
             # What another asked us to publish came from him, as far as our application goes.

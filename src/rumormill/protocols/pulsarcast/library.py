@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Final, TypeAlias
 
 from rumormill.core.archive import Archive
-from rumormill.core.effects import Effects, Keep, SetTimer
+from rumormill.core.effects import Append, Effects, SetTimer
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
@@ -114,7 +114,7 @@ class Library:
         """Put a descriptor in, and into the archive."""
         self.add(descriptor)
         if self._context.archive.get(SHELF, descriptor.cid) is None:
-            effects.append(Keep(shelved(descriptor, now)))
+            effects.append(Append(shelved(descriptor, now)))
 
     def kept_since(self, cid: bytes) -> float | None:
         """When a topic's descriptor was put into the archive: who subscribes or creates does so."""

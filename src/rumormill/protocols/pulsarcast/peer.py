@@ -20,7 +20,7 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId
 from rumormill.core.inputs import (
     Answered,
     Asked,
@@ -31,7 +31,6 @@ from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
     Publish,
-    PublishBatch,
     Received,
     SendDropped,
     Start,
@@ -40,6 +39,7 @@ from rumormill.core.inputs import (
     Unsubscribe,
     Validated,
 )
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
@@ -196,16 +196,22 @@ class PulsarcastPeer:
 
     # What the runtime shows of us.
 
-    @property
-    def subscriptions(self) -> dict[Topic, float]:
-        """The topics that the application subscribes to, and since when."""
-        return {cids.text(cid): since for cid, since in self.membership.subscriptions.items()}
-
-    @property
-    def topics(self) -> dict[Topic, tuple[PeerId, ...]]:
-        """The topics in whose trees we stand, and who is sent what is published there."""
-        branches = self.forest.branches
-        return {cids.text(cid): branch.neighbours for cid, branch in branches.items()}
+    def view(self) -> View:
+        """Show the trees in which we stand (see `core.machine`)."""
+        branches = {cids.text(cid): branch for cid, branch in self.forest.branches.items()}
+        parents = {
+            topic: (branch.parent,)
+            for topic, branch in branches.items()
+            if branch.parent is not None
+        }
+        return View(
+            tuple([cids.text(cid) for cid in self.membership.subscriptions]),
+            {topic: branch.neighbours for topic, branch in branches.items()},
+            {
+                "parent": parents,
+                "child": {topic: tuple(branch.children) for topic, branch in branches.items()},
+            },
+        )
 
     # Peers and the network.
 
@@ -369,11 +375,7 @@ class PulsarcastPeer:
         self.membership.unsubscribe(cid_of(event.topic), now, effects, meta=meta)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
-        self._publishing.publish(event.topic, event.data, now, effects)
-
-    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
-        for each in event.messages:
-            self._publishing.publish(each.topic, each.data, now, effects)
+        self._publishing.publish(event.topic, event.data, now, effects, number=event.number)
 
     def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
         self.events.on_validated(event, now, effects)
@@ -417,8 +419,6 @@ class PulsarcastPeer:
             self._publishing.publish(
                 body.topic, body.data, now, effects, parent=parent, finished=published
             )
-        elif isinstance(body, commands.AskToPublish):
-            self._publishing.ask(body.topic, body.data, finished, now, effects)
         elif isinstance(body, commands.DescribeTopic):
             self._catalogue.describe(cid_of(body.topic), finished, now, effects)
         elif isinstance(body, commands.ShowTopic):
@@ -438,7 +438,6 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
     Subscribe: PulsarcastPeer._on_subscribe,
     Unsubscribe: PulsarcastPeer._on_unsubscribe,
     Publish: PulsarcastPeer._on_publish,
-    PublishBatch: PulsarcastPeer._on_publish_batch,
     Command: PulsarcastPeer._on_command,
     PeerConnected: PulsarcastPeer._on_peer_connected,
     PeerDisconnected: PulsarcastPeer._on_peer_disconnected,

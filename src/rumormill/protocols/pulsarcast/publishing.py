@@ -20,7 +20,6 @@ from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
-from rumormill.protocols.pulsarcast.commands import AskToPublish
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import (
     EventDescriptor,
@@ -28,7 +27,7 @@ from rumormill.protocols.pulsarcast.descriptors import (
     TopicDescriptor,
 )
 from rumormill.protocols.pulsarcast.dissemination import Dissemination
-from rumormill.protocols.pulsarcast.feed import Feed, core_event
+from rumormill.protocols.pulsarcast.feed import Feed
 from rumormill.protocols.pulsarcast.hunting import Found, Hunting
 from rumormill.protocols.pulsarcast.library import Library
 from rumormill.protocols.pulsarcast.membership import Membership, cid_of
@@ -68,6 +67,7 @@ class Publishing:
         self._hunting = hunting
         self._last_date = 0
         self._waiting = 0
+        self._reached = 0
         self.requests: Requests
 
     def publish(
@@ -79,6 +79,7 @@ class Publishing:
         *,
         parent: bytes | None = None,
         finished: Finished | None = None,
+        number: int = 0,
     ) -> None:
         """Publish, or ask somebody to; `finished` hears how it ended."""
         cid = cid_of(topic)
@@ -90,11 +91,9 @@ class Publishing:
             )
         if self._waiting >= config.max_requests:
             raise LimitError("too many publications wait for their topic (max_requests)")
-        if finished is None and self._must_wait(cid):
-            later = AskToPublish(topic=topic, data=data)
-            event = Event(topic, data, self._context.id, b"")
-            effects.append(Published(event, 0, MUST_WAIT, later))
-            return
+        patient = finished is None and self._must_wait(cid)
+        if finished is None:
+            finished = self._answer(number, topic, data)
         self._waiting += 1
 
         def with_topic(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
@@ -104,59 +103,46 @@ class Publishing:
             else:
                 self._link(found, data, parent, finished, now, effects)
 
-        self._library.find(cid, (), with_topic, now, effects)
+        if patient:
+            self._library.find_patiently(cid, with_topic, now, effects)
+        else:
+            self._library.find(cid, (), with_topic, now, effects)
+
+    def _answer(self, number: int, topic: Topic, data: bytes) -> Finished:
+        def answer(cid: bytes | None, error: str, _: float, effects: Effects) -> None:
+            if cid is None:
+                effects.append(Published(number, None, error=reasons.sentence(error)))
+                return
+            event = Event(topic, data, self._context.id, cid)
+            reached, self._reached = self._reached, 1
+            note = ON_REQUEST if reached < 0 else "" if reached else NOBODY
+            effects.append(Published(number, event, max(reached, 0), note))
+
+        return answer
 
     def _must_wait(self, cid: bytes) -> bool:
         """Whether an event cannot be made at once: for want of the topic, or of the right to."""
         topic, own = self._library.get(cid), self._context.id
         return topic is None or (not topic.may_publish(own) and topic.may_request(own))
 
-    def ask(
-        self,
-        topic: Topic,
-        data: bytes,
-        finished: Callable[[object, str, float, Effects], None],
-        now: float,
-        effects: Effects,
-    ) -> None:
-        """Find a topic, and ask for an event to be published where we may not do it ourselves."""
-
-        def published(cid: bytes | None, error: str, now: float, effects: Effects) -> None:
-            event = Event(topic, data, self._context.id, cid or b"")
-            finished(None if cid is None else Published(event, 1, ON_REQUEST), error, now, effects)
-
-        def with_topic(found: TopicDescriptor | None, now: float, effects: Effects) -> None:
-            if found is not None and found.may_publish(self._context.id):
-                finished(None, "", now, effects)
-            elif found is None:
-                self._fail(topic, data, reasons.NO_SUCH_TOPIC, published, now, effects)
-            else:
-                self._link(found, data, None, published, now, effects)
-
-        self._library.find_patiently(cid_of(topic), with_topic, now, effects)
-
     def _fail(
         self,
         topic: Topic,
         data: bytes,
         reason: str,
-        finished: Finished | None,
+        finished: Finished,
         now: float,
         effects: Effects,
     ) -> None:
         effects.append(trace.SkipPublish(topic, reason))
-        if finished is not None:
-            finished(None, reason, now, effects)
-        else:
-            event = Event(topic, data, self._context.id, b"")
-            effects.append(Published(event, 0, reasons.sentence(reason)))
+        finished(None, reason, now, effects)
 
     def _link(
         self,
         topic: TopicDescriptor,
         data: bytes,
         parent: bytes | None,
-        finished: Finished | None,
+        finished: Finished,
         now: float,
         effects: Effects,
     ) -> None:
@@ -194,13 +180,13 @@ class Publishing:
         feed: Feed,
         data: bytes,
         parent: bytes | None,
-        finished: Finished | None,
+        finished: Finished,
         now: float,
         effects: Effects,
     ) -> None:
         own = self._context.id
         created = dates.iso(self._next_date(now))
-        if finished is not None and not feed.descriptor.may_publish(own):
+        if not feed.descriptor.may_publish(own):
             draft = EventDescriptor(feed.topic, own, data, created, None, parent)
             self._request(feed, draft, finished, now, effects)
             return
@@ -209,11 +195,8 @@ class Publishing:
         event = EventDescriptor(feed.topic, own, data, created, own, parent)
         signed = sign_event(event, self._context.identity)
         reached = self._put_out(feed, signed, now, effects)
-        if finished is not None:
-            finished(signed.cid, "", now, effects)
-        else:
-            note = "" if reached else NOBODY
-            effects.append(Published(core_event(signed), reached, note))
+        self._reached = reached
+        finished(signed.cid, "", now, effects)
 
     def _next_date(self, now: float) -> int:
         """A date of its own for every event."""
@@ -249,6 +232,7 @@ class Publishing:
                 reason = reply.reason or reasons.REFUSED
                 self._fail(text, draft.payload, reason, finished, now, effects)
             else:
+                self._reached = -1
                 finished(reply.event, "", now, effects)
 
         self.requests.ask(signed, answered, now, effects)

@@ -40,4 +40,5 @@ SPEC = ProtocolSpec(
     decoder=_decoder,
     max_message=_max_message,
     junk=junk_frame,
+    max_topic=lambda config: config.max_topic_length,
 )

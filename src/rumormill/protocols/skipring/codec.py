@@ -11,8 +11,8 @@ from typing import Any, Final
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import Topic
 from rumormill.overlay.patricia import Prefix, Summary
+from rumormill.protocols.skipring.config import MAX_MESSAGE, MAX_TOPIC
 from rumormill.protocols.skipring.envelope import Publication, named
-from rumormill.protocols.skipring.limits import MAX_MESSAGE, MAX_TOPIC
 from rumormill.protocols.skipring.messages import RING_MESSAGES, Letter
 from rumormill.protocols.skipring.publication_messages import (
     PUBLICATION_MESSAGES,

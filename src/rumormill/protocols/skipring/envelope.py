@@ -17,7 +17,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.protocols.skipring.limits import (
+from rumormill.protocols.skipring.config import (
     MAX_DATA,
     MAX_KEY,
     MAX_PEER,

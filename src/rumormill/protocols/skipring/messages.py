@@ -18,8 +18,8 @@ import msgspec
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.trace import OperationMeta, RpcMeta
+from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, MAX_PEER
 from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of, number_of
-from rumormill.protocols.skipring.limits import MAX_ADDRESS, MAX_ADDRESSES, MAX_PEER
 from rumormill.wire.protobuf import field_size
 from rumormill.wire.schema import Layout, Nested, Number, Octets, Schema, enumeration
 

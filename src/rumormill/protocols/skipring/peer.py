@@ -11,20 +11,12 @@ member until the supervisor permits it to go (section 4), and answers for the to
 somebody without a label does: forget me.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import (
-    Deliver,
-    Effects,
-    Keep,
-    Mail,
-    Outcome,
-    Published,
-    SetTimer,
-)
+from rumormill.core.effects import Effects, Mail, Outcome, Published, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic, check_topic
@@ -32,31 +24,34 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
+    Loaded,
+    NotStored,
     PeerConnected,
     PeerDisconnected,
     Publish,
-    PublishBatch,
     Received,
     SendDropped,
     Start,
+    Stored,
     TimerFired,
     Validated,
     Verdict,
 )
 from rumormill.core.inputs import Subscribe as Join
 from rumormill.core.inputs import Unsubscribe as Leave
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks
 from rumormill.protocols.skipring import messages, reasons
-from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, SkipRingConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
 from rumormill.protocols.skipring.labels import text_of
-from rumormill.protocols.skipring.limits import MAX_ADDRESS, MAX_ADDRESSES
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
-from rumormill.protocols.skipring.publications import Publications
-from rumormill.protocols.skipring.sharing import Supervisors
+from rumormill.protocols.skipring.publications import Brought, Hash, Publications
+from rumormill.protocols.skipring.reads import Answer, Reads
 from rumormill.protocols.skipring.subscriber import Subscriber
-from rumormill.protocols.skipring.supervisor import Supervisor
+from rumormill.protocols.skipring.supervisor import Supervisor, Supervisors
+from rumormill.protocols.unsaid import Unsaid
 
 TIMEOUT = "timeout"
 ENTERED = "entered"
@@ -65,8 +60,6 @@ NO_NEIGHBOURS = "no neighbour in the topic's ring yet"
 NO_SUPERVISOR = "no supervisor is known: every peer of a skip ring must be told who supervises"
 _MAX_HAND_OVERS = 8
 """A request, its configuration and the acknowledgement are three; corrupt states may ask again."""
-QUEUE_FULL = "queue full"
-"""The runtimes' reason for a drop that says nothing of the receiver's life."""
 
 _TO_SUPERVISOR = frozenset(
     {
@@ -106,21 +99,23 @@ class RingView(msgspec.Struct, frozen=True):
     """Ring neighbours and ends of shortcuts."""
     publications: int
     root_hash: bytes
-    """Equal at two peers exactly when they have the same publications."""
+    """Equal at two peers exactly when they have the same publications; empty while a peer's own
+    are still being read from its log."""
 
 
 class Member:
     """One topic's ring as this peer takes part in it."""
 
-    __slots__ = ("hears", "hears_own", "publications", "subscriber")
-
     def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
         self.subscriber = subscriber
         self.publications = publications
-        self.hears = False
-        """The application is told of others' publications."""
         self.hears_own = False
         """The application is told of its own publications."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether the application is told of others' publications."""
+        return self.publications.delivers
 
 
 class SkipRing:
@@ -141,16 +136,20 @@ class SkipRing:
         self._config = config
         self._hooks = hooks
         self._author = Author(identity)
+        self._unsaid: Unsaid[Publication] = Unsaid()
+        self._reads = Reads()
 
-    @property
-    def topics(self) -> dict[Topic, dict[PeerId, None]]:
-        """Our neighbours in each topic's ring: the subscribers that we can publish to."""
-        return {topic: member.subscriber.neighbours for topic, member in self.members.items()}
-
-    @property
-    def subscriptions(self) -> dict[Topic, None]:
-        """The topics whose publications the application is told of."""
-        return {topic: None for topic, member in self.members.items() if member.hears}
+    def view(self) -> View:
+        """Show our neighbours in each topic's ring (see `core.machine`)."""
+        members = self.members.items()
+        peers = {topic: tuple(member.subscriber.neighbours) for topic, member in members}
+        ring = {topic: tuple(member.subscriber.ring_neighbours) for topic, member in members}
+        shortcuts = {
+            topic: tuple([peer for peer in peers[topic] if peer not in ring[topic]])
+            for topic in peers
+        }
+        heard = tuple([topic for topic, member in members if member.hears])
+        return View(heard, peers, {"ring": ring, "shortcut": shortcuts})
 
     def _addresses(self, peer: PeerId) -> tuple[bytes, ...]:
         """Where a peer can be reached, as far as a message has room for it."""
@@ -188,12 +187,20 @@ class SkipRing:
         # Peers that start together shall not have all their TIMEOUTs together.
         first = now + self._config.interval * self._randomness.random()
         effects.append(SetTimer(TIMEOUT, first))
+        self._reads.restart()
+        for member in self.members.values():
+            member.publications.read(effects)
 
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         if event.timer == ENTERED:
             for member in self.members.values():
                 if member.subscriber.own is None and not member.subscriber.leaving:
                     member.subscriber.subscribe(effects)
+            return
+        if isinstance(event.timer, Hash):
+            hashed = self.members.get(event.timer.topic)
+            if hashed is not None:
+                hashed.publications.hash_some(now, effects)
             return
         effects.append(SetTimer(TIMEOUT, now + self._config.interval))
         for topic in list(self.supervised):
@@ -224,7 +231,7 @@ class SkipRing:
         elif member.hears_own:
             return
         member.hears_own = True
-        member.hears = not event.publish_only
+        member.publications.delivers = not event.publish_only
         if member.hears:
             effects.append(trace.Join(topic))
 
@@ -238,18 +245,17 @@ class SkipRing:
         supervisor = self.supervisors.of(topic)
         if supervisor is None:
             raise LocalError(NO_SUPERVISOR)
-        hooks = self._hooks
         subscriber = Subscriber(topic, self.id, supervisor, self._randomness, self._addresses)
         publications = Publications(
             topic,
             self._identity,
-            hooks.archive,
             self._config.publications,
             self._randomness,
-            neighbours=lambda: tuple(subscriber.neighbours),
-            validator=hooks.validator,
+            ring=subscriber,
+            reads=self._reads,
+            validator=self._hooks.validator,
         )
-        publications.restore()
+        publications.read(effects)
         member = self.members[topic] = Member(subscriber, publications)
         effects.append(SetTimer(ENTERED, now))
         return member
@@ -260,28 +266,53 @@ class SkipRing:
             return
         if member.hears:
             effects.append(trace.Leave(event.topic))
-        member.hears = member.hears_own = False
+        member.publications.delivers = member.hears_own = False
         member.subscriber.leave(effects)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
         if member is None:
             member = self._enter(event.topic, now, effects)
-        publication = self._compose(event, now)
-        start = len(effects)
-        reached = member.publications.publish(publication, effects)
-        if not member.hears_own:
-            _mute(effects, start)
-        note = "" if reached else NO_NEIGHBOURS
-        effects.append(Published(publication.to_event(), reached, note))
+        config = self._config.publications
+        if len(event.data) > config.max_data:
+            raise LimitError(
+                f"{len(event.data)} bytes do not fit a publication of at most"
+                f" {config.max_data} bytes (max_data)"
+            )
+        publication = self._author.compose(event.topic, event.data, now, config.key_bits)
+        own = publication.to_event()
+        self._unsaid.append(event.number, own, publication, member.hears_own, effects)
 
-    def _compose(self, event: Publish, now: float) -> Publication:
-        bits = self._config.publications.key_bits
-        return self._author.compose(event.topic, event.data, now, bits)
+    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+        for brought, member in self._brought(event.barriers):
+            member.publications.stored(brought.key)
+        for own in self._unsaid.stored(Stored(_own(event.barriers))):
+            topic = own.event.topic
+            member = self.members.get(topic) or self._enter(topic, now, effects)
+            reached = member.publications.publish(own.message, own.delivered, effects)
+            note = "" if reached else NO_NEIGHBOURS
+            effects.append(Published(own.number, own.event, reached, note))
 
-    def _on_publish_batch(self, event: PublishBatch, now: float, effects: Effects) -> None:
-        for publish in event.messages:
-            self._on_publish(publish, now, effects)
+    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+        for brought, member in self._brought(event.barriers):
+            member.publications.not_stored(brought.key, event.reason, effects)
+        self._unsaid.not_stored(NotStored(_own(event.barriers), event.reason), effects)
+
+    def _brought(self, barriers: tuple[Hashable, ...]) -> list[tuple[Brought, Member]]:
+        """Those of the barriers that are others' publications, in topics that we are still in."""
+        return [
+            (each, self.members[each.topic])
+            for each in barriers
+            if isinstance(each, Brought) and each.topic in self.members
+        ]
+
+    def _on_loaded(self, event: Loaded, now: float, effects: Effects) -> None:
+        read = self._reads.loaded(event, effects)
+        if isinstance(read, Answer):
+            if read.topic in self.members:
+                self.members[read.topic].publications.send(read, event, effects)
+        elif read in self.members:
+            self.members[read].publications.restore(event.events, now, effects)
 
     def _on_command(self, event: Command, now: float, effects: Effects) -> None:
         body = event.body
@@ -291,7 +322,7 @@ class SkipRing:
         elif isinstance(body, LookAt):
             member = self.members.get(body.topic)
             error = "" if member is not None else f"not in the ring of {body.topic!r}"
-            view = None if member is None else _view(member)
+            view = None if member is None else _ring_view(member)
             effects.append(Outcome(event.number, view, error))
         else:
             error = f"the skip ring has no command {type(body).__name__}"
@@ -313,10 +344,7 @@ class SkipRing:
         if event.verdict is Verdict.DEFER:
             raise LocalError("a deferred validation must end in accept, ignore or reject")
         for member in self.members.values():
-            start = len(effects)
             if member.publications.validated(event.message_id, event.verdict, effects):
-                if not member.hears:
-                    _mute(effects, start)
                 return
 
     # Other peers.
@@ -332,14 +360,12 @@ class SkipRing:
         if member is None:
             self._decline(sender, message, effects)
         elif kind in _OF_PUBLICATIONS:
-            start = len(effects)
             member.publications.receive(sender, message, effects)  # type: ignore[arg-type]
-            if not member.hears:
-                _mute(effects, start)
         else:
             member.subscriber.receive(sender, message, effects)  # type: ignore[arg-type]
             if member.subscriber.gone:
                 del self.members[topic]
+                self._reads.forget_history(topic)
 
     def _supervise(self, sender: PeerId, message: messages.RingMessage, effects: Effects) -> None:
         topic = message.topic
@@ -372,7 +398,7 @@ class SkipRing:
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         """A letter came back: its receiver may be dead."""
-        if event.reason == QUEUE_FULL:
+        if event.reason in reasons.CONGESTION:
             return
         peer = event.peer
         message: messages.Letter = event.message  # type: ignore[assignment]
@@ -393,7 +419,12 @@ class SkipRing:
         """Nothing here asks for a connection."""
 
 
-def _view(member: Member) -> RingView:
+def _own(barriers: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """Those of the barriers that are our own publications."""
+    return tuple([each for each in barriers if not isinstance(each, Brought)])
+
+
+def _ring_view(member: Member) -> RingView:
     subscriber, publications = member.subscriber, member.publications
     own = subscriber.own
     return RingView(
@@ -405,29 +436,15 @@ def _view(member: Member) -> RingView:
     )
 
 
-def _mute(effects: Effects, start: int) -> None:
-    """Let the application hear nothing of what came since `start`, and keep it all the same."""
-    heard = effects[start:]
-    del effects[start:]
-    kept: dict[bytes, None] = {}
-    for effect in heard:
-        if type(effect) is Deliver:
-            if effect.event.id not in kept:
-                effects.append(Keep(effect.event))
-            continue
-        if type(effect) is Keep:
-            kept[effect.event.id] = None
-        if type(effect) is not trace.DeliverMessage:
-            effects.append(effect)
-
-
 _HANDLERS: dict[type[Input], Callable[..., None]] = {
     Start: SkipRing._on_start,
     TimerFired: SkipRing._on_timer,
     Join: SkipRing._on_subscribe,
     Leave: SkipRing._on_unsubscribe,
     Publish: SkipRing._on_publish,
-    PublishBatch: SkipRing._on_publish_batch,
+    Stored: SkipRing._on_stored,
+    NotStored: SkipRing._on_not_stored,
+    Loaded: SkipRing._on_loaded,
     Command: SkipRing._on_command,
     Validated: SkipRing._on_validated,
     SendDropped: SkipRing._on_send_dropped,

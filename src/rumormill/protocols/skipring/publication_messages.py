@@ -13,8 +13,8 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.ids import Topic
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
 from rumormill.overlay.patricia import HASH_BYTES, Prefix, Summary
+from rumormill.protocols.skipring.config import MAX_NODES, MAX_PUBLICATIONS
 from rumormill.protocols.skipring.envelope import PUBLICATION, Publication
-from rumormill.protocols.skipring.limits import MAX_NODES, MAX_PUBLICATIONS
 from rumormill.protocols.skipring.messages import Body, Letter
 from rumormill.wire.protobuf import field_size
 from rumormill.wire.schema import Layout, Nested, Number, Octets, Schema

@@ -1,0 +1,26 @@
+"""A limit on how often something may happen: so many times at once, so many per second.
+
+It is a token bucket whose tokens are counted when they are asked for, so it needs no timer.
+"""
+
+
+class RateLimit:
+    """Up to `burst` at once, refilled by `rate` per second."""
+
+    __slots__ = ("_burst", "_left", "_rate", "_since")
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._left = burst
+        self._since = 0.0
+
+    def take(self, now: float) -> bool:
+        """Use one, if there is one."""
+        left = self._left + (now - self._since) * self._rate
+        self._since = now
+        self._left = min(left, self._burst)
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

@@ -1,0 +1,152 @@
+"""The doors of a node: put together, opened, named and closed here and nowhere else.
+
+The rules: all that were asked for are open, or none is and one sentence says why. They are closed
+in the opposite order, each when those inside have been let finish or were hung up on, and always
+before the node behind them.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.daemon.control_messages import socket_path
+from rumormill.daemon.control_server import ControlServer
+from rumormill.daemon.control_service import NodeService
+from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
+from rumormill.daemon.flight_door import PemFiles, flight_door, publisher_of
+from rumormill.daemon.flight_service import FlightService
+from rumormill.daemon.metrics_server import MetricsServer
+from rumormill.daemon.served_node import ServedNode
+
+_Result = TypeVar("_Result")
+
+
+class Doors:
+    """What `Node.serve` returns: `async with` it, or `await` it and `close` it.
+
+    What was not asked for is None. `siblings` are all doors of the node that are not closed; it
+    closes them when it is closed itself.
+    """
+
+    control: Path | None = None
+    """The control socket, for `rumormill --home` and its like."""
+
+    metrics: str | None = None
+    """HOST:PORT of the metrics page, `http://HOST:PORT/metrics`."""
+
+    flight: str | None = None
+    """HOST:PORT of the Flight door."""
+
+    token: str | None = None
+    """What the Flight door wants to see."""
+
+    def __init__(
+        self,
+        node: ServedNode,
+        protocol: str,
+        metrics_page: Callable[[], str],
+        siblings: dict["Doors", None],
+        *,
+        control: bool,
+        metrics: bool | str,
+        flight: bool | str,
+        tls: PemFiles | None,
+        home: Path | None,
+    ) -> None:
+        if control and home is None:
+            raise ConfigError(
+                "control: the socket lies in a home, and this node has none; give `home` too"
+            )
+        self._service = NodeService(node, protocol) if control else None
+        self._metrics = metrics_endpoint(metrics)
+        self._flight = flight_endpoint(flight)
+        self._node = node
+        self._page = metrics_page
+        self._siblings = siblings
+        self._tls = tls
+        self._home = home
+        self._changing = asyncio.Lock()
+        self._stack = contextlib.AsyncExitStack()
+        self._opened = False
+        self._closed = False
+        siblings[self] = None
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        async with self._changing:
+            if self._closed:
+                raise LocalError("these doors have been closed; call `serve` again")
+            if not self._opened:
+                self._opened = True
+                try:
+                    await self._open()
+                except BaseException:
+                    await self._close()
+                    raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close them; return when nobody is inside any more."""
+        async with self._changing:
+            await self._close()
+
+    async def _close(self) -> None:
+        self._closed = True
+        self._siblings.pop(self, None)
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        if self._service is not None:
+            assert self._home is not None
+            path = socket_path(self._home)
+            control = ControlServer(self._service, path)
+            self._stack.push_async_callback(control.close)
+            await control.start()
+            self.control = path
+        if self._metrics is not None:
+            page = MetricsServer(self._page)
+            self._stack.push_async_callback(page.close)
+            self.metrics = str(await page.start(self._metrics))
+        if self._flight is not None:
+            await self._open_flight(self._flight)
+
+    async def _open_flight(self, endpoint: Endpoint) -> None:
+        publish = publisher_of(self._node, asyncio.get_running_loop())
+        service = FlightService(self._node.log, publish)
+        door = contextlib.ExitStack()
+        # In a thread, because Arrow takes a while to import, and because whoever is publishing
+        # when the door is closed needs the loop to finish.
+        self._stack.push_async_callback(_in_thread, door.close)
+        opening = flight_door(service, endpoint, self._home, self._tls)
+        self.flight, self.token = await _in_thread(lambda: door.enter_context(opening))
+
+
+async def _in_thread(work: Callable[[], _Result]) -> _Result:
+    """Like `asyncio.to_thread`, but nobody leaves before it is done, and it works to the very end
+    of a program, when the pool of threads is closed."""
+    done: Future[_Result] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (it belongs to who waits)
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="rumormill-door", daemon=True).start()
+    waiting = asyncio.wrap_future(done)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        await asyncio.gather(waiting, return_exceptions=True)
+        raise

@@ -1,0 +1,52 @@
+"""Where a door listens, as people say it: HOST:PORT, yes for the usual place, or no."""
+
+import socket
+from typing import Final, NamedTuple
+
+from rumormill.core.errors import ConfigError
+
+
+class Endpoint(NamedTuple):
+    """A TCP address; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def try_to_listen(self) -> None:
+        """Raise the `OSError` that says why nobody can listen here, if nobody can."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        family, kind, _, _, address = found[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+
+
+METRICS_ENDPOINT: Final = Endpoint("127.0.0.1", 9464)
+"""The port that OpenTelemetry's exporters use for Prometheus; the host is our choice, as below."""
+
+FLIGHT_ENDPOINT: Final = Endpoint("127.0.0.1", 4020)
+"""Our choice, on the loopback: nobody else gets in before it is said."""
+
+
+def metrics_endpoint(wish: bool | str) -> Endpoint | None:
+    """Where the metrics page is to be; False and an empty text are nowhere."""
+    return _endpoint("metrics", wish, METRICS_ENDPOINT)
+
+
+def flight_endpoint(wish: bool | str) -> Endpoint | None:
+    """Where the Flight door is to be; False and an empty text are nowhere."""
+    return _endpoint("flight", wish, FLIGHT_ENDPOINT)
+
+
+def _endpoint(key: str, wish: bool | str, usual: Endpoint) -> Endpoint | None:
+    if isinstance(wish, bool):
+        return usual if wish else None
+    if not wish:
+        return None
+    host, _, port = wish.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{key}: {wish!r} is not HOST:PORT, such as {usual}")
+    return Endpoint(host.strip("[]"), int(port))

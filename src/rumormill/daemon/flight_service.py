@@ -1,0 +1,196 @@
+"""The Flight door: topics of a store as Arrow batches for other programs, and rows to publish.
+
+Whoever has the token may read, and publish where a node stands behind the door. A range is served
+as verified batches or ends in an error that names what is missing; nothing of it is held in memory
+but the batch that the client is about to take, since Flight asks for the next one when the last has
+gone. Reads see committed events only.
+
+Rows are published in the order in which they come. The note that is kept with each says how many
+rows of its key have been published and what they were, so that rows that are sent again, after a
+crash of the sender or of this node, are recognised and left out.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Self, TypeAlias
+
+import msgspec
+
+from rumormill.core.errors import LocalError
+from rumormill.core.event import Note
+from rumormill.daemon import flight_messages as messages
+from rumormill.log.arrow import COLUMNS, read_batches
+from rumormill.log.event_log import EventLog
+from rumormill.log.notes import MAX_KEY_BYTES, drop_notes, note_keys, read_note
+
+MAX_PARTS: Final = 1024
+PUBLISH_ROWS: Final = 256
+PUBLISH_BYTES: Final = 1 << 20
+"""Our choice: what shares a commit of the log, as for a node's own batches."""
+
+BUSY_SECONDS: Final = 30.0
+"""Our choice: how long a sender waits for an earlier one of the same rows to be gone."""
+
+_PROGRESS_BYTES: Final = 8
+_DIGEST_BYTES: Final = 16
+
+
+Publish: TypeAlias = Callable[[Sequence[tuple[str, bytes, Note]]], None]
+"""Publishes rows with their notes, in this order; returns when the log is safe."""
+
+
+class Progress(msgspec.Struct):
+    """How many rows of a key were published, and a digest of them in their order."""
+
+    rows: int = 0
+    digest: bytes = bytes(_DIGEST_BYTES)
+
+    def add(self, topic: str, value: bytes) -> None:
+        """Count one more row."""
+        name = topic.encode()
+        content = self.digest + len(name).to_bytes(4, "little") + name + value
+        self.digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
+        self.rows += 1
+
+    def encode(self) -> bytes:
+        """The note's value."""
+        return self.rows.to_bytes(_PROGRESS_BYTES, "little") + self.digest
+
+    @classmethod
+    def decode(cls, value: bytes | None) -> Self:
+        """Read a note's value."""
+        if value is None:
+            return cls()
+        return cls(int.from_bytes(value[:_PROGRESS_BYTES], "little"), value[_PROGRESS_BYTES:])
+
+
+class FlightService:
+    """What can be asked through the door, without Flight around it."""
+
+    def __init__(self, log: EventLog, publish: Publish | None = None) -> None:
+        self.log = log
+        self.publish = publish
+        self._freed = threading.Condition()
+        self._busy: dict[str, None] = {}
+
+    def since(self, request: messages.SinceRequest) -> int | None:
+        """The offset of the first event since a time."""
+        found = self.log.read_since(request.topic, request.time, 1)
+        return found[0].offset if found else None
+
+    def ranges(self, request: messages.PlanRequest) -> list[messages.RangeRequest]:
+        """A read, cut in parts that can be read at the same time."""
+        info = self.log.topic(request.topic)
+        if info is None:
+            raise LocalError(f"there is no topic {request.topic!r}")
+        start = info.first_offset if request.start is None else request.start
+        stop = info.next_offset if request.stop is None else request.stop
+        if not 0 <= start <= stop or not 0 < request.parts <= MAX_PARTS:
+            raise LocalError(f"offsets {start} to {stop} in {request.parts} parts make no range")
+        parts = max(1, min(request.parts, stop - start))
+        bounds = [start + (stop - start) * number // parts for number in range(parts + 1)]
+        return [
+            messages.RangeRequest(request.topic, bounds[i], bounds[i + 1], request.columns)
+            for i in range(parts)
+        ]
+
+    def batches(self, request: messages.RangeRequest) -> Iterator[Any]:
+        """A range as verified batches."""
+        return read_batches(
+            self.log, request.topic, request.start, request.stop, columns_of(request)
+        )
+
+    def put(self, request: messages.PutRequest, batches: Iterator[Any]) -> messages.PutResult:
+        """Publish the rows that are not published yet."""
+        publish = self.publish
+        if publish is None:
+            raise LocalError(
+                "this door only reads: rows are published through a node, rumormill node --flight"
+            )
+        if not 0 < len(request.key.encode()) <= MAX_KEY_BYTES:
+            raise LocalError(f"a key has 1 to {MAX_KEY_BYTES} bytes")
+        with self._alone(request.key):
+            before = Progress.decode(read_note(self.log, request.key))
+            progress = Progress()
+            waiting: list[tuple[str, bytes, Note]] = []
+            size = 0
+            for batch in batches:
+                for topic, value in _rows(batch, request.topic):
+                    progress.add(topic, value)
+                    if progress.rows <= before.rows:
+                        _check_same(request.key, before, progress)
+                        continue
+                    waiting.append((topic, value, Note(request.key, progress.encode())))
+                    size += len(value)
+                    if len(waiting) >= PUBLISH_ROWS or size >= PUBLISH_BYTES:
+                        publish(waiting)
+                        waiting, size = [], 0
+            if waiting:
+                publish(waiting)
+        if progress.rows < before.rows:
+            raise LocalError(
+                f"{request.key}: {before.rows} rows were published under this key before, and"
+                f" now there are only {progress.rows}: the query is not the same on replay"
+            )
+        return messages.PutResult(progress.rows - before.rows, before.rows)
+
+    def forget(self, request: messages.ForgetRequest) -> int:
+        """Drop the notes of rows that are never sent again."""
+        if not request.prefix:
+            raise LocalError("a prefix is not empty")
+        keep = request.keep
+        found = note_keys(self.log, request.prefix)
+        dropped = [key for key in found if not keep or not key.startswith(keep)]
+        if dropped:
+            drop_notes(self.log, dropped)
+        return len(dropped)
+
+    @contextlib.contextmanager
+    def _alone(self, key: str) -> Iterator[None]:
+        """One sender of a key at a time: another one is a task that was given up, and ends."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        with self._freed:
+            while key in self._busy:
+                if not self._freed.wait(max(0.0, deadline - time.monotonic())):
+                    raise LocalError(f"rows under the key {key} are being published already")
+            self._busy[key] = None
+        try:
+            yield
+        finally:
+            with self._freed:
+                del self._busy[key]
+                self._freed.notify_all()
+
+
+def columns_of(request: messages.RangeRequest | messages.PlanRequest) -> tuple[str, ...]:
+    """The columns of a request; those of the table unless it names others."""
+    return request.columns or COLUMNS[:9]
+
+
+def _check_same(key: str, before: Progress, progress: Progress) -> None:
+    if progress.rows == before.rows and progress.digest != before.digest:
+        raise LocalError(
+            f"{key}: {before.rows} rows were published under this key before, and they were"
+            " others: the query is not the same on replay"
+        )
+
+
+def _rows(batch: Any, topic: str | None) -> Iterator[tuple[str, bytes]]:
+    """Topic and value of each row."""
+    names = batch.schema.names
+    if "value" not in names:
+        raise LocalError("rows to publish need a column value")
+    values = batch.column("value").to_pylist()
+    if topic is not None:
+        topics = [topic] * len(values)
+    elif "topic" in names:
+        topics = batch.column("topic").to_pylist()
+    else:
+        raise LocalError("rows to publish need a column topic, or the option topic")
+    for name, value in zip(topics, values, strict=True):
+        if name is None or value is None:
+            raise LocalError("a row to publish has no null in topic or value")
+        yield str(name), value.encode() if isinstance(value, str) else bytes(value)

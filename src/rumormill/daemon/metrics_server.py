@@ -1,0 +1,112 @@
+"""A page of metrics over HTTP, for Prometheus: GET, nothing else, and nothing unbounded.
+
+A request has at most 8 KiB and 5 seconds, a few are answered at a time and the others cut off, and
+every answer closes its connection: what scrapes a page every 15 seconds needs no more.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from rumormill.core.errors import LocalError
+from rumormill.daemon.closing import close_server
+from rumormill.daemon.endpoint import Endpoint
+
+MAX_REQUEST: Final = 8192
+MAX_CLIENTS: Final = 16
+TIMEOUT: Final = 5.0
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+}
+
+
+class MetricsServer:
+    """Serves what `page` returns at `/metrics`."""
+
+    def __init__(self, page: Callable[[], str], *, timeout: float = TIMEOUT) -> None:
+        self._page = page
+        self._timeout = timeout
+        self._server: asyncio.Server | None = None
+        self._clients: dict[asyncio.Task[None], None] = {}
+        self.refused = 0
+
+    async def start(self, endpoint: Endpoint) -> Endpoint:
+        """Listen; return where, also when the system chose the port."""
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, *endpoint, limit=MAX_REQUEST, backlog=MAX_CLIENTS
+            )
+        except OSError as error:
+            raise LocalError(
+                f"metrics: cannot listen on {endpoint}: {error.strerror or error}"
+            ) from error
+        return endpoint._replace(port=self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and drop whoever is still connected."""
+        if self._server is None:
+            return
+        await close_server(self._server, self._clients)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._clients) >= MAX_CLIENTS:
+            self.refused += 1
+            writer.transport.abort()
+            return
+        self._clients[task] = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                status, body = await self._answer(reader)
+                allow = "Allow: GET\r\n" if status == 405 else ""
+                head = (
+                    f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {_TEXT}\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n{allow}\r\n"
+                )
+                writer.write(head.encode() + body)
+                await writer.drain()
+                if status != 200:
+                    # Bytes that were not read would turn the close into a reset, which takes the
+                    # answer with it.
+                    writer.write_eof()
+                    while await reader.read(MAX_REQUEST):
+                        pass
+        except (OSError, TimeoutError):
+            self.refused += 1
+        except asyncio.CancelledError:
+            pass  # by `close`; asyncio's streams report a cancelled handler as an error
+        finally:
+            del self._clients[task]
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[int, bytes]:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            status = _status_of(head.partition(b"\r\n")[0])
+        except asyncio.IncompleteReadError:
+            status = 400
+        except asyncio.LimitOverrunError:
+            status = 431
+        if status == 200:
+            return status, self._page().encode()
+        self.refused += 1
+        return status, f"{_REASONS[status]}: GET /metrics\n".encode()
+
+
+def _status_of(line: bytes) -> int:
+    words = line.split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+        return 400
+    if words[0] != b"GET":
+        return 405
+    return 200 if words[1].partition(b"?")[0] == b"/metrics" else 404

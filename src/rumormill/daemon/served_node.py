@@ -1,0 +1,101 @@
+"""What the doors need of the node behind them; `rumormill.Node` has all of it.
+
+A node opens its own doors (`Node.serve`), so this package stands below `node` and names here what
+it calls there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from rumormill.core.event import Event, Note
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.peer_view import PeerView
+from rumormill.core.receipt import Receipt
+from rumormill.core.topics import Linking, Publishers
+from rumormill.log.event_log import EventLog
+
+
+class ServedSubscription(Protocol):
+    """A subscription that is read for somebody outside."""
+
+    @property
+    def dropped(self) -> int:
+        """Events that retention has deleted before they were read."""
+
+    @property
+    def waiting(self) -> int:
+        """Events that can be had without waiting."""
+
+    async def __anext__(self) -> Event: ...
+
+    def close(self) -> None:
+        """End it."""
+
+
+class ServedTopic(Protocol):
+    """A topic that was made for somebody outside."""
+
+    @property
+    def name(self) -> Topic:
+        """Its name on the network."""
+
+
+class ServedNode(Protocol):
+    """A running node."""
+
+    @property
+    def id(self) -> PeerId:
+        """Its peer id."""
+
+    @property
+    def tickets(self) -> list[str]:
+        """What others need to join it."""
+
+    @property
+    def peers(self) -> list[PeerView]:
+        """Connected peers."""
+
+    @property
+    def log(self) -> EventLog:
+        """Its log, for reading."""
+
+    def metrics(self) -> Mapping[str, Mapping[str, float]]:
+        """What it counts: value by label, by metric."""
+
+    async def connect(self, ticket: str) -> str:
+        """Connect to another node."""
+
+    async def wait_until_ready(
+        self,
+        topic: Topic,
+        *,
+        peers: int,
+        timeout: float | None,  # noqa: ASYNC109 (as in `Node`)
+    ) -> None:
+        """Wait for subscribers."""
+
+    async def create_topic(
+        self,
+        name: Topic,
+        *,
+        allowed_publishers: Publishers | None,
+        request_to_publish: bool | tuple[PeerId, ...] | None,
+        linking: Linking | None,
+        sub_topics: Mapping[str, Topic],
+        parent: Topic | None,
+    ) -> ServedTopic:
+        """Make a topic, or join it where it needs no making."""
+
+    async def describe_topic(self, topic: Topic) -> dict[str, Any]:
+        """Find out what is known of a topic that was created."""
+
+    async def subscribe(
+        self, topic: Topic, *, since_offset: int | None, follow: bool
+    ) -> ServedSubscription:
+        """Subscribe; without `follow`, the topic is left with its last subscription."""
+
+    async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
+        """Publish in this order; return when all of it is safe in the log."""
+
+    async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
+        """Publish rows with their notes, likewise."""

@@ -1,0 +1,473 @@
+"""The journal: the one place where a node's machine and its log meet.
+
+Whatever the machine appends within one turn of the loop is one append for the log, whose writer
+joins appends into group commits. When an append is safe its events are handed to subscribers in the
+order of their offsets, and the machine hears of its barriers: what was published together spreads
+together, and a receipt leaves when both the disk and the machine have spoken. Reads wait for the
+appends before them and are done by a thread, one after the other, in bounded pieces. An event that
+the log has already is not handed out again: so a restart, or a peer that sends old messages,
+repeats nothing.
+
+When the log fails, nothing is stored or handed out any more, and everybody is told. A full disk is
+no such failure: who publishes may try again, and of what peers brought, which does not come again,
+is kept what fits.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from rumormill.core.effects import Append, KeepNote, Load, Published
+from rumormill.core.errors import LocalError, RumormillError
+from rumormill.core.event import Event, Note
+from rumormill.core.ids import MessageId, Topic
+from rumormill.core.inputs import Input, NotStored, Publish, Stored
+from rumormill.core.receipt import Receipt
+from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import Appended
+from rumormill.log.writer import Ticket
+from rumormill.node.change import Change
+from rumormill.node.config import NodeConfig
+from rumormill.node.log_reader import LogReader
+from rumormill.node.subscription import Subscription
+
+CLOSED: Final = "the node is closed"
+LOG_BUSY: Final = "the log is busy"
+LOG_FAILED: Final = "the log has failed"
+DISK_FULL: Final = "the disk is full"
+EVENT_REFUSED: Final = "the log refuses the event"
+"""Why an event was not kept, and so not handed out."""
+
+_PART_EVENTS: Final = 256
+_PART_BYTES: Final = 1 << 20
+"""Our choice: how much of our own may wait for the disk, and not more than a quarter of a peer's
+queue: then a queue that is not half full takes it when it is said."""
+
+_RETRY: Final = 0.01
+_ROOM_EVENTS: Final = 8192
+_ROOM_BYTES: Final = 8 << 20
+"""Our choice: what may wait for a log that is busy. Over it publishers wait, and peers are not read
+from; each may still send what its window holds."""
+
+_MAX_WAITING: Final = 100_000
+"""Events that are never exceeded: those beyond are lost, and counted."""
+
+
+class _Taken(msgspec.Struct, frozen=True, gc=False):
+    """An event on its way into the log."""
+
+    event: Event
+    append: Append
+
+
+class Journal:
+    """Between the machine, the log, the publishers and the subscribers of one node."""
+
+    def __init__(self, log: EventLog, protocol: str, config: NodeConfig, change: Change) -> None:
+        self.log = log
+        self.failure: StoreError | None = None
+        """Why nothing can be stored any more; publishing and subscribing raise it."""
+        self.lost = 0
+        """Events of peers that could not be stored because the log stayed busy or failed."""
+        self.feed: Callable[[Input], None] = lambda _: None
+        """Gives the machine an input."""
+        self.now: Callable[[], float] = lambda: 0.0
+        """The driver's clock."""
+        self.congested: Callable[[], bool] = lambda: False
+        """Whether peers cannot take what is published as fast as it comes."""
+        self.on_room: Callable[[], None] = lambda: None
+        """Called when nothing waits for the log any more."""
+        self.on_lost: Callable[[MessageId, Topic, str], None] = lambda *_: None
+        self._protocol = protocol
+        self._change = change
+        self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
+        self._part_bytes = min(_PART_BYTES, config.queue_bytes // 4)
+        self._unsaid_events = self._unsaid_bytes = 0
+        """What of our own waits for the disk, and is said all at once when it is safe."""
+        self._loop = asyncio.get_running_loop()
+        self._subscriptions: dict[Topic, dict[Subscription, None]] = {}
+        self._numbers = count(1)
+        self._orders: dict[int, asyncio.Future[Receipt]] = {}
+        self._turn = asyncio.Lock()
+        self._closed = False
+        self._note: Note | None = None
+        """What must be kept together with the event that is being published."""
+        self._answers: dict[tuple[Topic, MessageId], Appended] = {}
+        """Where the events of the barriers lie that the machine is being told of."""
+        self._refusal: StoreError | None = None
+        """Why the machine is being told that barriers are not stored."""
+        self._waiting: list[_Taken] = []
+        self._waiting_bytes = 0
+        self._notes: list[Note] = []
+        self._flush_scheduled = False
+        self._in_flight = 0
+        self._taken = self._settled = 0
+        """How many events were taken, and of how many of them the fate is known."""
+        self._reader = LogReader(log)
+        self._drained: asyncio.Future[None] | None = None
+
+    # Subscribers.
+
+    def add(self, subscription: Subscription) -> None:
+        """Hand out a topic's events to a subscription from now on."""
+        self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
+
+    def remove(self, subscription: Subscription) -> None:
+        """Hand out nothing more to a subscription."""
+        subscriptions = self._subscriptions.get(subscription.topic, {})
+        subscriptions.pop(subscription, None)
+        if not subscriptions:
+            self._subscriptions.pop(subscription.topic, None)
+
+    def all_subscriptions(self) -> list[Subscription]:
+        """Everybody who is subscribed."""
+        return [each for topic in self._subscriptions.values() for each in topic]
+
+    # Publishers.
+
+    async def publish(self, topic: Topic, data: bytes) -> Receipt:
+        """Publish one event; return when it is safe and the machine has spread it."""
+        if self._turn.locked() or self._is_congested():
+            await self._wait_for_room()
+        return await self._begin(topic, data, None)
+
+    async def publish_many(
+        self, items: Iterable[tuple[Topic, bytes, Note | None]]
+    ) -> list[Receipt]:
+        """Publish events in this order, until one is refused.
+
+        An event with a note is kept together with it: a node that dies has published exactly what
+        its notes say.
+        """
+        orders: list[asyncio.Future[Receipt]] = []
+        refused: RumormillError | None = None
+        try:
+            for topic, data, note in items:
+                if self._turn.locked() or self._is_congested():
+                    await self._wait_for_room()
+                try:
+                    orders.append(self._begin(topic, data, note))
+                except RumormillError as error:
+                    refused = error
+                    break
+            settled = await asyncio.gather(*orders, return_exceptions=True)
+        finally:
+            for order in orders:
+                order.cancel()
+        for each in (*settled, refused):
+            if isinstance(each, BaseException):
+                raise each
+        return settled  # type: ignore[return-value]
+
+    def _begin(self, topic: Topic, data: bytes, note: Note | None) -> "asyncio.Future[Receipt]":
+        """Give the machine a publication; its receipt comes when the machine has an answer."""
+        if self._closed:
+            raise LocalError(CLOSED)
+        if self.failure is not None:
+            raise self.failure
+        number = next(self._numbers)
+        order = self._orders[number] = self._loop.create_future()
+        self._note = note
+        try:
+            self.feed(Publish(topic, data, number, at_once=note is not None))
+        except RumormillError:
+            del self._orders[number]
+            raise
+        finally:
+            self._note = None
+        return order
+
+    def published(self, effect: Published) -> None:
+        """The machine's answer to a publication."""
+        order = self._orders.pop(effect.number, None)
+        if order is None or order.done():
+            return
+        event = effect.event
+        if event is None or effect.error:
+            order.set_exception(self._refusal or LocalError(effect.error))
+            return
+        place = self._answers.get((event.topic, event.id))
+        offset, durable_at = (-1, None) if place is None else (place.offset, place.durable_at)
+        order.set_result(
+            Receipt(event.topic, event.id, offset, durable_at, effect.peers, effect.note)
+        )
+
+    def _is_congested(self) -> bool:
+        """Whether a publisher must wait: for the disk, or for peers."""
+        return (
+            self._unsaid_events >= self._part_events
+            or self._unsaid_bytes >= self._part_bytes
+            or self.is_full()
+            or self.congested()
+        )
+
+    async def _wait_for_room(self) -> None:
+        """Wait until nobody is congested, in the order of asking: one looks, the others queue."""
+        async with self._turn:
+            while self._is_congested() and not self._closed and self.failure is None:
+                await self._change.wait()
+
+    # What the machine appends.
+
+    def append(self, effect: Append) -> None:
+        """Store an event, with the note of whoever is publishing it."""
+        full = len(self._waiting) >= _MAX_WAITING
+        event = effect.event
+        self._taken += 1
+        if effect.barrier is not None:
+            self._unsaid_events += 1
+            self._unsaid_bytes += len(event.data)
+        if full or self.failure is not None:
+            error = self.failure or QueueFullError(LOG_BUSY)
+            self._loop.call_soon(self._lose, [_Taken(event, effect)], error)
+            return
+        self._waiting_bytes += len(event.data)
+        self._waiting.append(_Taken(self._received(event), effect))
+        if self._note is not None and effect.barrier is not None:
+            self._notes.append(self._note)
+            self._note = None
+        self._schedule()
+
+    def _received(self, event: Event) -> Event:
+        return Event(
+            event.topic,
+            event.data,
+            event.author,
+            event.id,
+            event.parents,
+            event.created,
+            event.proof,
+            self.now(),
+            protocol=self._protocol,
+        )
+
+    def keep_note(self, effect: KeepNote) -> None:
+        """Keep a note of the machine's own."""
+        self._notes.append(effect.note)
+        self._schedule()
+
+    def is_full(self) -> bool:
+        """Whether so much waits for the log that peers should not send more."""
+        return len(self._waiting) > _ROOM_EVENTS or self._waiting_bytes > _ROOM_BYTES
+
+    def _schedule(self, delay: float = 0.0) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            if delay:
+                self._loop.call_later(delay, self._flush)
+            else:
+                self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Give the log what one turn of the loop brought."""
+        self._flush_scheduled = False
+        batch, notes = self._waiting, self._notes
+        self._waiting, self._notes, self._waiting_bytes = [], [], 0
+        if batch or notes:
+            self._store(batch, notes)
+        if not self._waiting:
+            self.on_room()
+
+    def _store(self, batch: list[_Taken], notes: list[Note]) -> None:
+        """Append a batch; what the log has no room for waits, what it refuses is found."""
+        try:
+            if self._waiting:
+                raise QueueFullError("what came before is still waiting")
+            ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
+        except QueueFullError:
+            self._waiting += batch
+            self._notes += notes
+            self._waiting_bytes += sum(len(each.event.data) for each in batch)
+            self._schedule(_RETRY)
+        except EventRefusedError as error:
+            middle = len(batch) // 2
+            if middle:
+                self._store(batch[:middle], [])
+                self._store(batch[middle:], notes)
+            else:
+                self._lose(batch, error)
+        except StoreError as error:
+            self._fail(batch, error)
+        else:
+            self._in_flight += 1
+            ticket.add_done_callback(
+                lambda done: self._loop.call_soon_threadsafe(self._on_done, batch, done)
+            )
+
+    def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
+        self._in_flight -= 1
+        error = ticket.exception()
+        if error is None:
+            self._hand_out(batch, ticket.result())
+        else:
+            self._fail(batch, _store_error(error))
+        self._note_progress()
+
+    def _hand_out(self, batch: list[_Taken], places: Sequence[Appended]) -> None:
+        """Give safe events to their subscribers, and the machine word of its barriers."""
+        self._settled += len(batch)
+        barriers = []
+        answers = self._answers
+        for taken, place in zip(batch, places, strict=True):
+            event, append = taken.event, taken.append
+            if append.deliver and not place.duplicate and event.topic in self._subscriptions:
+                placed = _placed(event, place.offset)
+                for subscription in self._subscriptions[event.topic]:
+                    subscription.offer(placed)
+            if append.barrier is not None:
+                barriers.append(append.barrier)
+                answers[event.topic, event.id] = place
+                self._unsaid_events -= 1
+                self._unsaid_bytes -= len(event.data)
+        if barriers:
+            self.feed(Stored(tuple(barriers)))
+            answers.clear()
+            self._change.happened()
+
+    # What cannot be stored.
+
+    def _fail(self, batch: list[_Taken], error: StoreError) -> None:
+        """A batch is lost, except for what still fits a full disk; lasting trouble is noted."""
+        if isinstance(error, DiskFullError):
+            of_peers = [taken for taken in batch if taken.append.barrier is None]
+            if len(of_peers) > 1:
+                batch = [taken for taken in batch if taken.append.barrier is not None]
+                self._keep_what_fits(_halves(of_peers))
+        else:
+            self.failure = error
+            for subscription in self.all_subscriptions():
+                subscription.fail(error)
+        self._lose(batch, error)
+
+    def _lose(self, batch: list[_Taken], error: StoreError) -> None:
+        """Tell the machine of its barriers, and count what peers brought."""
+        self._settled += len(batch)
+        reason = _REASONS.get(type(error), LOG_FAILED)
+        barriers = tuple([each.append.barrier for each in batch if each.append.barrier is not None])
+        for taken in batch:
+            if taken.append.barrier is None:
+                self.lost += 1
+                self.on_lost(taken.event.id, taken.event.topic, reason)
+            else:
+                self._unsaid_events -= 1
+                self._unsaid_bytes -= len(taken.event.data)
+        if barriers:
+            self._refusal = error
+            self.feed(NotStored(barriers, reason))
+            self._refusal = None
+            self._change.happened()
+
+    def _keep_what_fits(self, pieces: list[list[_Taken]], too_large: float = math.inf) -> None:
+        """Store, one after the other, the pieces of a batch that was too much for the disk.
+
+        A piece that does not fit is cut in halves. An event that does not fit even alone says that
+        none of its size does: those are given up without another try, so a disk that is really
+        full is asked a few times, and not once for every event.
+        """
+        piece: list[_Taken] = []
+        while pieces and not piece:
+            following = pieces.pop(0)
+            piece = [taken for taken in following if len(taken.event.data) < too_large]
+            hopeless = [taken for taken in following if len(taken.event.data) >= too_large]
+            self._lose(hopeless, DiskFullError(DISK_FULL))
+        if not piece:
+            return
+        try:
+            ticket = self.log.append([each.event for each in piece], wait=False)
+        except StoreError as error:
+            self._lose([*piece, *(taken for rest in pieces for taken in rest)], error)
+            return
+        self._in_flight += 1
+        ticket.add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(
+                self._on_piece, piece, pieces, too_large, done
+            )
+        )
+
+    def _on_piece(
+        self, piece: list[_Taken], pieces: list[list[_Taken]], too_large: float, ticket: Ticket
+    ) -> None:
+        self._in_flight -= 1
+        error = ticket.exception()
+        if error is None:
+            self._hand_out(piece, ticket.result())
+        elif not isinstance(error, DiskFullError):
+            rest = [taken for following in pieces for taken in following]
+            self._fail([*piece, *rest], _store_error(error))
+            pieces = []
+        elif len(piece) > 1:
+            pieces = _halves(piece) + pieces
+        else:
+            too_large = min(too_large, len(piece[0].event.data))
+            self._lose(piece, error)
+        self._keep_what_fits(pieces, too_large)
+        self._note_progress()
+
+    # What the machine reads.
+
+    def load(self, effect: Load) -> None:
+        """Read behind what was appended so far; `Loaded` answers."""
+        self._reader.load(effect, self.feed, behind=self._taken)
+        self._reader.go_on(self._settled)
+
+    # The end.
+
+    def _note_progress(self) -> None:
+        """Let `drain` look again, and reads that waited for appends begin."""
+        self._reader.go_on(self._settled)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def close(self) -> None:
+        """Refuse what is published from now on; what has been taken is stored."""
+        self._closed = True
+
+    async def drain(self) -> None:
+        """Wait until everything that was taken is safe or has failed."""
+        while (self._waiting or self._notes or self._in_flight) and self.failure is None:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def stop(self) -> None:
+        """Let go of the reader's thread, and of publishers who will get no answer any more."""
+        self._reader.close()
+        for order in self._orders.values():
+            if not order.done():
+                order.set_exception(LocalError(CLOSED))
+        self._orders.clear()
+
+
+_REASONS: Final[dict[type[StoreError], str]] = {
+    DiskFullError: DISK_FULL,
+    EventRefusedError: EVENT_REFUSED,
+    QueueFullError: LOG_BUSY,
+}
+
+
+def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
+    middle = len(batch) // 2
+    return [batch[:middle], batch[middle:]]
+
+
+def _placed(event: Event, offset: int) -> Event:
+    return Event(
+        event.topic,
+        event.data,
+        event.author,
+        event.id,
+        event.parents,
+        event.created,
+        event.proof,
+        event.received,
+        offset,
+        event.protocol,
+    )
+
+
+def _store_error(error: BaseException) -> StoreError:
+    return error if isinstance(error, StoreError) else StoreError(str(error))

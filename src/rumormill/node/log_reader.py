@@ -1,0 +1,146 @@
+"""Reading the log for the machine: one piece at a time, by a thread, behind the appends before it.
+
+A machine asks by `Load` and is answered by `Loaded`. The answer is bounded in events and bytes, so
+that neither the thread nor the machine ever works through a whole history at once. What the log
+cannot give back is absent in the answer: the log says why itself.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeAlias
+
+from rumormill.core.effects import ById, Load, Notes
+from rumormill.core.event import Event
+from rumormill.core.ids import MessageId, Topic
+from rumormill.core.inputs import Loaded
+from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
+from rumormill.log.event_log import EventLog
+from rumormill.log.notes import read_notes
+
+_PIECE_EVENTS: Final = 256
+_PIECE_BYTES: Final = 1 << 20
+"""Our choice: how much one read brings. A machine handles it in some milliseconds."""
+
+_MAX_LOADS: Final = 4096
+"""Reads that wait; machines bound their own questions far below it."""
+
+
+Answer: TypeAlias = Callable[[Loaded], None]
+"""Takes what was read."""
+
+
+class LogReader:
+    """The reads of one node, first come, first served."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.refused = 0
+        """Reads that were answered with nothing because too many waited."""
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[int, Load, Answer]] = deque()
+        self._thread = ThreadPoolExecutor(1, "rumormill-reader")
+        self._busy = False
+        self._settled = 0
+
+    def load(self, load: Load, answer: Answer, *, behind: int) -> None:
+        """Take a read that must see so many events, counted from the first that was ever taken."""
+        if len(self._waiting) < _MAX_LOADS:
+            self._waiting.append((behind, load, answer))
+        else:
+            self.refused += 1
+            self._loop.call_soon(answer, Loaded(load.number))
+
+    def go_on(self, settled: int) -> None:
+        """So many events are in the log, or lost: read what waited for that."""
+        self._settled = settled
+        if self._busy or not self._waiting or self._waiting[0][0] > settled:
+            return
+        self._busy = True
+        _, load, answer = self._waiting.popleft()
+        self._thread.submit(self._read, load).add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._on_read, answer, done)
+        )
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self._waiting.clear()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
+        self._busy = False
+        if not reading.cancelled():
+            answer(reading.result())
+        self.go_on(self._settled)
+
+    def _read(self, load: Load) -> Loaded:
+        try:
+            return read_piece(self._log, load)
+        except StoreError:
+            return Loaded(load.number)
+
+
+def read_piece(log: EventLog, load: Load) -> Loaded:
+    """Answer one read."""
+    query = load.query
+    if isinstance(query, Notes):
+        notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
+        more = len(notes) > _PIECE_EVENTS
+        return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+    if isinstance(query, ById):
+        events, more = _read_ids(log, load.topic, query.ids)
+    else:
+        events, more = _read_on(log, load.topic, query.offset)
+    return Loaded(load.number, tuple(events), more)
+
+
+def _read_on(log: EventLog, topic: Topic, offset: int) -> tuple[list[Event], bool]:
+    """The next events from an offset on, over what is deleted or damaged."""
+    while True:
+        try:
+            events = log.read(topic, offset, _PIECE_EVENTS, _PIECE_BYTES)
+            break
+        except OffsetGoneError as gone:
+            offset = gone.first_offset
+        except DamagedRangeError as damaged:
+            offset = damaged.end
+    extent = log.topic(topic)
+    more = bool(events) and extent is not None and events[-1].offset + 1 < extent.next_offset
+    return events, more
+
+
+def _read_ids(log: EventLog, topic: Topic, ids: tuple[MessageId, ...]) -> tuple[list[Event], bool]:
+    found: list[Event] = []
+    size = looked_at = 0
+    for event_id in ids[:_PIECE_EVENTS]:
+        event = log.find(topic, event_id)
+        if event is not None:
+            size += len(event.data)
+            if found and size > _PIECE_BYTES:
+                break
+            found.append(event)
+        looked_at += 1
+    return found, looked_at < len(ids)
+
+
+async def read_history(
+    log: EventLog, topic: Topic, since_offset: int, since: float | None, limit: int | None
+) -> list[Event]:
+    """Return the events of a topic from an offset and a time of reception on, at most `limit`."""
+    found: list[Event] = []
+    extent = log.topic(topic)
+    if extent is None or (limit is not None and limit < 1):
+        return found
+    start = max(since_offset, extent.first_offset)
+    if since is not None:
+        first = await asyncio.to_thread(log.read_since, topic, since, 1)
+        start = max(start, first[0].offset if first else extent.next_offset)
+    while start < extent.next_offset and (limit is None or len(found) < limit):
+        want = _PIECE_EVENTS if limit is None else min(_PIECE_EVENTS, limit - len(found))
+        events = await asyncio.to_thread(log.read, topic, start, want)
+        if not events:
+            break
+        found += events
+        start = events[-1].offset + 1
+    return found

@@ -1,0 +1,202 @@
+"""What this peer keeps for others, and what it published itself: values, and providers of keys.
+
+Values held for others are bounded in number and bytes. When they are full, the record farthest from
+us makes room: its other holders are closer to it than we are, and whoever wants to flush a table
+has to find keys that are ever closer to us. Our own records are apart, and the oldest makes room.
+
+Providers are remembered as they said themselves, bounded in keys and in providers of a key. When
+the keys are full, the key farthest from us makes room; among the providers of a key, the one that
+was silent longest.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.config import HOUR, KademliaConfig
+from rumormill.overlay.kademlia.table import position
+
+RECORD_AGE: Final = 36 * HOUR
+"""Seconds for which a record is held (go and js: 36 h)."""
+
+PROVIDER_AGE: Final = 48 * HOUR
+"""Seconds for which a provider is remembered (specification: 48 hours)."""
+
+STORE_FULL = "kad-store-full"
+PROVIDERS_FULL = "kad-providers-full"
+
+
+class Held(msgspec.Struct):
+    """A value, when it was published as far as we know, when it is to be passed on, and what
+    vouches for it."""
+
+    key: bytes
+    value: bytes
+    received: float
+    due: float
+    proof: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """The bytes that count against the bound."""
+        return len(self.key) + len(self.value) + len(self.proof)
+
+
+class RecordStore:
+    """Values by key."""
+
+    __slots__ = ("_by_distance", "_bytes", "_config", "_held", "_own", "_position")
+
+    def __init__(self, own_position: int, config: KademliaConfig) -> None:
+        self._position = own_position
+        self._config = config
+        self._held: dict[bytes, Held] = {}
+        self._own: dict[bytes, Held] = {}
+        self._by_distance: list[tuple[int, bytes]] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all keys, values and proofs that are held for others."""
+        return self._bytes
+
+    def get(self, key: bytes, now: float) -> Held | None:
+        """Return a record that has not expired, our own ones first."""
+        own = self._own.get(key)
+        if own is not None:
+            return own
+        held = self._held.get(key)
+        if held is not None and now - held.received > RECORD_AGE:
+            self._drop(key)
+            return None
+        return held
+
+    def own(self, key: bytes) -> Held | None:
+        """Return a record that this peer published."""
+        return self._own.get(key)
+
+    def publish(self, record: Held) -> bytes | None:
+        """Keep a record of our own; return the key of the one that made room, if one did."""
+        self._own.pop(record.key, None)
+        evicted = None
+        if len(self._own) >= self._config.own_records:
+            evicted = next(iter(self._own))
+            del self._own[evicted]
+        self._own[record.key] = record
+        return evicted
+
+    def withdraw(self, key: bytes) -> bool:
+        """Publish a record of ours no longer; others forget it when it expires."""
+        return self._own.pop(key, None) is not None
+
+    def hold(self, record: Held) -> str:
+        """Hold a record for others; return why not, or an empty string."""
+        key, size = record.key, record.size
+        if key in self._held:
+            self._drop(key)
+        entry = (position(key) ^ self._position, key)
+        config = self._config
+        while len(self._held) >= config.records or self._bytes + size > config.records_bytes:
+            if not self._by_distance or self._by_distance[-1] <= entry:
+                return STORE_FULL
+            self._drop(self._by_distance[-1][1])
+        insort(self._by_distance, entry)
+        self._held[key] = record
+        self._bytes += size
+        return ""
+
+    def _drop(self, key: bytes) -> None:
+        held = self._held.pop(key)
+        self._bytes -= held.size
+        entry = (position(key) ^ self._position, key)
+        del self._by_distance[bisect_left(self._by_distance, entry)]
+
+    def expire(self, now: float) -> int:
+        """Drop what is too old; return how many records that were."""
+        oldest = now - RECORD_AGE
+        old = [key for key, held in self._held.items() if held.received < oldest]
+        for key in old:
+            self._drop(key)
+        return len(old)
+
+    def due(self, now: float) -> Iterator[Held]:
+        """The records that are to be passed on by now, our own ones first."""
+        for held in self._own.values():
+            if held.due <= now:
+                yield held
+        if self._config.replicate_interval:
+            oldest = now - RECORD_AGE
+            for held in self._held.values():
+                if held.due <= now and held.received >= oldest:
+                    yield held
+
+
+class ProviderStore:
+    """Providers of keys, and the keys that this peer provides."""
+
+    __slots__ = ("_by_distance", "_config", "_keys", "_position", "own")
+
+    def __init__(self, own_position: int, config: KademliaConfig) -> None:
+        self._position = own_position
+        self._config = config
+        self._keys: dict[bytes, dict[PeerId, float]] = {}
+        self._by_distance: list[tuple[int, bytes]] = []
+        self.own: dict[bytes, float] = {}
+        """The keys that this peer provides, and when it has to say so again."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, key: bytes, provider: PeerId, now: float) -> str:
+        """Remember a provider; return why not, or an empty string."""
+        providers = self._keys.get(key)
+        if providers is None:
+            entry = (position(key) ^ self._position, key)
+            if len(self._keys) >= self._config.provider_keys:
+                farthest = self._by_distance[-1]
+                if farthest <= entry:
+                    return PROVIDERS_FULL
+                self._by_distance.pop()
+                del self._keys[farthest[1]]
+            insort(self._by_distance, entry)
+            providers = self._keys[key] = {}
+        providers.pop(provider, None)
+        if len(providers) >= self._config.providers_per_key:
+            del providers[next(iter(providers))]
+        providers[provider] = now + PROVIDER_AGE
+        return ""
+
+    def get(self, key: bytes, now: float) -> list[PeerId]:
+        """The providers of a key, those that were heard of last first."""
+        providers = self._keys.get(key, {})
+        return [peer for peer, until in reversed(providers.items()) if until > now]
+
+    def provide(self, key: bytes, due: float) -> bytes | None:
+        """Provide a key ourselves; return the key that made room, if one did."""
+        self.own.pop(key, None)
+        evicted = None
+        if len(self.own) >= self._config.provider_keys:
+            evicted = next(iter(self.own))
+            del self.own[evicted]
+        self.own[key] = due
+        return evicted
+
+    def expire(self, now: float) -> int:
+        """Forget what is too old; return how many providers that were."""
+        dropped = 0
+        for key, providers in list(self._keys.items()):
+            old = [peer for peer, until in providers.items() if until <= now]
+            for peer in old:
+                del providers[peer]
+            dropped += len(old)
+            if not providers:
+                del self._keys[key]
+                entry = (position(key) ^ self._position, key)
+                del self._by_distance[bisect_left(self._by_distance, entry)]
+        return dropped

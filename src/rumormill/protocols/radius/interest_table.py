@@ -1,0 +1,170 @@
+"""The interests of other peers, by topic: what their owners said last, and how far it may travel.
+
+Of two words of an owner about a topic the one with the higher sequence number counts, in whatever
+order they arrive: a SUB that was overtaken by its UNSUB finds the UNSUB here and changes nothing.
+An UNSUB is kept until the date until which any earlier SUB could last, which it names itself, so
+nothing that it withdrew can come back to life after it is forgotten. A copy of the same word with
+more hops left extends its radius (see `publications`).
+
+A subscriber that could not be reached is not served until it speaks again, with a new number.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rumormill.core.ids import PeerId, Topic
+from rumormill.protocols.radius import reasons
+from rumormill.protocols.radius.config import RadiusConfig
+from rumormill.protocols.radius.messages import Interest
+
+_IRREGULAR: Final = 0.1
+"""Renewals come within this part of a `ttl` of the time at which they are due. Our choice: twice
+the part by which they come early in order to go together."""
+
+
+class Entry(msgspec.Struct, eq=False, gc=False):
+    """What is known of one owner's interest in one topic."""
+
+    interest: Interest
+    hops: int
+    """Hops that the best copy had left here."""
+    since: float
+    """From when on it has been known that the owner subscribes, without a break."""
+    lost: bool = False
+    """Whether the owner could not be reached since it said this."""
+
+
+class _Topic(msgspec.Struct, eq=False):
+    """The interests in one topic; none of them expires before `soonest`."""
+
+    entries: dict[PeerId, Entry]
+    soonest: int
+
+
+class InterestTable:
+    """The table. Times in it are microseconds, as interests carry them."""
+
+    __slots__ = ("_config", "_topics", "count", "owners")
+
+    def __init__(self, config: RadiusConfig) -> None:
+        self._config = config
+        self._topics: dict[Topic, _Topic] = {}
+        self.count = 0
+        """Interests held, withdrawn ones included."""
+        self.owners: dict[PeerId, int] = {}
+        """How many of them each owner has."""
+
+    def __len__(self) -> int:
+        return self.count
+
+    def find(self, topic: Topic, owner: PeerId) -> Entry | None:
+        """Return what is known of an owner's interest in a topic."""
+        table = self._topics.get(topic)
+        return None if table is None else table.entries.get(owner)
+
+    def of_topic(self, topic: Topic) -> dict[PeerId, Entry]:
+        """Return the interests in a topic by their owners, for reading."""
+        table = self._topics.get(topic)
+        return {} if table is None else table.entries
+
+    def all(self) -> list[Entry]:
+        """Return every entry, in the order of arrival within each topic."""
+        return [entry for table in self._topics.values() for entry in table.entries.values()]
+
+    def topics(self) -> tuple[Topic, ...]:
+        """Return the topics in which there is any interest, withdrawn ones included."""
+        return tuple(self._topics)
+
+    def by_topic(self) -> dict[Topic, tuple[PeerId, ...]]:
+        """Return who subscribes to what: the table without what has been ended."""
+        found: dict[Topic, tuple[PeerId, ...]] = {}
+        for topic, table in self._topics.items():
+            entries = table.entries.items()
+            live = [own for own, each in entries if not (each.lost or each.interest.withdrawn)]
+            if live:
+                found[topic] = tuple(live)
+        return found
+
+    def no_room(self, topic: Topic, owner: PeerId) -> str | None:
+        """Return why one more interest does not fit, or None."""
+        config = self._config
+        if self.count >= config.max_interests:
+            return reasons.TABLE_FULL
+        if self.owners.get(owner, 0) >= config.max_interests_per_owner:
+            return reasons.OWNER_FULL
+        if len(self.of_topic(topic)) >= config.max_interests_per_topic:
+            return reasons.TOPIC_FULL
+        return None
+
+    def put(self, interest: Interest, hops: int, now: float) -> Entry:
+        """Note a verified interest that is newer than what is known; room must have been found."""
+        topic, owner = interest.topic, interest.owner
+        table = self._topics.get(topic)
+        if table is None:
+            table = self._topics[topic] = _Topic({}, interest.expires)
+        elif interest.expires < table.soonest:
+            table.soonest = interest.expires
+        entry = table.entries.get(owner)
+        if entry is None:
+            self.count += 1
+            self.owners[owner] = self.owners.get(owner, 0) + 1
+            entry = table.entries[owner] = Entry(interest, hops, now)
+            return entry
+        if entry.lost or not self._continues(entry.interest, interest):
+            entry.since = now
+        entry.interest = interest
+        entry.hops = hops
+        entry.lost = False
+        return entry
+
+    def _continues(self, earlier: Interest, later: Interest) -> bool:
+        """Whether a word renews the one before it, as far as the time between them tells.
+
+        A word at another time comes from an owner that started anew: not everybody knows it yet.
+        """
+        ttl = later.expires - later.sequence
+        due = (1 - self._config.renew_left) * ttl
+        return not earlier.withdrawn and (
+            abs(later.sequence - earlier.sequence - due) <= _IRREGULAR * ttl
+        )
+
+    def lose(self, owner: PeerId) -> int:
+        """Serve an owner no more until it speaks again; return how many interests that touches."""
+        lost = 0
+        for table in self._topics.values() if owner in self.owners else ():
+            entry = table.entries.get(owner)
+            if entry is not None and not entry.lost and not entry.interest.withdrawn:
+                entry.lost = True
+                lost += 1
+        return lost
+
+    def clean(self, now: float) -> int:
+        """Remove what has expired; return how much that was."""
+        date = int(now * 1e6)
+        removed = 0
+        for topic in [name for name, table in self._topics.items() if table.soonest <= date]:
+            table = self._topics[topic]
+            kept = {}
+            soonest = 0
+            for owner, entry in table.entries.items():
+                expires = entry.interest.expires
+                if expires > date:
+                    kept[owner] = entry
+                    soonest = min(soonest or expires, expires)
+                else:
+                    removed += 1
+                    self._discount(owner)
+            if kept:
+                table.entries, table.soonest = kept, soonest
+            else:
+                del self._topics[topic]
+        self.count -= removed
+        return removed
+
+    def _discount(self, owner: PeerId) -> None:
+        left = self.owners[owner] - 1
+        if left:
+            self.owners[owner] = left
+        else:
+            del self.owners[owner]

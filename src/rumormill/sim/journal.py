@@ -1,0 +1,158 @@
+"""A simulated peer's journal: where its machine and its disk meet, in virtual time.
+
+It keeps the contract of a node's journal: events are committed in the order of appending, a barrier
+is answered when its event is safe or lost, and a read sees what was appended before it. Here the
+disk takes as long as the scenario says, may be full or broken, and a crash takes back whatever was
+not committed. What was committed survives: the journal belongs to the host, not to the machine.
+An event that it has already is not handed out again.
+
+When it holds too many events the one that was kept first is deleted, as a log's retention would do.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from rumormill.core.effects import Append, ById, KeepNote, Load, Notes
+from rumormill.core.event import Event, Note
+from rumormill.core.ids import MessageId, Topic
+from rumormill.core.inputs import Loaded
+
+DEFAULT_LIMIT: Final = 100_000
+"""Events that one peer keeps; our choice: more than the runs that we ship publish."""
+
+PIECE: Final = 256
+"""Events in the answer to one `Load`, as in a node."""
+
+
+class Kept:
+    """The events of one topic, by offset and by id."""
+
+    __slots__ = ("events", "next_offset", "offsets")
+
+    def __init__(self) -> None:
+        self.events: dict[int, Event] = {}
+        self.offsets: dict[MessageId, int] = {}
+        self.next_offset = 0
+
+
+class Journal:
+    """One peer's committed events, and those on their way to the disk."""
+
+    def __init__(self, *, commit_delay: float = 0.0, limit: int = DEFAULT_LIMIT) -> None:
+        self.commit_delay = commit_delay
+        """Seconds from an append to its commit."""
+        self.trouble = ""
+        """Why nothing can be committed now; empty while the disk works."""
+        self._limit = limit
+        self._topics: dict[Topic, Kept] = {}
+        self._order: dict[tuple[Topic, MessageId], None] = {}
+        self._notes: dict[str, Note] = {}
+        self._waiting: list[Append | KeepNote] = []
+        self._loads: list[Load] = []
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, key: tuple[Topic, MessageId]) -> bool:
+        return key in self._order
+
+    # What the machine asks for.
+
+    def append(self, effect: Append | KeepNote) -> bool:
+        """Take an event or a note on its way to the disk; return whether it begins a commit."""
+        self._waiting.append(effect)
+        return len(self._waiting) == 1
+
+    def load(self, effect: Load) -> Loaded | None:
+        """Read at once, or behind the appends that wait: then the commit brings the answer."""
+        if self._waiting:
+            self._loads.append(effect)
+            return None
+        return self._read(effect)
+
+    def commit(self, now: float) -> tuple[list[Append], list[Loaded]]:
+        """Put what waits on the disk, unless there is `trouble`; then do the reads behind it."""
+        batch, self._waiting = self._waiting, []
+        loads, self._loads = self._loads, []
+        appends = []
+        for each in batch:
+            if isinstance(each, Append):
+                known = not self.trouble and not self.keep(each.event, now)
+                appends.append(msgspec.structs.replace(each, deliver=False) if known else each)
+            elif not self.trouble:
+                self._notes[each.note.key] = each.note
+        return appends, [self._read(load) for load in loads]
+
+    def crash(self) -> tuple[list[Append], list[Load]]:
+        """Lose what was not committed; return it, and the reads that nobody will answer."""
+        lost, self._waiting = self._waiting, []
+        loads, self._loads = self._loads, []
+        return [each for each in lost if isinstance(each, Append)], loads
+
+    # The disk.
+
+    def keep(self, event: Event, now: float) -> bool:
+        """Keep an event; return whether it is new."""
+        key = (event.topic, event.id)
+        if key in self._order:
+            return False
+        if len(self._order) >= self._limit:
+            self._delete_oldest()
+        kept = self._topics.setdefault(event.topic, Kept())
+        offset = kept.next_offset
+        kept.next_offset += 1
+        kept.offsets[event.id] = offset
+        kept.events[offset] = msgspec.structs.replace(event, offset=offset, received=now)
+        self._order[key] = None
+        return True
+
+    def _delete_oldest(self) -> None:
+        topic, event_id = oldest = next(iter(self._order))
+        kept = self._topics[topic]
+        del self._order[oldest], kept.events[kept.offsets.pop(event_id)]
+
+    def _read(self, load: Load) -> Loaded:
+        if isinstance(load.query, Notes):
+            prefix, after = load.query.prefix, load.query.after
+            keys = [key for key in sorted(self._notes) if key.startswith(prefix) and key > after]
+            notes = tuple([self._notes[key] for key in keys[:PIECE]])
+            return Loaded(load.number, (), len(keys) > PIECE, notes)
+        kept = self._topics.get(load.topic)
+        if kept is None:
+            return Loaded(load.number, ())
+        query = load.query
+        if isinstance(query, ById):
+            ids = query.ids[:PIECE]
+            found = [kept.events[kept.offsets[each]] for each in ids if each in kept.offsets]
+            return Loaded(load.number, tuple(found), len(query.ids) > PIECE)
+        events = list(_from(kept, query.offset))
+        return Loaded(load.number, tuple(events[:PIECE]), len(events) > PIECE)
+
+    def get(self, topic: Topic, event_id: MessageId) -> Event | None:
+        """Return a kept event, or None."""
+        kept = self._topics.get(topic)
+        return (
+            None
+            if kept is None or event_id not in kept.offsets
+            else kept.events[kept.offsets[event_id]]
+        )
+
+    def scan(self, topic: Topic) -> Iterator[Event]:
+        """Go through the kept events of a topic in order, whatever happens meanwhile."""
+        kept = self._topics.get(topic)
+        return iter([] if kept is None else list(kept.events.values()))
+
+
+def _from(kept: Kept, offset: int) -> Iterator[Event]:
+    """A piece of a topic's events from an offset on, and one more where there is more."""
+    first = next(iter(kept.events), kept.next_offset)
+    most = PIECE + 1
+    for place in range(max(offset, first), kept.next_offset):
+        event = kept.events.get(place)
+        if event is not None:
+            yield event
+            most -= 1
+        if not most:
+            return

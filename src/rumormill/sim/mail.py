@@ -1,0 +1,361 @@
+"""Letters and questions: what travels between simulated peers that need not be connected.
+
+A real node dials the peer, says what it has to say, and closes the connection when it has been
+idle for a while. Here a `Route` stands for such a connection: the first letter waits for a
+handshake, later ones pay the way only, and so does what comes back. Neither machine hears of it.
+Letters keep their order, and suffer what links suffer: latency, jitter, loss, bandwidth, a
+receiver that does not read. One that cannot arrive comes back after the way there and back.
+
+A question travels like a letter and waits at its target for the answer. It ends once: with the
+answer, with the time that the asker gave, or with the first thing that goes wrong.
+"""
+
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import Final, Protocol
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Answer, Ask, Decline, Mail
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Answered, Asked, AskFailed, Input, SendDropped
+from rumormill.core.messages import WireMessage
+from rumormill.sim.engine import Engine
+from rumormill.sim.latency import LatencyModel
+from rumormill.sim.link import (
+    PEER_DOWN,
+    QUEUE_FULL,
+    Endpoint,
+    Link,
+    LinkFaults,
+    Parcel,
+    Way,
+    pack,
+)
+
+UNREACHABLE: Final = "peer out of reach"
+UNKNOWN_PEER: Final = "unknown peer"
+TIMED_OUT: Final = "no answer in time"
+DECLINED: Final = "the peer declined to answer"
+
+MOST_ROUTES: Final = 512
+"""Routes that a peer keeps open, the least recently used going first: a node's connections."""
+
+IDLE_AFTER: Final = 60.0
+"""Seconds without a letter after which a route needs a handshake again: as a node's connection."""
+
+UNKNOWN_AFTER: Final = 0.1
+"""Seconds until a peer is known not to exist; our choice: a round trip at the default latency."""
+
+
+class Correspondent(Endpoint, Protocol):
+    """A peer, as its letters and questions see it."""
+
+    index: int
+    session: int
+    links: dict[PeerId, Link]
+    routes: dict[PeerId, "Route"]
+    questions: dict[int, "Question"]
+    asked: dict[int, "Question"]
+
+    def handle(self, event: Input) -> None:
+        """Feed an input to the machine and carry out what it asks for."""
+        ...
+
+
+class Surroundings(Protocol):
+    """The network, as far as letters and questions depend on it."""
+
+    engine: Engine
+    latency: LatencyModel
+    faults: LinkFaults
+    link_randomness: random.Random
+    processing_delay: float
+    query_round_trip: Callable[[WireMessage], WireMessage] | None
+
+    def find(self, peer: PeerId) -> Correspondent | None:
+        """The peer with this id."""
+        ...
+
+    def separated(self, one: Correspondent, other: Correspondent) -> bool:
+        """Whether a partition stands between two peers."""
+        ...
+
+
+class Question(msgspec.Struct, frozen=True, eq=False):
+    """A question under way; `number` is the one that its target answers to."""
+
+    asker: Correspondent
+    target: Correspondent
+    ask: Ask
+    number: int
+
+
+class QueryParcel(Parcel, frozen=True, gc=False, kw_only=True):
+    """A question, or the answer to one, on its way."""
+
+    question: Question
+    is_answer: bool
+
+
+class Route(Way):
+    """The way of letters from one peer to another."""
+
+    __slots__ = ("_post", "last_used", "target_session")
+
+    source: Correspondent
+    target: Correspondent
+
+    def __init__(
+        self, post: "Post", source: Correspondent, target: Correspondent, now: float
+    ) -> None:
+        network = post.network
+        latency = network.latency.one_way(source.index, target.index) + network.processing_delay
+        super().__init__(source, target, latency, network.faults, network.link_randomness)
+        self._post = post
+        self.last_used = now
+        self.target_session = target.session
+
+    @property
+    def way_back(self) -> float:
+        """How long news from the target travel."""
+        return self._post.network.latency.one_way(self.target.index, self.source.index)
+
+    def shake_hands(self, now: float) -> None:
+        """Let everything wait until the target has answered once; none is needed on a link."""
+        if self.target.id not in self.source.links:
+            self.opens_at = now + self.latency + self.way_back
+        self.target_session = self.target.session
+
+    def post(self, parcel: Parcel, now: float) -> None:
+        """Send a letter, a question or an answer."""
+        source, target = self.source, self.target
+        if not self.reaches():
+            self._return(parcel, now + self.latency)
+        elif self.plain:
+            source.record((now, source.id, trace.SendRPC(target.id, parcel.message.meta)))
+            arrives = self.last_arrival = max(now, self.opens_at) + self.latency
+            source.engine.schedule(arrives, self.arrive, parcel)
+        elif self.accepts(now):
+            source.record((now, source.id, trace.SendRPC(target.id, parcel.message.meta)))
+            self.transmit(parcel, now)
+        else:
+            self.drop(parcel, QUEUE_FULL)
+
+    def reaches(self) -> bool:
+        """Whether the target can be reached now."""
+        return self.target.up and not self._post.network.separated(self.source, self.target)
+
+    def arrive(self, parcel: Parcel) -> None:
+        """Hand a parcel to the target's machine, or send it back."""
+        source, target = self.source, self.target
+        now = target.engine.now
+        if not self.reaches():
+            self._return(parcel, now)
+            return
+        if target.busy:
+            target.enqueue(self, parcel)
+            return
+        if source.up:
+            self._post.open_back(target, source, now)
+        if isinstance(parcel, QueryParcel) and not _note_arrival(parcel):
+            return
+        target.record((now, target.id, parcel.traced))
+        target.handle(parcel.received)
+
+    def _return(self, parcel: Parcel, from_time: float) -> None:
+        """Let the sender know, when it can, that a letter did not arrive."""
+        source = self.source
+        source.routes.pop(self.target.id, None)
+        returned = (parcel, source.session)
+        source.engine.schedule(from_time + self.way_back, self._returned, returned)
+
+    def _returned(self, returned: tuple[Parcel, int]) -> None:
+        parcel, session = returned
+        reason = UNREACHABLE if self.target.up else PEER_DOWN
+        self.drop(parcel, reason, tell=self.source.session == session)
+
+    def drop(self, parcel: Parcel, reason: str, *, tell: bool = True) -> None:
+        """Trace a loss at the sender; a one-way question is over then, told or not."""
+        super().drop(parcel, reason, tell=tell)
+        if isinstance(parcel, QueryParcel) and parcel.question.ask.one_way:
+            _end(parcel.question)
+
+    def tell(self, parcel: Parcel, reason: str) -> None:
+        """Tell the sender's machine that a parcel will not arrive."""
+        if not isinstance(parcel, QueryParcel):
+            super().tell(parcel, reason)
+        elif not parcel.is_answer:
+            fail(parcel.question, reason)
+
+
+def _note_arrival(parcel: QueryParcel) -> bool:
+    """Note that a question waits or is answered; false when nobody waits for it any more."""
+    question = parcel.question
+    if parcel.is_answer:
+        return _end(question)
+    if question.ask.one_way:
+        _end(question)
+    elif is_open(question):
+        question.target.asked[question.number] = question
+    else:
+        return False
+    return True
+
+
+def is_open(question: Question) -> bool:
+    """Whether its asker still waits."""
+    return question.asker.questions.get(question.ask.number) is question
+
+
+def _end(question: Question) -> bool:
+    """End a question; false when it has ended before."""
+    question.target.asked.pop(question.number, None)
+    if not is_open(question):
+        return False
+    del question.asker.questions[question.ask.number]
+    return True
+
+
+def fail(question: Question, reason: str) -> None:
+    """End a question without an answer, if it is open."""
+    if _end(question):
+        question.asker.notify(AskFailed(question.ask.peer, question.ask.number, reason))
+
+
+class Post:
+    """Carries the letters and questions of all peers of a network."""
+
+    def __init__(self, network: Surroundings) -> None:
+        self.network = network
+        self._engine = network.engine
+        self._numbers = count(1)
+
+    def mail(self, host: Correspondent, effect: Mail) -> None:
+        """Carry a letter."""
+        target = self.network.find(effect.peer)
+        if target is None or target is host:
+            news = (host, host.session, effect)
+            self._engine.schedule(self._engine.now + UNKNOWN_AFTER, self._no_such_peer, news)
+        else:
+            now = self._engine.now
+            self._route(host, target, now).post(pack(host.id, effect.message), now)
+
+    def ask(self, host: Correspondent, effect: Ask) -> None:
+        """Carry a question."""
+        now = self._engine.now
+        target = self.network.find(effect.peer)
+        if target is None or target is host:
+            news = (host, host.session, effect)
+            self._engine.schedule(now + UNKNOWN_AFTER, self._no_such_peer, news)
+            return
+        question = Question(host, target, effect, next(self._numbers))
+        host.questions[effect.number] = question
+        message = self._checked(effect.message)
+        parcel = QueryParcel(
+            message,
+            Asked(host.id, question.number, message),
+            trace.RecvRPC(host.id, message.meta),
+            question=question,
+            is_answer=False,
+        )
+        if not effect.one_way:
+            self._engine.schedule(now + effect.timeout, self._time_out, question)
+        self._route(host, target, now).post(parcel, now)
+
+    def answer(self, host: Correspondent, effect: Answer) -> None:
+        """Carry an answer; one to a question that nobody asked or still asks is forgotten."""
+        question = host.asked.pop(effect.number, None)
+        if question is None:
+            return
+        now = self._engine.now
+        message = self._checked(effect.message)
+        parcel = QueryParcel(
+            message,
+            Answered(host.id, question.ask.number, message),
+            trace.RecvRPC(host.id, message.meta),
+            question=question,
+            is_answer=True,
+        )
+        self._route(host, question.asker, now).post(parcel, now)
+
+    def decline(self, host: Correspondent, effect: Decline) -> None:
+        """Let the asker know, as soon as news can travel to it, that no answer will come."""
+        question = host.asked.pop(effect.number, None)
+        if question is not None:
+            way_back = self.network.latency.one_way(host.index, question.asker.index)
+            self._engine.schedule(self._engine.now + way_back, self._declined, question)
+
+    def _declined(self, question: Question) -> None:
+        if not self.network.separated(question.target, question.asker):
+            fail(question, DECLINED)
+
+    def _checked(self, message: WireMessage) -> WireMessage:
+        round_trip = self.network.query_round_trip
+        return message if round_trip is None else round_trip(message)
+
+    def _time_out(self, question: Question) -> None:
+        fail(question, TIMED_OUT)
+
+    def _no_such_peer(self, news: tuple[Correspondent, int, Mail | Ask]) -> None:
+        host, session, effect = news
+        now, meta = self._engine.now, effect.message.meta
+        host.record((now, host.id, trace.DropRPC(effect.peer, meta, UNKNOWN_PEER)))
+        if host.up and host.session == session:
+            if isinstance(effect, Ask):
+                host.notify(AskFailed(effect.peer, effect.number, UNKNOWN_PEER))
+            else:
+                host.notify(SendDropped(effect.peer, effect.message, UNKNOWN_PEER))
+
+    # Routes.
+
+    def _route(self, host: Correspondent, target: Correspondent, now: float) -> Route:
+        """The way to a peer, with a handshake before it where one is needed."""
+        route = host.routes.pop(target.id, None)
+        if route is None:
+            route = self._new_route(host, target, now)
+            route.shake_hands(now)
+        elif now - route.last_used > IDLE_AFTER or route.target_session != target.session:
+            route.shake_hands(now)
+        route.last_used = now
+        host.routes[target.id] = route
+        return route
+
+    def open_back(self, host: Correspondent, target: Correspondent, now: float) -> None:
+        """Something came from a peer: what goes back needs no handshake."""
+        route = host.routes.get(target.id)
+        if route is None:
+            route = host.routes[target.id] = self._new_route(host, target, now)
+        route.last_used = now
+        route.target_session = target.session
+        route.opens_at = min(route.opens_at, now)
+
+    def _new_route(self, host: Correspondent, target: Correspondent, now: float) -> Route:
+        if len(host.routes) >= MOST_ROUTES:
+            del host.routes[next(iter(host.routes))]
+        return Route(self, host, target, now)
+
+    def close_routes(self, host: Correspondent, target: Correspondent) -> None:
+        """Let two peers' next letters shake hands again."""
+        host.routes.pop(target.id, None)
+        target.routes.pop(host.id, None)
+
+    def forget(self, host: Correspondent, reason: str) -> None:
+        """A host goes down: questions to it fail when that can be known, its own are over.
+
+        A machine that comes back with its state must not wait for answers that never come.
+        """
+        host.routes.clear()
+        for question in list(host.asked.values()):
+            latency = self.network.latency.one_way(host.index, question.asker.index)
+            self._engine.schedule(self._engine.now + latency, self._target_down, question)
+        host.asked.clear()
+        for question in list(host.questions.values()):
+            _end(question)
+            failed = AskFailed(question.ask.peer, question.ask.number, reason)
+            host.machine.handle(failed, self._engine.now, [])
+
+    def _target_down(self, question: Question) -> None:
+        fail(question, PEER_DOWN)
