@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.errors import DecodeError, PeerError
+from rumormill.wire.fields import Number, Octets
 from rumormill.wire.keys import (
     MAX_ENCODED_KEY_BYTES,
     MAX_PEER_ID_BYTES,
@@ -21,7 +22,7 @@ from rumormill.wire.keys import (
 )
 from rumormill.wire.multiaddr import MAX_BYTES as MAX_ADDRESS_BYTES
 from rumormill.wire.protobuf import varint
-from rumormill.wire.schema import Number, Octets, Schema
+from rumormill.wire.schema import Schema
 
 PEER_RECORD_DOMAIN: Final = "libp2p-peer-record"
 """What go, js and rust use; RFC 0003 still has a draft's name for it."""

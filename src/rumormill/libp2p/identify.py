@@ -14,10 +14,11 @@ import msgspec
 
 from rumormill.core.errors import DecodeError, PeerError
 from rumormill.libp2p.envelope import MAX_ENVELOPE_BYTES, PeerRecord, unseal_peer_record
+from rumormill.wire.fields import Octets, Text
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES, PeerId, PublicKey
 from rumormill.wire.multiaddr import MAX_BYTES as MAX_ADDRESS_BYTES
 from rumormill.wire.protobuf import read_varint, varint
-from rumormill.wire.schema import Octets, Schema, Text
+from rumormill.wire.schema import Schema
 
 IDENTIFY: Final = "/ipfs/id/1.0.0"
 IDENTIFY_PUSH: Final = "/ipfs/id/push/1.0.0"

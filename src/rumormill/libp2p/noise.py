@@ -27,8 +27,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from rumormill.core.errors import DecodeError, LimitError, PeerError
+from rumormill.wire.fields import Nested, Octets, Text
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES, PeerId, PrivateKey, PublicKey
-from rumormill.wire.schema import Nested, Octets, Schema, Text
+from rumormill.wire.schema import Schema
 
 NOISE: Final = "/noise"
 

@@ -25,7 +25,8 @@ from nacl.exceptions import CryptoError
 
 from rumormill.core.errors import DecodeError, LocalError
 from rumormill.wire import base32, base58
-from rumormill.wire.schema import Number, Octets, Schema, enumeration
+from rumormill.wire.fields import Number, Octets, enumeration
+from rumormill.wire.schema import Schema
 
 MAX_ENCODED_KEY_BYTES: Final = 1100
 """The longest encoding that can be an allowed RSA key: 8192 bits take 1064 bytes."""

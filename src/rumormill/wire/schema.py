@@ -13,258 +13,14 @@ message are never merged. A field of another wire type than the declared one is 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
-
-import msgspec
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rumormill.core.errors import DecodeError
-from rumormill.wire.protobuf import (
-    LENGTH_DELIMITED,
-    MAX_FIELDS,
-    VARINT,
-    next_field,
-    read_varint,
-    varint,
-    varint_size,
-)
+from rumormill.wire.fields import UNBOUNDED, Field, LeftOut, Measure, Nested, Put
+from rumormill.wire.protobuf import MAX_FIELDS, next_field, read_varint
 
 T = TypeVar("T")
-LeftOut = dict[str, int]
-"""How much was left out of a message while it was read, by reason."""
-
-_UINT64_MAX: Final = 2**64 - 1
-_AS_THE_MESSAGE_AROUND: Final = 1 << 62
-
-
-class Codec(Protocol[T]):
-    """What writes and reads a message inside another one: a `Schema`, or something by hand."""
-
-    def encode(self, value: T) -> bytes:
-        """The bytes of a value."""
-
-    def size(self, value: T) -> int:
-        """How many there are."""
-
-    def read(self, data: bytes, position: int, end: int, left_out: LeftOut | None) -> T:
-        """The value of the bytes between two positions."""
-
-
-_Put = Callable[[list[bytes], Any], None]
-"""Appends the parts of a value, with its tag."""
-_Measure = Callable[[Any], int]
-"""Tells how many bytes these parts are."""
-_Reading = tuple[int, int, Callable[..., Any] | None]
-"""A tag, how many bytes may follow it, and what makes a value of a number, or of what lies between
-two positions; None means that the value is that itself."""
-
-
-class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """What all kinds of fields declare: one value, written unless it is empty or zero."""
-
-    max_count: int | None = None
-    """If not None: a tuple of at most so many values."""
-    counted_with: str = ""
-    """Another tuple, together with which this one is counted."""
-    too_many: str = "repeated-field"
-    """The reason of the refusal; if empty, what is too many is left out."""
-    too_long: str = "oversized"
-    leave_out: bool = False
-    """What cannot be read is left out, and the rest of the message stands."""
-    always: bool = False
-    """Written even if empty or zero."""
-    optional: bool = False
-    """None where it is absent; written if it is not None."""
-    missing: str = ""
-    """The reason why a message in which it is absent or empty is refused; always written."""
-
-    def readings(self) -> Sequence[_Reading]:
-        """How a value is read."""
-        raise NotImplementedError
-
-    def writing(self) -> tuple[_Put, _Measure]:
-        """How a value is written, unless it is absent."""
-        raise NotImplementedError
-
-    @property
-    def must(self) -> bool:
-        """Whether a value is written even if it is empty, as those of a tuple always are."""
-        has_reason = self.always or self.optional or bool(self.missing)
-        return has_reason or self.max_count is not None
-
-    def empty(self) -> Any:
-        """What an absent single value is taken for."""
-        return None
-
-
-class Number(Field, frozen=True):
-    """An integer of at most 64 bits, or what `read` makes of it and `write` turns back."""
-
-    number: int
-    most: int = _UINT64_MAX
-    too_large: str = "bad-number"
-    read: Callable[[int], Any] | None = None
-    write: Callable[[Any], int] | None = None
-
-    def readings(self) -> Sequence[_Reading]:
-        """A varint."""
-        most, too_large, convert = self.most, self.too_large, self.read
-
-        def read(number: int) -> Any:
-            if number > most:
-                raise DecodeError(too_large, f"{number} is more than {most}")
-            return number if convert is None else convert(number)
-
-        return [(self.number << 3 | VARINT, 0, convert if most == _UINT64_MAX else read)]
-
-    def writing(self) -> tuple[_Put, _Measure]:
-        """A varint."""
-        head, convert, must = varint(self.number << 3 | VARINT), self.write, self.must
-        width = len(head) + 1
-
-        def put(parts: list[bytes], value: Any) -> None:
-            if value or (must and value is not None):
-                parts += (head, varint(value if convert is None else convert(value)))
-
-        def measure(value: Any) -> int:
-            if not value and (value is None or not must):
-                return 0
-            number = value if convert is None else convert(value)
-            return width if number < 0x80 else width - 1 + varint_size(number)
-
-        return put, measure
-
-    def empty(self) -> Any:
-        """What stands for 0."""
-        return self.read(0) if self.read else 0
-
-
-class Octets(Field, frozen=True):
-    """Bytes, or what `read` makes of them and `write` turns back."""
-
-    number: int
-    max_bytes: int
-    read: Callable[[bytes], Any] | None = None
-    write: Callable[[Any], bytes] | None = None
-
-    def readings(self) -> Sequence[_Reading]:
-        """A slice of the message, where nothing else is made of it."""
-        convert = self.read
-
-        def read(data: bytes, start: int, stop: int, _: LeftOut | None) -> Any:
-            return data[start:stop] if convert is None else convert(data[start:stop])
-
-        return [(self.number << 3 | LENGTH_DELIMITED, self.max_bytes, convert and read)]
-
-    def writing(self) -> tuple[_Put, _Measure]:
-        """Behind their length."""
-        write = self.write
-        measure = (lambda value: len(write(value))) if write else len
-        return _delimited(self.number, self.must, write, measure)
-
-    def empty(self) -> Any:
-        """What stands for no bytes."""
-        return self.read(b"") if self.read else b""
-
-
-class Text(Field, frozen=True):
-    """A text in UTF-8."""
-
-    number: int
-    max_bytes: int
-    bad: str = "bad-text"
-
-    def readings(self) -> Sequence[_Reading]:
-        """Refused as `bad` if it is not UTF-8."""
-        bad = self.bad
-
-        def read(data: bytes, start: int, stop: int, _: LeftOut | None) -> str:
-            try:
-                return data[start:stop].decode()
-            except UnicodeDecodeError:
-                raise DecodeError(bad, "a text is not UTF-8") from None
-
-        return [(self.number << 3 | LENGTH_DELIMITED, self.max_bytes, read)]
-
-    def writing(self) -> tuple[_Put, _Measure]:
-        """Behind its length."""
-        return _delimited(self.number, self.must, str.encode, lambda text: len(text.encode()))
-
-    def empty(self) -> str:
-        """No text."""
-        return ""
-
-
-class Nested(Field, frozen=True):
-    """A message inside the message; where it is absent, an empty one is read."""
-
-    number: int
-    codec: Codec[Any]
-
-    def readings(self) -> Sequence[_Reading]:
-        """In place; its own schema says how long it may be."""
-        tag = self.number << 3 | LENGTH_DELIMITED
-        return [(tag, _AS_THE_MESSAGE_AROUND, self.codec.read)]
-
-    def writing(self) -> tuple[_Put, _Measure]:
-        """Behind its length."""
-        return _delimited(self.number, self.must, self.codec.encode, self.codec.size)
-
-    def empty(self) -> Any:
-        """An empty message."""
-        return self.codec.read(b"", 0, 0, None)
-
-
-class OneOf(Field, frozen=True):
-    """Values of several types, each with a number of its own."""
-
-    kinds: Mapping[type, Field]
-
-    def readings(self) -> Sequence[_Reading]:
-        """By the numbers."""
-        return [reading for field in self.kinds.values() for reading in field.readings()]
-
-    def writing(self) -> tuple[_Put, _Measure]:
-        """By the types."""
-        kinds = {kind: field.writing() for kind, field in self.kinds.items()}
-
-        def put(parts: list[bytes], value: Any) -> None:
-            kinds[type(value)][0](parts, value)
-
-        return put, lambda value: kinds[type(value)][1](value)
-
-
-def _delimited(
-    number: int, must: bool, encode: Callable[[Any], bytes] | None, length: Callable[[Any], int]
-) -> tuple[_Put, _Measure]:
-    head = varint(number << 3 | LENGTH_DELIMITED)
-    width = len(head) + 1
-
-    def put(parts: list[bytes], value: Any) -> None:
-        if value or (must and value is not None):
-            raw = value if encode is None else encode(value)
-            parts += (head, varint(len(raw)), raw)
-
-    def measure(value: Any) -> int:
-        if not value and (value is None or not must):
-            return 0
-        size = length(value)
-        return width + size if size < 0x80 else width - 1 + varint_size(size) + size
-
-    return put, measure
-
-
-def enumeration(kind: type[IntEnum], reason: str) -> Callable[[int], IntEnum]:
-    """Make a `read` for the members of an enumeration."""
-    members = {int(member): member for member in kind}
-
-    def read(number: int) -> IntEnum:
-        if number not in members:
-            raise DecodeError(reason, f"no {kind.__name__} has the number {number}")
-        return members[number]
-
-    return read
 
 
 class Layout(Generic[T]):
@@ -309,7 +65,7 @@ def _few_attributes(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
     return lambda value: [getattr(value, name) for name in names]
 
 
-def _step(field: Field) -> tuple[_Put, _Measure]:
+def _step(field: Field) -> tuple[Put, Measure]:
     """How a field is written: one value, or all of a tuple."""
     put, measure = field.writing()
     if field.max_count is None:
@@ -328,7 +84,7 @@ def _step(field: Field) -> tuple[_Put, _Measure]:
     return put_all, measure_all
 
 
-def _sizes(get: Callable[[Any], Sequence[Any]], measures: Sequence[_Measure]) -> _Measure:
+def _sizes(get: Callable[[Any], Sequence[Any]], measures: Sequence[Measure]) -> Measure:
     """Add up what is measured of a value.
 
     Written out for two and three fields: this is asked for every simulated message.
@@ -384,7 +140,7 @@ class Schema(Layout[T]):
         make: Callable[..., T],
         fields: Mapping[str, Field],
         *,
-        max_bytes: int = _AS_THE_MESSAGE_AROUND,
+        max_bytes: int = UNBOUNDED,
         too_long: str = "oversized",
         max_others: int = MAX_FIELDS,
         last_counts: bool = False,

@@ -13,7 +13,8 @@ import msgspec
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.trace import OperationMeta
-from rumormill.wire.schema import Nested, Number, Octets, Schema
+from rumormill.wire.fields import Nested, Number, Octets
+from rumormill.wire.schema import Schema
 
 JOIN: Final = 1
 FORWARD_JOIN: Final = 2

@@ -19,9 +19,10 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.trace import OperationMeta, RpcMeta
 from rumormill.overlay.kademlia import rfc3339
+from rumormill.wire.fields import LeftOut, Nested, Number, Octets, Text, enumeration
 from rumormill.wire.multiaddr import MAX_BYTES as MAX_ADDRESS_BYTES
 from rumormill.wire.protobuf import field_size
-from rumormill.wire.schema import LeftOut, Nested, Number, Octets, Schema, Text, enumeration
+from rumormill.wire.schema import Schema
 
 KAD_PROTOCOL: Final = "/ipfs/kad/1.0.0"
 

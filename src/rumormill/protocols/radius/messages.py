@@ -24,8 +24,9 @@ from rumormill.overlay.hyparview.messages import (
     addresses_field,
     peer_id_field,
 )
+from rumormill.wire.fields import Nested, Number, Octets, Text
 from rumormill.wire.protobuf import field_size
-from rumormill.wire.schema import Nested, Number, Octets, Schema, Text
+from rumormill.wire.schema import Schema
 
 MARK_BYTES: Final = 8
 """Bytes that stand for one served subscriber in a relayed publication."""

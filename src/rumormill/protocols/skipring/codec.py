@@ -22,8 +22,9 @@ from rumormill.protocols.skipring.publication_messages import (
     PublishNew,
     Want,
 )
+from rumormill.wire.fields import Nested, Text
 from rumormill.wire.protobuf import bytes_field, string_field
-from rumormill.wire.schema import Nested, Schema, Text
+from rumormill.wire.schema import Schema
 
 
 def encode_letter(letter: Letter) -> bytes:

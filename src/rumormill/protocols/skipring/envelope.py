@@ -24,7 +24,8 @@ from rumormill.protocols.skipring.config import (
     MAX_SIGNATURE,
     MAX_TOPIC,
 )
-from rumormill.wire.schema import Layout, Number, Octets, Schema, Text
+from rumormill.wire.fields import Number, Octets, Text
+from rumormill.wire.schema import Layout, Schema
 
 SIGN_PREFIX: Final = b"rumormill-skipring:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind.

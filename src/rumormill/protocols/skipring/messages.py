@@ -20,8 +20,9 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.trace import OperationMeta, RpcMeta
 from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, MAX_PEER
 from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of, number_of
+from rumormill.wire.fields import Nested, Number, Octets, enumeration
 from rumormill.wire.protobuf import field_size
-from rumormill.wire.schema import Layout, Nested, Number, Octets, Schema, enumeration
+from rumormill.wire.schema import Layout, Schema
 
 _REFERENCE_BYTES: Final = 256 + MAX_PEER + MAX_ADDRESSES * (MAX_ADDRESS + 4)
 

@@ -16,8 +16,9 @@ from rumormill.overlay.patricia import HASH_BYTES, Prefix, Summary
 from rumormill.protocols.skipring.config import MAX_NODES, MAX_PUBLICATIONS
 from rumormill.protocols.skipring.envelope import PUBLICATION, Publication
 from rumormill.protocols.skipring.messages import Body, Letter
+from rumormill.wire.fields import Nested, Number, Octets
 from rumormill.wire.protobuf import field_size
-from rumormill.wire.schema import Layout, Nested, Number, Octets, Schema
+from rumormill.wire.schema import Layout, Schema
 
 
 class Want(msgspec.Struct, frozen=True, gc=False):
