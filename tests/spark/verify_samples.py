@@ -10,8 +10,7 @@ from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.proof import stored
 from rumormill.protocols.pulsarcast.signing import sign_event
-from rumormill.protocols.radius.codec import sign_publication
-from rumormill.protocols.radius.messages import Publication
+from rumormill.protocols.radius.messages import Publication, sign_publication
 from rumormill.protocols.skipring.envelope import Author
 from rumormill.wire.keys import PrivateKey
 

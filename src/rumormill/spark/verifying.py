@@ -26,8 +26,7 @@ from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
 from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
-from rumormill.protocols.radius.codec import PUBLICATION_PREFIX
-from rumormill.protocols.radius.messages import Publication
+from rumormill.protocols.radius.messages import PUBLICATION_PREFIX, Publication
 from rumormill.protocols.skipring import envelope
 from rumormill.spark.tables import ddl
 from rumormill.wire.protobuf import item_fields
