@@ -20,7 +20,7 @@ from doc_pages import (
 )
 from doc_player import Player, contains, is_like
 
-from rumormill.cli.parser import build_parser
+from rumormill.cli.grammar import build_parser
 
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 PLAYED = [page for page in pages() if any(block.is_program for block in blocks_of(page))]
