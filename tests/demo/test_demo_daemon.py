@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rumormill.core.errors import LocalError
-from rumormill.demo.daemon import Daemon
+from rumormill.demo.network import Daemon
 
 
 @pytest.fixture

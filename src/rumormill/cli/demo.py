@@ -152,7 +152,7 @@ def _as_json(runs: Sequence[RunSummary], script: Script) -> dict[str, Any]:
                 "preset": run.participant.preset,
                 "error": run.error or None,
                 "logs": run.logs,
-                **{key: result[key] for key in result if key not in ("label", "traces")},
+                **{key: value for key, value in result.items() if key != "traces"},
                 "spark": msgspec.to_builtins(run.streamed),
                 "figures": msgspec.to_builtins(run.figures),
             }

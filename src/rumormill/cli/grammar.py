@@ -22,9 +22,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn
 
-from rumormill.cli.pages import EXAMPLES, PAGES, SHARED
+from rumormill.cli.pages import EXAMPLES, MODULES, PAGES, SHARED
 from rumormill.version import __version__
 
 FAILURE: Final = 1
@@ -133,8 +134,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"rumormill {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for names, page in PAGES.items():
-        name, function = names.split()
+    for name, page in PAGES.items():
         brief, description, lines, examples = page.split("\n\n")
         verb = verbs.add_parser(
             name,
@@ -145,17 +145,12 @@ def build_parser() -> Parser:
             allow_abbrev=False,
         )
         verb.add_lines(lines)
-        verb.set_defaults(run=_late(function))
+        verb.set_defaults(run=partial(_run, name))
     return parser
 
 
-def _late(name: str) -> Callable[[argparse.Namespace], int]:
-    """A verb whose module is imported when it runs."""
-
-    def run(options: argparse.Namespace) -> int:
-        module, function = name.split(".")
-        found: Callable[[argparse.Namespace], int]
-        found = getattr(importlib.import_module(f"rumormill.cli.{module}"), function)
-        return found(options)
-
-    return run
+def _run(verb: str, options: argparse.Namespace) -> int:
+    (module,) = (name for name, verbs in MODULES.items() if verb in verbs)
+    run: Callable[[argparse.Namespace], int]
+    run = getattr(importlib.import_module(module), f"run_{verb.replace('-', '_')}")
+    return run(options)

@@ -14,6 +14,23 @@ PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "radius", "skipring")
 
 _PROTOCOLS: Final = ", ".join(PROTOCOLS)
 
+MODULES: Final = {
+    "rumormill.cli.bench": ("bench",),
+    "rumormill.cli.completion": ("completion",),
+    "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
+    "rumormill.cli.demo": ("demo",),
+    "rumormill.cli.doctor": ("doctor",),
+    "rumormill.cli.history": ("history", "peers"),
+    "rumormill.cli.inspecting": ("inspect",),
+    "rumormill.cli.milling": ("mill", "sweep", "report"),
+    "rumormill.cli.publishing": ("pub",),
+    "rumormill.cli.settings": ("config",),
+    "rumormill.cli.sim": ("sim",),
+    "rumormill.cli.subscribing": ("sub",),
+    "rumormill.cli.topics": ("topics",),
+}
+"""Where verbs are carried out, each by a function `run_VERB`; imported when that is wanted."""
+
 SHARED: Final = {
     "place": """\
 place:
@@ -63,8 +80,7 @@ options:""",
 }
 
 PAGES: Final = {
-    # The verb's name, and the function of `rumormill.cli` that does it.
-    "demo demo.run_demo": f"""\
+    "demo": f"""\
 run real nodes with every protocol, kill some, and compare
 
 Run real nodes on this machine, each in a process of its own, with one protocol
@@ -85,7 +101,7 @@ examples:
   rumormill demo --protocol gossipsub,skipring --nodes 6 --events 100 --keep
   rumormill demo --no-spark --seed 7 --json
 """,
-    "node daemon.run_node": """\
+    "node": """\
 run a node until it is told to stop, and print its join tickets
 
 Run a node until SIGINT or SIGTERM. Its join tickets are printed to stdout, one a
@@ -106,7 +122,7 @@ examples:
   rumormill node --metrics 127.0.0.1:9464 --log-format json
   rumormill node --flight
 """,
-    "supervisor daemon.run_supervisor": """\
+    "supervisor": """\
 supervise the topics of a skip ring, and print the supervisor's ticket
 
 Run a supervisor of the skip ring until SIGINT or SIGTERM. Its tickets are printed
@@ -127,7 +143,7 @@ examples:
   rumormill supervisor --home other --listen /ip4/0.0.0.0/tcp/4101 \\
       --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...
 """,
-    "serve-store daemon.run_serve_store": """\
+    "serve-store": """\
 serve the topics of a home by Arrow Flight, without a node
 
 Serve the topics of a home by Arrow Flight until SIGINT or SIGTERM, read-only. Works
@@ -142,7 +158,7 @@ examples:
   rumormill serve-store chat-home --flight 0.0.0.0:4020 --flight-cert cert.pem \\
       --flight-key key.pem
 """,
-    "pub publishing.run_pub": """\
+    "pub": """\
 publish messages: an argument, or the lines of stdin
 
 Publish messages. Through the node that runs in the home, if one does; otherwise
@@ -165,7 +181,7 @@ examples:
   rumormill pub news < story.txt --send-on eof
   rumormill pub news ping --count 10 --sleep 1 --json
 """,
-    "sub subscribing.run_sub": """\
+    "sub": """\
 print the messages of a topic as they come
 
 Print messages as they come. Through the node that runs in the home, if one does;
@@ -186,7 +202,7 @@ examples:
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
-    "history history.run_history": """\
+    "history": """\
 print what the log of a home has of a topic
 
 Print the events of a topic in the home's log, each one verified, and stop.
@@ -210,7 +226,7 @@ examples:
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
   rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
-    "topics topics.run_topics": """\
+    "topics": """\
 list topics, create one, or show what is known of one
 
 List topics: how many events the log has, and how many peers subscribe.
@@ -243,7 +259,7 @@ examples:
   rumormill topics create news --parent zdpuAoW87Vvr9dAPm...
   rumormill topics show zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
-    "peers history.run_peers": """\
+    "peers": """\
 list the peers of the running node
 
 List the peers to which the node of the home, or a node of --join, is connected.
@@ -255,7 +271,7 @@ examples:
   rumormill peers
   rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
-    "doctor doctor.run_doctor": """\
+    "doctor": """\
 check this machine and home, and say what to do
 
 Check Python, packages, Java, clock, limits, the home, its key and log, disk and
@@ -270,7 +286,7 @@ examples:
   rumormill doctor
   rumormill doctor --home b --json
 """,
-    "config settings.run_config": """\
+    "config": """\
 show every setting and where it comes from
 
 Show every setting with its origin. A flag overrides the environment, which
@@ -286,7 +302,7 @@ examples:
   rumormill config
   RUMORMILL_PROTOCOL=floodsub rumormill config --home b --json
 """,
-    "bench bench.run_bench": """\
+    "bench": """\
 measure two nodes on this machine
 
 Start two nodes in two processes on this machine, and measure how fast one
@@ -306,7 +322,7 @@ examples:
   rumormill bench
   rumormill bench --messages 20000 --size 128 --durability memory --json
 """,
-    "sim sim.run_sim": """\
+    "sim": """\
 simulate a network in virtual time and print its figures
 
 Simulate a network in virtual time and print its figures.
@@ -355,7 +371,7 @@ examples:
   rumormill sim storm.toml --seed 7 --churn 5% --trace storm.ndjson
   rumormill sim --list-parameters --protocol gossipsub
 """,
-    "mill milling.run_mill": f"""\
+    "mill": f"""\
 turn traces and histories into the tables of a lake
 
 Turn a trace file, a directory of trace files, or the history of a node into Parquet
@@ -383,7 +399,7 @@ examples:
   rumormill mill ~/.rumormill --to lake --stream
   rumormill mill 127.0.0.1:4020 --token-file flight.token --to lake --stream
 """,
-    "sweep milling.run_sweep": """\
+    "sweep": """\
 simulate a grid of protocols and settings on Spark, into a lake
 
 Simulate every combination of a grid: protocols, parameters, sizes, faults, seeds.
@@ -405,7 +421,7 @@ examples:
   rumormill sweep grids/reddit2007.toml --with workload.limit=300 --to slice
   rumormill sweep grid.toml --list
 """,
-    "report milling.run_report": """\
+    "report": """\
 write a page that compares the runs of a lake
 
 Write one page with a comparison of all runs of a lake, plots, the best
@@ -420,7 +436,7 @@ examples:
   rumormill report lake -o report.html
   rumormill report lake --json
 """,
-    "inspect inspecting.run_inspect": """\
+    "inspect": """\
 show a Pulsarcast descriptor, RPC or CID in all its forms
 
 Turn a Pulsarcast descriptor or RPC between readable JSON, dag-cbor, protobuf and
@@ -436,7 +452,7 @@ examples:
   rumormill inspect rpc - < rpc.bin
   rumormill inspect cid zdpuAyQ8Hxva27SaGcPaiaqmwjykQrZMebTN3HCTDvp7umTus
 """,
-    "completion completion.run_completion": """\
+    "completion": """\
 print a shell's completion script
 
 Print a script that completes verbs, flags and known values.

@@ -10,7 +10,6 @@ import inspect
 import json
 import os
 import shlex
-import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping
@@ -195,10 +194,12 @@ def _list(scenario: Scenario, parameters: Mapping[str, str], *, as_json: bool) -
     )
     listed = list_parameters(config)
     if as_json:
-        json.dump({"protocol": scenario.protocol, "parameters": listed}, sys.stdout)
-        print()
-    else:
-        show_parameters(listed)
+        print(json.dumps({"protocol": scenario.protocol, "parameters": listed}))
+        return 0
+    for entry in listed:
+        print(f"{entry['name']} = {msgspec.json.encode(entry['value']).decode()}")
+        if entry["text"]:
+            print(textwrap.fill(entry["text"], 96, initial_indent="    ", subsequent_indent="    "))
     return 0
 
 
@@ -214,15 +215,6 @@ def list_parameters(config: Config, prefix: str = "") -> list[dict[str, Any]]:
             plain = msgspec.json.decode(msgspec.json.encode(value))
             listed.append({"name": name, "value": plain, "text": texts.get(field.name, "")})
     return listed
-
-
-def show_parameters(listed: list[dict[str, Any]]) -> None:
-    """Print parameters for people."""
-    for entry in listed:
-        value = msgspec.json.encode(entry["value"]).decode()
-        print(f"{entry['name']} = {value}")
-        if entry["text"]:
-            print(textwrap.fill(entry["text"], 96, initial_indent="    ", subsequent_indent="    "))
 
 
 def _texts(kind: type) -> dict[str, str]:
