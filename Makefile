@@ -5,12 +5,13 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo compare test test-slow test-interop lint docs bench requirements
+.PHONY: help setup demo compare test-quick test test-slow test-interop lint docs bench requirements
 
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
 	@echo "make compare       compare four protocols in the simulator"
-	@echo "make test          run the fast tests"
+	@echo "make test-quick    run a part of the tests that touches every package, in a minute"
+	@echo "make test          run the tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
 	@echo "make lint          check style and types"
@@ -32,8 +33,15 @@ compare: $(READY)
 	@$(VENV)/bin/rumormill sim --compare floodsub,gossipsub,pulsarcast,skipring --peers 100 \
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
+# Tests start hundreds of processes: let the first of them compile the package for all.
+test-quick test test-slow: export PYTHONDONTWRITEBYTECODE :=
+
+test-quick: $(READY)
+	$(VENV)/bin/python -m pytest @tests/quick.args -n 2 -q
+
+# Three workers for two cores: a third of the time a test waits for sockets, disks and processes.
 test: $(READY)
-	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 2 --dist loadgroup -q
+	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 3 --dist loadgroup -q
 
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2

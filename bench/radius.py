@@ -98,7 +98,7 @@ def run(scene: Scenario, change_plan: Callable[[Simulation], None] | None = None
 
 def _state(machine: Any) -> int | None:
     """Subscriptions of others that a peer holds; None where the protocol has no such thing."""
-    interests = getattr(getattr(machine, "book", None), "interests", None)
+    interests = getattr(getattr(machine, "subscriptions", None), "interests", None)
     if interests is not None:
         return len(interests)
     peers = getattr(machine, "peers", None)

@@ -17,23 +17,25 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from rumormill.core.effects import Append, Effects, Mail
+from rumormill.core.effects import Append, ById, Effects, Load, Mail
 from rumormill.core.event import Event
+from rumormill.core.inputs import Loaded
 from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.skipring.codec import decode_letter, encode_letter
+from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
-from rumormill.protocols.skipring.publication_config import PublicationConfig
 from rumormill.protocols.skipring.publication_messages import (
     CheckAndPublish,
     CheckTrie,
     PublishBundle,
 )
 from rumormill.protocols.skipring.publications import Publications
+from rumormill.protocols.skipring.reads import Answer, Reads
 from rumormill.sim.identity import SimulatedIdentity
 
 TOPIC = "bench"
@@ -41,32 +43,21 @@ PAYLOAD = 256
 """Bytes of data in each publication."""
 
 
-class Table:
-    """An archive in memory."""
-
-    def __init__(self) -> None:
-        self.events: dict[bytes, Event] = {}
-
-    def get(self, topic: str, event_id: bytes) -> Event | None:
-        return self.events.get(event_id)
-
-    def scan(self, topic: str) -> Iterator[Event]:
-        return iter(self.events.values())
-
-
 class Side:
-    """One of the two subscribers."""
+    """One of the two subscribers, whose log is a table; it is its own ring, without neighbours."""
 
     def __init__(self, peer: bytes, publications: list[Publication]) -> None:
         self.peer = peer
-        self.table = Table()
+        self.neighbours: dict[bytes, None] = {}
+        self.table: dict[bytes, Event] = {}
+        self.reads = Reads()
         config = PublicationConfig(flooding=False)
-        identity = SimulatedIdentity(peer)
-        chance = random.Random(peer)
-        self.own = Publications(TOPIC, identity, self.table, config, chance, neighbours=lambda: ())
+        identity, chance = SimulatedIdentity(peer), random.Random(peer)
+        self.own = Publications(TOPIC, identity, config, chance, ring=self, reads=self.reads)
+        self.own.whole = True
         for publication in publications:
-            self.table.events[publication.id] = publication.to_event()
-            self.own.trie.insert(publication.id, None)
+            self.table[publication.id] = publication.to_event()
+            self.own.trie.insert(publication.id)
 
     def begin(self, other: "Side") -> list[bytes]:
         """Begin a chain."""
@@ -81,8 +72,18 @@ class Side:
             if isinstance(effect, Mail):
                 letters.append(encode_letter(effect.message))  # type: ignore[arg-type]
             elif isinstance(effect, Append):
-                self.table.events[effect.event.id] = effect.event
+                self.table[effect.event.id] = effect.event
+                self.own.stored(effect.event.id)
+            elif isinstance(effect, Load) and isinstance(effect.query, ById):
+                found = [self.table[key] for key in effect.query.ids]
+                letters += self.send(Loaded(effect.number, tuple(found)))
         return letters
+
+    def send(self, event: Loaded) -> list[bytes]:
+        """Send what was read."""
+        answer = self.reads.loaded(event, [])
+        assert isinstance(answer, Answer)
+        return self.do(lambda effects: self.own.send(answer, event, effects))
 
 
 class Cost:
@@ -173,16 +174,16 @@ def show_rates(keys: list[bytes], rounds: int) -> None:
             table[key] = None
         return table
 
-    def fill_trie() -> PatriciaTrie[None]:
-        trie: PatriciaTrie[None] = PatriciaTrie()
+    def fill_trie() -> PatriciaTrie:
+        trie = PatriciaTrie()
         insert = trie.insert
         for key in keys:
-            insert(key, None)
+            insert(key)
         return trie
 
     table, trie = fill_dict(), fill_trie()
 
-    def look_up(held: dict[bytes, None] | PatriciaTrie[None]) -> int:
+    def look_up(held: dict[bytes, None] | PatriciaTrie) -> int:
         return sum([key in held for key in keys])
 
     found = microseconds(
@@ -206,7 +207,7 @@ def show_rates(keys: list[bytes], rounds: int) -> None:
 
     def insert_and_hash() -> None:
         for key in fresh:
-            trie.insert(key, None)
+            trie.insert(key)
             assert trie.root_hash
 
     assert trie.root_hash

@@ -1,6 +1,20 @@
-"""Settings that every test shares."""
+"""What tests share: Hypothesis' settings, signals, the watch over event loops, homes, one Spark."""
 
+import gc
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+import loop_watch
+
+pytest.register_assert_rewrite("live_nodes", "processes")
+
+from processes import SOURCES  # noqa: E402 (whose assertions are explained too)
+from rumormill.log import EventLog  # noqa: E402
 
 settings.register_profile(
     "fast",
@@ -11,3 +25,73 @@ settings.register_profile(
 )
 settings.register_profile("long", parent=settings.get_profile("fast"), max_examples=2000)
 settings.load_profile("fast")
+
+loop_watch.install()
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # `nohup make test &`: this process is to live on when others get Ctrl-C, but the programs that
+    # tests start and interrupt are not. They would inherit an ignored signal, but no handler.
+    signal.signal(signal.SIGINT, lambda *_: None)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays to the end: a node's loop would wait for it."""
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Fail a test for what its event loops did behind its back."""
+    yield from _held_against_the_watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Likewise for nodes that a fixture closes."""
+    yield from _held_against_the_watch()
+
+
+def _held_against_the_watch() -> Iterator[None]:
+    try:
+        yield
+        assert not loop_watch.faults, "\n".join(loop_watch.faults)
+    finally:
+        loop_watch.faults.clear()
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that does not exist yet; its path is short, as a Unix socket's must be."""
+    return tmp_path_factory.mktemp("h") / "home"
+
+
+@pytest.fixture
+def log(home: Path) -> Iterator[EventLog]:
+    """An empty log in the home."""
+    with EventLog(home) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Spark with two cores, for all tests of a process; its Python workers use this tree.
+
+    It interprets queries instead of compiling them: no test has as many rows as that pays for.
+    """
+    from rumormill.spark import session
+
+    os.environ["PYTHONPATH"] = str(SOURCES)
+    folder = tmp_path_factory.mktemp("spark")
+    started = session(
+        "local[2]",
+        brief=True,
+        settings={
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.driver.memory": "1g",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        },
+    )
+    yield started
+    started.stop()

@@ -376,6 +376,21 @@ def test_no_module_is_dead() -> None:
     assert not dead, f"nothing reaches {', '.join(dead)}"
 
 
+def test_quick_tests_touch_every_package() -> None:
+    """What `make test-quick` leaves out is there to be left out, and the rest imports them all."""
+    arguments = (ROOT / "tests" / "quick.args").read_text().splitlines()
+    left_out = [ROOT / each.partition("=")[2] for each in arguments if each.startswith("--ignore=")]
+    assert left_out
+    assert [path for path in left_out if not path.exists()] == []
+    touched: dict[str, None] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if not any(path.is_relative_to(each) for each in left_out):
+            touched |= dict.fromkeys(name for _, name in imported(ast.parse(path.read_text())))
+    for package in PACKAGE.rglob("__init__.py"):
+        inside = f"{name_of(package)}."
+        assert any(name.startswith(inside) for name in touched), f"nothing quick tests {inside}"
+
+
 DOWNLOADS = re.compile(
     r"https?://[^\s)\"'>]*(?:pypi\.|pythonhosted|/simple/|index-url|registry|mirror|nexus|artifactory"
     r"|\.(?:whl|tar\.gz|tgz|zip|gz|exe|deb|rpm)\b)|--(?:extra-)?index-url|--find-links",

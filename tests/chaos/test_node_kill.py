@@ -9,79 +9,33 @@ RUMORMILL_CHAOS_ROUNDS sets the rounds of the long test (500 by default).
 import contextlib
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from chaos_node import REPEATS
 
-import rumormill
+from processes import Program
 from rumormill.log import EventLog
 from rumormill.node.identity import load_or_create_key
 
 SCRIPT = Path(__file__).with_name("chaos_node.py")
 ROLES = ("publisher", "relay", "subscriber")
-PATIENCE = 60.0
-"""Seconds after which a silent process is called stuck."""
 
 
-class Child:
-    """A node in a process of its own, and everything that it has said."""
+class Child(Program):
+    """A node in a process of its own."""
 
     def __init__(self, arguments: list[str]) -> None:
-        self.lines: list[str] = []
-        self._changed = threading.Condition()
-        source = str(Path(rumormill.__file__).parents[1])
-        self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": source},
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._changed:
-                if line.endswith(b"\n"):
-                    self.lines.append(line.decode().rstrip("\n"))
-                self._changed.notify_all()
-
-    def wait_for(self, count: int) -> None:
-        """Wait until it has said so many lines."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.lines) >= count, PATIENCE), self.lines
+        super().__init__([sys.executable, SCRIPT, *arguments], stdin=subprocess.PIPE, stderr=None)
 
     @property
     def claims(self) -> list[str]:
         """What it has said of events, behind `opening` and `ready`."""
-        return self.lines[2:]
-
-    def kill(self) -> None:
-        """kill -9."""
-        self._process.send_signal(signal.SIGKILL)
-        assert self._finish() == -signal.SIGKILL
-
-    def close(self) -> None:
-        """Ask it to end, and see that it ends well."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._finish() == 0
-
-    def _finish(self) -> int:
-        code = self._process.wait(PATIENCE)
-        self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-        return code
+        return self.output[2:]
 
 
 class Trio:
@@ -113,7 +67,7 @@ class Trio:
         victim = rng.choice(ROLES)
         child = self.running[victim]
         # One line: it is opening. Two: it listens. More: it is at work.
-        child.wait_for(rng.choice([1, 2, 3, 3 + rng.randrange(30), 3 + rng.randrange(150)]))
+        child.prints(rng.choice([1, 2, 3, 3 + rng.randrange(30), 3 + rng.randrange(150)]))
         child.kill()
         del self.running[victim]
         self.claims[victim] += child.claims
@@ -123,10 +77,10 @@ class Trio:
     def end(self) -> None:
         """Let all three end in order, and check each log a last time."""
         for child in self.running.values():
-            child.wait_for(3)
+            child.prints(3)
         for role in ("publisher", "subscriber", "relay"):
             child = self.running[role]
-            child.close()
+            assert child.close() == 0
             del self.running[role]
             self.claims[role] += child.claims
             check_log(self.folder / role, self.claims[role])

@@ -1,12 +1,12 @@
 """Storage faults under a node: a damaged log stops the start, with one sentence that says where."""
 
-import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from live_nodes import run
 from rumormill.log import CorruptLogError, StoreError
 from rumormill.node.node import Node
 
@@ -21,7 +21,7 @@ def fill(home: Path, start: int) -> None:
             for number in range(start, start + EVENTS):
                 await node.publish("news", f"payload {number:04} ".encode() * 20)
 
-    asyncio.run(publish())
+    run(publish)
 
 
 def start(home: Path) -> None:
@@ -31,7 +31,7 @@ def start(home: Path) -> None:
         async with Node(home):
             pass
 
-    asyncio.run(once())
+    run(once)
 
 
 def database(home: Path) -> Path:
@@ -99,4 +99,4 @@ def test_a_sound_log_starts_again_and_goes_on_where_it_ended(tmp_path: Path) -> 
         async with Node(tmp_path) as node:
             return [event.offset for event in await node.history("news")]
 
-    assert asyncio.run(read()) == list(range(2 * EVENTS))
+    assert run(read) == list(range(2 * EVENTS))

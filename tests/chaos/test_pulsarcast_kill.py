@@ -8,12 +8,12 @@ its log when they have ended, where the links show that nothing is missing befor
 import time
 from pathlib import Path
 
-from processes import PATIENCE, Process, ask_all
+from rumormill.node.store_archive import StoreArchive
 
+from processes import PATIENCE, Group, ask_all
 from rumormill.core.event import Event
 from rumormill.log import EventLog
 from rumormill.node.identity import SignatureVerifier
-from rumormill.node.store_archive import StoreArchive
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history import verify_history
 from rumormill.protocols.pulsarcast.library import view_of_kept
@@ -23,7 +23,7 @@ GROUPS = 4
 """Processes beside the root's and the bystander's, whom everybody joins by."""
 
 
-def wait_until_all_have(groups: list[Process], topic: str, wanted: set[str]) -> None:
+def wait_until_all_have(groups: list[Group], topic: str, wanted: set[str]) -> None:
     """Wait until every node's application was given what is wanted; nothing comes twice."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -51,10 +51,10 @@ def check_log(home: Path, topic: str, wanted: set[str]) -> None:
 
 def test_nothing_is_lost_with_the_root(tmp_path: Path) -> None:
     """Create, subscribe, publish from all, kill the root and four others, go on, come back."""
-    processes: list[Process] = []
+    processes: list[Group] = []
 
-    def start(ticket: str, *names: str) -> Process:
-        process = Process(SCRIPT, list(names), [str(tmp_path), ticket])
+    def start(ticket: str, *names: str) -> Group:
+        process = Group(SCRIPT, list(names), [str(tmp_path), ticket])
         processes.append(process)
         return process
 
@@ -90,10 +90,10 @@ def test_nothing_is_lost_with_the_root(tmp_path: Path) -> None:
         wait_until_all_have(survivors, topic, published)
         wait_until_all_have([root], topic, published - known)
         for process in (*survivors, root):
-            process.close()
+            assert process.close() == 0
     finally:
         for process in processes:
-            process.stop()
+            process.end()
     for process in (*survivors, root):
         for name in process.names:
             check_log(tmp_path / name, topic, published)

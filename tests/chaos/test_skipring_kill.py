@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PATIENCE, Process, ask_all
 from ring_nodes import TOPIC
 
+from processes import PATIENCE, Group, ask_all
 from rumormill.core.event import Event
 from rumormill.log import EventLog
 from rumormill.node.identity import NodeIdentity, load_or_create_key
@@ -32,7 +32,7 @@ class Network:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.groups: list[Process] = []
+        self.groups: list[Group] = []
         self.published: list[str] = []
         self.ticket = ""
         self.restart_supervisor()
@@ -44,11 +44,11 @@ class Network:
         (self.ticket,) = self.supervisor.answer()
         assert known in {"", self.ticket}
 
-    def _start(self, names: list[str]) -> Process:
+    def _start(self, names: list[str]) -> Group:
         arguments = [str(self.interval), str(self.homes), str(self.port), self.ticket]
-        return Process(SCRIPT, names, arguments)
+        return Group(SCRIPT, names, arguments)
 
-    def start(self, groups: list[list[str]]) -> list[Process]:
+    def start(self, groups: list[list[str]]) -> list[Group]:
         """Start groups of nodes, all at once."""
         started = [self._start(names) for names in groups]
         self.groups += started
@@ -56,7 +56,7 @@ class Network:
             group.answer()
         return started
 
-    def publish(self, groups: list[Process], text: str) -> None:
+    def publish(self, groups: list[Group], text: str) -> None:
         """Let every node of some groups publish, and remember the receipts."""
         self.published += ask_all(groups, f"publish {text}")
 
@@ -91,7 +91,7 @@ class Network:
             ),
         )
 
-    def crash(self, groups: list[Process]) -> None:
+    def crash(self, groups: list[Group]) -> None:
         """kill -9 of some groups."""
         for group in groups:
             group.kill()
@@ -99,7 +99,7 @@ class Network:
 
     def stop(self) -> None:
         for process in (self.supervisor, *self.groups):
-            process.stop()
+            process.end()
 
 
 def history(home: Path) -> dict[str, bytes]:
@@ -152,8 +152,8 @@ def run(homes: Path, groups: int, size: int, interval: float) -> None:
         network.wait_for_histories()
         network.wait_for_ring()
         for group in network.groups:
-            group.close()
-        network.supervisor.close()
+            assert group.close() == 0
+        assert network.supervisor.close() == 0
     finally:
         network.stop()
     everything = history(homes / "late")

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command import PATIENCE, SOURCES, Terminal, environment, rumormill
+
+from processes import PATIENCE, SOURCES, Terminal, environment, rumormill
 
 PROTOCOLS = ["floodsub", "gossipsub", "pulsarcast", "skipring", "radius"]
 NODES, EVENTS = 4, 30

@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import doctor
 from rumormill.cli.doctor import FAILED, OK, WARNING
 

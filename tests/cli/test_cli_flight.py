@@ -6,28 +6,22 @@ import time
 from pathlib import Path
 
 import pytest
-from command import Terminal, rumormill
 
+from processes import Terminal, rumormill
 from rumormill.core.event import Event
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.log import Durability, EventLog, StoreConfig
 
 
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home that does not exist yet, with a short path."""
-    return tmp_path_factory.mktemp("h") / "home"
-
-
 def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
     """The address is printed, the token is in the home; the door closes with the node."""
-    with Terminal("node", "--home", str(home), "--flight", "127.0.0.1:0", "--json") as node:
+    with Terminal("node", "--home", home, "--flight", "127.0.0.1:0", "--json") as node:
         said = json.loads(node.prints()[0])
-        assert rumormill("pub", "news", "hello", "--home", str(home)).returncode == 0
+        assert rumormill("pub", "news", "hello", "--home", home).returncode == 0
         token = (home / "flight.token").read_text().strip()
         with DoorClient(said["flight"], token) as client:
             (line,) = client.topics()
-            assert (line.name, line.first, line.next) == ("news", 0, 1)
+            assert (line.name, line.first_offset, line.next_offset) == ("news", 0, 1)
             (batch,) = client.batches("news", 0, 1, ["value"])
             assert batch.column("value").to_pylist() == [b"hello"]
         assert (home / "flight.json").exists()
@@ -38,7 +32,7 @@ def test_a_node_serves_its_topics_to_whoever_has_the_token(home: Path) -> None:
 
 def test_ctrl_c_closes_every_door(home: Path) -> None:
     """While a command is inside; nothing of them is left in the home but the token."""
-    place = ("--home", str(home))
+    place = ("--home", home)
     doors = ("--flight", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
     with Terminal("node", *place, *doors) as node:
         node.prints()
@@ -53,16 +47,16 @@ def test_ctrl_c_closes_every_door(home: Path) -> None:
 
 def test_a_store_is_served_beside_its_node(home: Path) -> None:
     """Read-only, in a process of its own; who wants to publish still finds the node."""
-    with Terminal("node", "--home", str(home), "--flight", "127.0.0.1:0") as node:
+    with Terminal("node", "--home", home, "--flight", "127.0.0.1:0") as node:
         node.prints()
         found = (home / "flight.json").read_bytes()
-        rumormill("pub", "news", "hello", "--home", str(home))
-        with Terminal("serve-store", str(home), "--flight", "127.0.0.1:0", "--json") as server:
+        rumormill("pub", "news", "hello", "--home", home)
+        with Terminal("serve-store", home, "--flight", "127.0.0.1:0", "--json") as server:
             said = json.loads(server.prints()[0])
             token = Path(said["token_file"]).read_text().strip()
-            rumormill("pub", "news", "again", "--home", str(home))
+            rumormill("pub", "news", "again", "--home", home)
             with DoorClient(said["flight"], token) as client:
-                assert [line.next for line in client.topics()] == [2]
+                assert [line.next_offset for line in client.topics()] == [2]
             assert server.stop() == 0
         assert (home / "flight.json").read_bytes() == found
 
@@ -74,7 +68,7 @@ def test_a_served_store_is_sealed_before_anybody_reads_it(home: Path) -> None:
         for first in range(0, config.segment_rows, 1024):
             numbers = range(first, first + 1024)
             log.append([Event("news", b"", b"", b"%d" % n, received=1.0) for n in numbers]).result()
-    with Terminal("serve-store", str(home), "--flight", "127.0.0.1:0") as server:
+    with Terminal("serve-store", home, "--flight", "127.0.0.1:0") as server:
         server.prints()
         end = time.monotonic() + 60.0
         while not list((home / "segments").glob("*/0")):

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import main
 from rumormill.core.event import Event
 from rumormill.log.event_log import EventLog

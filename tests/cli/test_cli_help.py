@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from command import environment, rumormill
 
+from processes import environment, rumormill
 from rumormill import __version__
 from rumormill.cli.completion import KNOWN_OF_SIM
-from rumormill.cli.grammar import build_parser
 from rumormill.cli.pages import PROTOCOLS
+from rumormill.cli.parser import build_parser
 from rumormill.cli.sim import FLAGS
 from rumormill.daemon.endpoint import FLIGHT_ENDPOINT
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
@@ -58,6 +58,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
         "rumormill.cli",
         "rumormill.cli.grammar",
         "rumormill.cli.pages",
+        "rumormill.cli.parser",
         "rumormill.version",
     ]
     heavy = {"rich", "msgspec", "asyncio", "inspect", "dataclasses", "pyarrow", "google"}

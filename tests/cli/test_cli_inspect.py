@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import main
 
 VECTORS = Path(__file__).resolve().parents[1] / "protocols" / "pulsarcast" / "vectors"

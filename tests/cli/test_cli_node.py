@@ -10,17 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import SOURCES, Terminal, rumormill
+
+from processes import SOURCES, Terminal, rumormill
 
 
 @pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A home that does not exist yet; its path is short, as a Unix socket's must be."""
-    return str(tmp_path_factory.mktemp("h") / "home")
-
-
-@pytest.fixture
-def daemon(home: str) -> Iterator[Terminal]:
+def daemon(home: Path) -> Iterator[Terminal]:
     """A node that runs in the home."""
     with Terminal("node", "--home", home) as node:
         node.prints()
@@ -40,7 +35,7 @@ def readme_commands() -> list[list[str]]:
     return [shlex.split(line) for line in re.findall(r"^rumormill (.*)$", text, re.MULTILINE)]
 
 
-def test_two_terminals_work_the_first_time(home: str) -> None:
+def test_two_terminals_work_the_first_time(home: Path) -> None:
     """As the README says: `sub`, then `pub`; no configuration, no ticket, no daemon."""
     listen, publish = readme_commands()[:2]
     assert (listen[0], publish[0]) == ("sub", "pub")
@@ -51,10 +46,10 @@ def test_two_terminals_work_the_first_time(home: str) -> None:
         assert "published 1 message to news" in done.stderr
         assert sub.prints() == ["hello, world"]
         assert sub.ends() == 0
-    assert list((Path(home) / "meet").iterdir()) == []
+    assert list((home / "meet").iterdir()) == []
 
 
-def test_a_daemon_serves_commands_without_a_ticket(home: str) -> None:
+def test_a_daemon_serves_commands_without_a_ticket(home: Path) -> None:
     """They find it by the home, and `sub` reads what was published before it came."""
     with Terminal("node", "--topic", "news", RUMORMILL_HOME=home) as daemon:
         daemon.prints()
@@ -66,7 +61,7 @@ def test_a_daemon_serves_commands_without_a_ticket(home: str) -> None:
         assert rumormill("doctor", RUMORMILL_HOME=home).returncode == 0
 
 
-def test_a_ticket_joins_nodes_of_different_homes(home: str, tmp_path: Path) -> None:
+def test_a_ticket_joins_nodes_of_different_homes(home: Path, tmp_path: Path) -> None:
     """What `sub` prints as its ticket is what `pub --join` takes."""
     with Terminal("sub", "news", "--count", "2", "--json", "--home", home) as sub:
         ticket = sub.says("--join").split()[-1]
@@ -79,7 +74,7 @@ def test_a_ticket_joins_nodes_of_different_homes(home: str, tmp_path: Path) -> N
     assert not (tmp_path / "other").exists()
 
 
-def test_a_long_input_arrives_whole_and_in_order(home: str) -> None:
+def test_a_long_input_arrives_whole_and_in_order(home: Path) -> None:
     """Neither end is asked to slow down, and nothing is lost between them."""
     numbers = [str(number) for number in range(3000)]
     with Terminal("sub", "numbers", "--count", "3000", "--home", home) as sub:
@@ -89,13 +84,13 @@ def test_a_long_input_arrives_whole_and_in_order(home: str) -> None:
         assert sub.prints(3000) == numbers
 
 
-def test_a_daemon_prints_its_ticket_and_stops_in_order(home: str) -> None:
+def test_a_daemon_prints_its_ticket_and_stops_in_order(home: Path) -> None:
     """SIGTERM is not a failure, and leaves neither socket nor lock."""
     with Terminal("node", "--home", home, "--log-format", "json") as node:
         (ticket,) = node.prints()
         assert ticket.startswith("/ip4/127.0.0.1/tcp/")
         node.says("running")
-        socket = Path(home) / "control.sock"
+        socket = home / "control.sock"
         assert stat.S_IMODE(socket.stat().st_mode) == 0o600
         assert node.stop(signal.SIGTERM) == 0
         logged = [json.loads(line) for line in node.errors]
@@ -107,7 +102,7 @@ def test_a_daemon_prints_its_ticket_and_stops_in_order(home: str) -> None:
         assert again.stop(signal.SIGINT) == 0
 
 
-def test_commands_use_the_running_node(home: str, daemon: Terminal) -> None:
+def test_commands_use_the_running_node(home: Path, daemon: Terminal) -> None:
     """A subscriber and a publisher of one home meet in its daemon, and the log keeps the events."""
     with Terminal("sub", "news", "--count", "3", "--home", home) as sub:
         sub.says("listening")
@@ -130,7 +125,7 @@ def test_commands_use_the_running_node(home: str, daemon: Terminal) -> None:
     assert lines_of("topics", "--home", home)[0]["next_offset"] == 3
 
 
-def test_a_subscription_may_begin_in_the_past(home: str, daemon: Terminal) -> None:
+def test_a_subscription_may_begin_in_the_past(home: Path, daemon: Terminal) -> None:
     """`--all`, `--offset` and `--since` begin in the log and go on with what comes."""
     numbers = "".join(f"{number}\n" for number in range(20))
     assert rumormill("pub", "n", "--home", home, stdin=numbers).returncode == 0
@@ -151,7 +146,7 @@ def test_a_subscription_may_begin_in_the_past(home: str, daemon: Terminal) -> No
     assert done.stdout.splitlines() == [str(number) for number in range(20)]
 
 
-def test_daemons_join_and_relay(home: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_daemons_join_and_relay(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Two daemons, joined by a ticket: what one home publishes, the other prints."""
     other = str(tmp_path_factory.mktemp("o"))
     with Terminal("node", "--home", home, "--topic", "news") as first:
@@ -169,7 +164,7 @@ def test_daemons_join_and_relay(home: str, tmp_path_factory: pytest.TempPathFact
             assert lines_of("history", "news", "--home", other)[0]["data"] == "x"
 
 
-def test_metrics_are_served_with_the_names_of_the_proposal(home: str) -> None:
+def test_metrics_are_served_with_the_names_of_the_proposal(home: Path) -> None:
     with Terminal("node", "--home", home, "--metrics", "127.0.0.1:0", "--json") as node:
         port = json.loads(node.prints()[0])["metrics_port"]
         assert rumormill("pub", "news", "hello", "--home", home).returncode == 0
@@ -181,7 +176,7 @@ def test_metrics_are_served_with_the_names_of_the_proposal(home: str) -> None:
     assert "12D3Koo" not in text
 
 
-def test_a_rate_paces_and_a_count_repeats(home: str, daemon: Terminal) -> None:
+def test_a_rate_paces_and_a_count_repeats(home: Path, daemon: Terminal) -> None:
     """Each of the repeated messages has a receipt of its own."""
     receipts = lines_of("pub", "t", "x", "--count", "5", "--rate", "1000", "--home", home)
     assert [receipt["offset"] for receipt in receipts] == [0, 1, 2, 3, 4]
@@ -192,19 +187,19 @@ def test_a_rate_paces_and_a_count_repeats(home: str, daemon: Terminal) -> None:
     assert lines_of("history", "t", "--offset", "5", "--home", home)[0]["data"] == story
 
 
-def test_bytes_that_are_no_text_survive(home: str, daemon: Terminal) -> None:
+def test_bytes_that_are_no_text_survive(home: Path, daemon: Terminal) -> None:
     """What is no UTF-8 is published as it was typed, and JSON has it in base64."""
     rumormill("pub", "t", "\udcff\udc80", "--home", home)
     (event,) = lines_of("history", "t", "--home", home)
     assert event["data_base64"] == "/4A="
 
 
-def test_ctrl_c_ends_a_subscription(home: str) -> None:
+def test_ctrl_c_ends_a_subscription(home: Path) -> None:
     with Terminal("sub", "news", "--home", home) as sub:
         sub.says("listening")
         assert sub.stop(signal.SIGINT) == 130
         assert sub.errors[-1] == "rumormill: interrupted"
-    assert list((Path(home) / "meet").iterdir()) == []
+    assert list((home / "meet").iterdir()) == []
 
 
 def test_bench_measures_two_processes() -> None:
@@ -217,7 +212,7 @@ def test_bench_measures_two_processes() -> None:
     assert 0 < figures["latency_p50_ms"] <= figures["latency_p99_ms"]
 
 
-def test_a_skip_ring_needs_a_supervisor_and_nothing_else(home: str, tmp_path: Path) -> None:
+def test_a_skip_ring_needs_a_supervisor_and_nothing_else(home: Path, tmp_path: Path) -> None:
     """A supervisor, a node and one-off commands: a late `sub` prints what was said before."""
     place = ("--home", str(tmp_path / "sup"), "--set", "interval=0.2")
     with Terminal("supervisor", *place) as above:
@@ -239,7 +234,7 @@ def test_a_skip_ring_needs_a_supervisor_and_nothing_else(home: str, tmp_path: Pa
             assert "has decided this" in refused.stderr
 
 
-def test_a_supervisors_ticket_is_known_before_it_runs(home: str) -> None:
+def test_a_supervisors_ticket_is_known_before_it_runs(home: Path) -> None:
     """So that several can be told of each other; its port must be chosen for that."""
     place = ("--home", home, "--listen", "/ip4/127.0.0.1/tcp/4100")
     first, second = (rumormill("supervisor", *place, "--ticket").stdout for _ in range(2))

@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Terminal, rumormill
+
+from processes import Terminal, rumormill
 
 STRANGER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
-
-
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A home that does not exist yet."""
-    return str(tmp_path_factory.mktemp("h") / "home")
 
 
 def fails(*arguments: str, code: int, says: str, **extra: str) -> None:
@@ -47,13 +42,13 @@ BAD_TICKETS = {
 
 
 @pytest.mark.parametrize("verb", [("node",), ("sub", "t"), ("pub", "t", "x"), ("peers",)])
-def test_what_is_no_ticket_is_refused_by_every_verb(verb: tuple[str, ...], home: str) -> None:
+def test_what_is_no_ticket_is_refused_by_every_verb(verb: tuple[str, ...], home: Path) -> None:
     for ticket in BAD_TICKETS.values() if verb == ("node",) else ["garbage"]:
         fails(*verb, "--home", home, "--join", ticket, code=2, says="is not a ticket")
-    assert not Path(home).exists()
+    assert not home.exists()
 
 
-def test_a_ticket_of_nobody_says_who_cannot_be_reached(home: str) -> None:
+def test_a_ticket_of_nobody_says_who_cannot_be_reached(home: Path) -> None:
     """The address is right in form, but nobody listens there."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -64,7 +59,7 @@ def test_a_ticket_of_nobody_says_who_cannot_be_reached(home: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_ticket_with_another_peer_is_not_believed(home: str) -> None:
+def test_a_ticket_with_another_peer_is_not_believed(home: Path) -> None:
     """Whoever answers at the address must be the peer that the ticket names."""
     with Terminal("sub", "t", "--home", home) as sub:
         address = sub.says("--join").split()[-1].rpartition("/")[0]
@@ -74,7 +69,7 @@ def test_a_ticket_with_another_peer_is_not_believed(home: str) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_a_taken_port(home: str, taken_port: int) -> None:
+def test_a_taken_port(home: Path, taken_port: int) -> None:
     address = f"/ip4/127.0.0.1/tcp/{taken_port}"
     fails("node", "--home", home, "--listen", address, code=1, says="ddress already in use")
     fails("sub", "t", "--home", home, "--listen", address, code=1, says="ddress already in use")
@@ -105,7 +100,7 @@ def test_a_read_only_home(verb: tuple[str, ...], read_only: str) -> None:
     assert "permitted" in done.stderr or "denied" in done.stderr or "Read-only" in done.stderr
 
 
-def test_a_full_disk_is_said_to_the_publisher(home: str) -> None:
+def test_a_full_disk_is_said_to_the_publisher(home: Path) -> None:
     """The log's own limit stands for the disk: SQLite reports both in the same way."""
     limit = f"store.max_database_bytes={40 * 8192}"
     with Terminal("node", "--home", home, "--set", limit) as node:
@@ -116,19 +111,19 @@ def test_a_full_disk_is_said_to_the_publisher(home: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 5000, "\udcff"])
 @pytest.mark.parametrize("verb", ["pub", "sub", "history"])
-def test_a_bad_topic_name(verb: str, name: str, home: str) -> None:
+def test_a_bad_topic_name(verb: str, name: str, home: Path) -> None:
     tail = ("x",) if verb == "pub" else ()
     fails(verb, name, *tail, "--home", home, code=2, says="topic name")
 
 
-def test_a_damaged_log_is_not_served(home: str) -> None:
+def test_a_damaged_log_is_not_served(home: Path) -> None:
     """The daemon refuses to start; a reader gets exit code 4 and the range; doctor says so."""
     with Terminal("node", "--home", home) as node:
         node.prints()
         numbers = "".join(f"number {number}\n" for number in range(200))
         assert rumormill("pub", "t", "--home", home, stdin=numbers).returncode == 0
         assert node.stop() == 0
-    (database,) = Path(home).glob("events-*.db")
+    (database,) = home.glob("events-*.db")
     data = bytearray(database.read_bytes())
     where = data.index(b"number 77")
     data[where] ^= 0xFF
@@ -143,7 +138,7 @@ def test_a_damaged_log_is_not_served(home: str) -> None:
     assert "failure  log: topic 't' offsets 77 to 77" in done.stdout
 
 
-def test_one_daemon_per_home(home: str) -> None:
+def test_one_daemon_per_home(home: Path) -> None:
     """The second one says who holds the log."""
     with Terminal("node", "--home", home) as node:
         node.prints()
@@ -152,7 +147,7 @@ def test_one_daemon_per_home(home: str) -> None:
         fails("pub", "t", "x", "--home", home, "--protocol", "floodsub", code=2, says="--protocol")
 
 
-def test_a_dead_daemons_socket_is_explained_and_replaced(home: str) -> None:
+def test_a_dead_daemons_socket_is_explained_and_replaced(home: Path) -> None:
     """Commands say what to do; the next daemon cleans up by itself."""
     with Terminal("node", "--home", home) as node:
         node.prints()
@@ -174,7 +169,7 @@ def test_a_home_whose_path_is_too_long_for_a_socket(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_publishing_to_nobody_says_what_to_do(home: str) -> None:
+def test_publishing_to_nobody_says_what_to_do(home: Path) -> None:
     fails("pub", "t", "x", "--home", home, code=1, says="give --join TICKET")
     fails("peers", "--home", home, code=1, says="start `rumormill node`")
     fails("topics", "--home", home, code=1, says="there is no rumormill store")
@@ -182,13 +177,13 @@ def test_publishing_to_nobody_says_what_to_do(home: str) -> None:
     fails("sub", "t", "--all", "--home", home, code=2, says="rumormill history")
 
 
-def test_waiting_for_a_subscriber_in_vain_is_a_timeout(home: str) -> None:
+def test_waiting_for_a_subscriber_in_vain_is_a_timeout(home: Path) -> None:
     with Terminal("sub", "other", "--home", home) as sub:
         sub.says("listening")
         fails("pub", "t", "x", "--wait", "0.2", "--home", home, code=3, says="0 of 1 wanted")
 
 
-def test_waiting_for_events_in_vain_is_a_timeout(home: str) -> None:
+def test_waiting_for_events_in_vain_is_a_timeout(home: Path) -> None:
     """Without a count, the time is simply over."""
     fails("sub", "t", "-q", "--count", "1", "--wait", "0.1", "--home", home,
           code=3, says="0 of 1 events came within 0.1 seconds")  # fmt: skip
@@ -221,8 +216,8 @@ WRONG = {
 
 @pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG.keys())
 def test_wrong_input_gives_one_sentence_and_exit_code_two(
-    arguments: tuple[str, ...], home: str
+    arguments: tuple[str, ...], home: Path
 ) -> None:
     """Nothing is started and nothing is made."""
     fails(*arguments, "--home", home, code=2, says="rumormill")
-    assert not Path(home).exists()
+    assert not home.exists()

@@ -4,19 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from command import SOURCES, Terminal, rumormill
+
+from processes import SOURCES, Terminal, rumormill
 
 RADIUS = ("--protocol", "radius")
 SCENARIOS = SOURCES.parent / "scenarios"
 
 
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A home that does not exist yet; its path is short, as a Unix socket's must be."""
-    return str(tmp_path_factory.mktemp("h") / "home")
-
-
-def test_two_terminals(home: str) -> None:
+def test_two_terminals(home: Path) -> None:
     """`sub`, then `pub`, with nothing but the protocol named."""
     with Terminal("sub", "news", "--count", "1", *RADIUS, RUMORMILL_HOME=home) as sub:
         sub.says("listening to news")
@@ -26,7 +21,7 @@ def test_two_terminals(home: str) -> None:
         assert sub.ends() == 0
 
 
-def test_a_node_between_two_others_relays(home: str) -> None:
+def test_a_node_between_two_others_relays(home: Path) -> None:
     """A daemon that wants nothing itself brings publisher and subscriber together."""
     with Terminal("node", "--home", home, *RADIUS) as daemon:
         (ticket,) = [line for line in daemon.prints() if "/p2p/" in line][:1]

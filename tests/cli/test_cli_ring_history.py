@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import rumormill
 
+from processes import rumormill
 from rumormill.cli import main
 from rumormill.core.event import Event
 from rumormill.log import EventLog
@@ -49,9 +49,9 @@ def test_two_homes_with_the_same_history_have_the_same_root_hash(
     stranger = Event("news", b"gossip", b"bob", b"12 bytes...", received=1.0)
     keep(tmp_path / "a", published)
     keep(tmp_path / "b", published[::-1], stranger)
-    trie: PatriciaTrie[None] = PatriciaTrie()
+    trie = PatriciaTrie()
     for publication in published:
-        trie.insert(publication.id, None)
+        trie.insert(publication.id)
     root = trie.root_hash.hex()
     assert main(["history", "verify", "news", "--home", str(tmp_path / "a")]) == 0
     assert capsys.readouterr().out == f"3 publications, root hash {root}\n"

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from command import SOURCES, Terminal, rumormill
 
+from processes import SOURCES, Terminal, rumormill
 from rumormill.cli.grammar import CommandError
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import compile_format
@@ -125,7 +125,7 @@ def test_numbers_and_times_are_read_as_people_write_them() -> None:
 
 def test_a_format_prints_every_field() -> None:
     author = PrivateKey(bytes(32)).peer_id
-    event = Event("t", b"\xffdata", bytes(author), b"\x01\x02", 7, 1_700_000_000.25)
+    event = Event("t", b"\xffdata", bytes(author), b"\x01\x02", offset=7, received=1_700_000_000.25)
     printer = compile_format(r"%t|%o|%a|%s|%S|%T|%i|%%|\t\0\n")
     expected = f"t|7|{author}|".encode() + b"\xffdata|5|2023-11-14T22:13:20.250Z|0102|%|\t\0\n"
     assert printer(event) == expected

@@ -6,11 +6,11 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from command import environment, rumormill
+
+from processes import RUMORMILL, environment, rumormill
 
 SMALL = ("--peers", "20", "--messages", "5", "--degree", "6", "--seed", "3")
 
@@ -179,7 +179,6 @@ WRONG = {
     "two ways to say what runs": ("--compare", "floodsub", "--protocol", "gossipsub"),
     "one file for two traces": ("--compare", "floodsub,gossipsub", "--trace", "run.ndjson"),
     "a start that the protocol does not know": ("--start", "legitimate"),
-    "no state to dump": ("--dump-state", "state.json"),
     "one file for two states": (
         "--compare",
         "skipring,gossipsub",
@@ -204,7 +203,7 @@ def test_wrong_input_gives_one_sentence_and_exit_code_two(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_state_of_a_skip_ring_is_dumped(tmp_path: Path) -> None:
+def test_a_skip_ring_has_starts_states_and_figures_of_its_own(tmp_path: Path) -> None:
     """`--start` and `--dump-state`, and the figures that the protocol adds."""
     path = tmp_path / "state.json"
     arguments = ("--protocol", "skipring", "--peers", "9", "--messages", "3", "--json")
@@ -212,8 +211,22 @@ def test_the_state_of_a_skip_ring_is_dumped(tmp_path: Path) -> None:
     figures = json.loads(done.stdout)
     assert figures["legitimate"] is True
     assert {"intervals_to_legitimate", "average_degree", "max_degree"} <= figures.keys()
-    state = json.loads(path.read_text())
-    assert len(state["subscribers"]) == len(state["database"]) == len(state["root_hashes"]) == 9
+    peers = json.loads(path.read_text())
+    assert len(peers) == 10
+    assert sum("topic-0" in each["state"]["members"] for each in peers.values()) == 9
+
+
+def test_the_state_of_every_protocol_can_be_dumped(tmp_path: Path) -> None:
+    """By peer: what it shows, and all that it knows."""
+    path = tmp_path / "state.json"
+    arguments = ("--peers", "9", "--messages", "3", "--dump-state", str(path))
+    assert rumormill("sim", *arguments).returncode == 0
+    peers = json.loads(path.read_text())
+    assert len(peers) == 9
+    for peer in peers.values():
+        assert peer["view"]["subscriptions"] == ["topic-0"]
+        assert peer["view"]["links"]["mesh"]["topic-0"]
+        assert peer["state"]["type"] == "GossipSub"
 
 
 def test_a_failed_run_names_its_seed_and_the_way_to_repeat_it(tmp_path: Path) -> None:
@@ -237,7 +250,7 @@ def test_ctrl_c_ends_a_run_with_one_line_and_leaves_no_trace(tmp_path: Path) -> 
     terminal, side = pty.openpty()
     long_run = ("--peers", "50", "--messages", "5000", "--trace", "run.ndjson")
     with subprocess.Popen(
-        [sys.executable, "-m", "rumormill", "sim", *long_run],
+        [*RUMORMILL, "sim", *long_run],
         cwd=tmp_path,
         env=environment(TERM="xterm", NO_COLOR="1"),
         stdout=subprocess.PIPE,

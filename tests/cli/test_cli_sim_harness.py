@@ -1,21 +1,16 @@
 """`rumormill sim --harness-logs`: a run as libp2p's gossipsub-interop analysis reads it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-
-def sim(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rumormill", "sim", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+from processes import rumormill
 
 
 def test_every_node_logs_its_id_and_every_copy_that_it_received(tmp_path: Path) -> None:
     """One log per node: a PeerID line, then a line per copy, duplicates included."""
     folder = tmp_path / "logs"
-    done = sim("--peers", "12", "--degree", "4", "--messages", "3", "--json",
-               "--harness-logs", str(folder))  # fmt: skip
+    done = rumormill("sim", "--peers", "12", "--degree", "4", "--messages", "3", "--json",
+                     "--harness-logs", str(folder))  # fmt: skip
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     received = 0
@@ -30,6 +25,6 @@ def test_every_node_logs_its_id_and_every_copy_that_it_received(tmp_path: Path) 
 def test_a_folder_that_exists_is_not_written_over(tmp_path: Path) -> None:
     """One sentence that names the folder, and a failure."""
     (tmp_path / "hosts").mkdir()
-    done = sim("--peers", "12", "--degree", "4", "--harness-logs", str(tmp_path))
+    done = rumormill("sim", "--peers", "12", "--degree", "4", "--harness-logs", str(tmp_path))
     assert done.returncode != 0
     assert "exists; harness logs need a new folder" in done.stderr

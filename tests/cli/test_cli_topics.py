@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Terminal, rumormill
 
+from processes import Terminal, rumormill
 from rumormill.cli import main
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.wire.keys import PrivateKey

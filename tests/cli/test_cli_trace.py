@@ -3,31 +3,24 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from command import PATIENCE, Terminal, environment, rumormill
 
+from processes import PATIENCE, RUMORMILL, Program, Terminal, environment, rumormill
 from rumormill.core import trace
 from rumormill.trace.files import read_trace
-
-
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home that does not exist yet, with a short path."""
-    return tmp_path_factory.mktemp("h") / "home"
 
 
 def test_two_lives_of_a_node_are_one_trace(home: Path, tmp_path: Path) -> None:
     """The first is killed with SIGKILL; what it had done is there, and the second goes on."""
     path = tmp_path / "node.ndjson"
-    arguments = ("node", "--home", str(home), "--trace", str(path), "--topic", "news")
+    arguments = ("node", "--home", home, "--trace", str(path), "--topic", "news")
     quick = ("--set", "node.trace_interval=0.01")
     with Terminal(*arguments, *quick) as node:
         node.prints()
-        assert rumormill("pub", "news", "one", "--home", str(home)).returncode == 0
-        assert rumormill("topics", "--home", str(home)).returncode == 0  # which shows observers all
+        assert rumormill("pub", "news", "one", "--home", home).returncode == 0
+        assert rumormill("topics", "--home", home).returncode == 0  # which shows observers all
         node.process.kill()
         node.ends()
     published = [each for _, _, each in read_trace(path) if isinstance(each, trace.PublishMessage)]
@@ -47,7 +40,7 @@ def test_two_lives_of_a_node_are_one_trace(home: Path, tmp_path: Path) -> None:
     [("node.parquet", 2, "trace: the name must end in"), ("no/such.ndjson", 1, "cannot write")],
 )
 def test_a_trace_that_cannot_be(home: Path, path: str, code: int, sentence: str) -> None:
-    done = rumormill("node", "--home", str(home), "--trace", path)
+    done = rumormill("node", "--home", home, "--trace", path)
     assert done.returncode == code
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
@@ -56,29 +49,19 @@ def test_a_trace_that_cannot_be(home: Path, path: str, code: int, sentence: str)
 @pytest.mark.parametrize("verb", ["node", "supervisor"])
 def test_a_node_ends_in_order_when_its_stdin_does(home: Path, verb: str) -> None:
     """What is written there before is ignored."""
-    command = [sys.executable, "-m", "rumormill", verb, "--home", str(home), "--until-eof"]
-    with subprocess.Popen(
-        [*command, "--json"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    ) as node:
-        assert node.stdin is not None
-        assert node.stdout is not None
-        assert json.loads(node.stdout.readline())["tickets"]
-        node.stdin.write(b"hello\n")
-        node.stdin.flush()
-        assert node.poll() is None
-        node.stdin.close()
-        assert node.wait(PATIENCE) == 0
+    command = [*RUMORMILL, verb, "--home", home, "--until-eof", "--json"]
+    with Program(command, stdin=subprocess.PIPE) as node:
+        assert json.loads(node.hears())["tickets"]
+        node.told("hello")
+        assert node.process.poll() is None
+        assert node.close() == 0
 
 
 def test_stdin_must_be_a_pipe_to_end_with_it(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with (tmp_path / "file").open() as file:
         done = subprocess.run(
-            [sys.executable, "-m", "rumormill", "node", "--home", str(home), "--until-eof"],
+            [*RUMORMILL, "node", "--home", home, "--until-eof"],
             stdin=file,
             capture_output=True,
             text=True,

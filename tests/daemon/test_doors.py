@@ -61,7 +61,7 @@ def published_by_flight(endpoint: str, token: str, topic: str, data: bytes) -> i
     """Publish through a Flight door; return how many events the topic has then."""
     with DoorClient(endpoint, token) as client:
         client.put("a key", topic, ROWS, rows(data))
-        return {line.name: line.next for line in client.topics()}[topic]
+        return {line.name: line.next_offset for line in client.topics()}[topic]
 
 
 def listens(endpoint: str) -> bool:
@@ -274,8 +274,8 @@ def test_scripts_serve_too(home: Path) -> None:
     with SyncNode(home) as node:
         with node.serve(control=True, metrics=ANYWHERE, flight=ANYWHERE) as doors:
             assert published_by_flight(doors.flight, doors.token, "news", b"rain") == 1
-            assert 'topic_msg_published{topic="news"} 1\n' in asyncio.run(page_at(doors.metrics))
-            assert asyncio.run(published_by_command(doors.control, "news", b"sun")) == 1
+            assert 'topic_msg_published{topic="news"} 1\n' in run(lambda: page_at(doors.metrics))
+            assert run(lambda: published_by_command(doors.control, "news", b"sun")) == 1
         assert not listens(doors.flight)
         doors = node.serve(metrics=ANYWHERE)
     assert not listens(doors.metrics)

@@ -111,7 +111,8 @@ def test_only_committed_events_are_there(log: EventLog, client: DoorClient) -> N
     for number in range(20):
         log.append([make_event(number)]).result()
         (line,) = client.topics()
-        assert offsets(client.batches("news", 0, line.next_offset, COLUMN)) == list(range(number + 1))
+        found = offsets(client.batches("news", 0, line.next_offset, COLUMN))
+        assert found == list(range(number + 1))
 
 
 def test_a_plan_can_be_read_in_parallel_parts(log: EventLog, server) -> None:

@@ -1,11 +1,11 @@
 """A node's process in the hands of a demonstration: killed, and started again."""
 
-import asyncio
 import socket
 from pathlib import Path
 
 import pytest
 
+from live_nodes import run
 from rumormill.core.errors import LocalError
 from rumormill.demo.network import Daemon
 
@@ -39,7 +39,7 @@ def test_it_comes_back_as_the_same_peer_at_the_same_address_with_its_log(folder:
             await node.kill()
             await node.kill()
 
-    asyncio.run(story())
+    run(story)
 
 
 def test_a_port_that_was_taken_meanwhile_is_given_up(folder: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(folder: Path) -> None:
         finally:
             await node.kill()
 
-    asyncio.run(story())
+    run(story)
 
 
 def test_one_that_cannot_start_says_where_its_log_is(folder: Path) -> None:
@@ -68,4 +68,4 @@ def test_one_that_cannot_start_says_where_its_log_is(folder: Path) -> None:
             await node.start()
         assert "--no-such-flag" in node.log.read_text()
 
-    asyncio.run(story())
+    run(story)

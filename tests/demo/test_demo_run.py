@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from live_nodes import run
 from rumormill.demo.demonstration import demonstrate
 from rumormill.demo.run import Run
 from rumormill.demo.script import chosen, write_script
@@ -58,6 +59,6 @@ def test_a_node_that_dies_by_itself_fails_the_run_and_all_others_are_ended(
         assert len(begun) >= 3
         assert all(process.returncode is not None for process in begun)
 
-    asyncio.run(story())
+    run(story)
     assert murderer.said[-1].startswith("floodsub failed: n")
     assert murderer.said[-1].endswith(f"its logs are in {folder / 'floodsub'}")

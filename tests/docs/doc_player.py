@@ -8,13 +8,11 @@ import ast
 import contextlib
 import functools
 import io
-import os
 import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -30,8 +28,8 @@ from doc_pages import (
     is_one_program,
 )
 
-PATIENCE = 120.0
-"""Seconds after which a silent program is called stuck."""
+from processes import PATIENCE, Program
+
 BESIDE = ("scenarios", "examples", "bench", "tools", "src")
 """What a reader has in the directory after cloning."""
 
@@ -41,67 +39,13 @@ _READY = re.compile("/p2p/|listening to|token")
 """What a node, a subscriber and a door say when they can be used."""
 
 
-class Terminal:
-    """A program that runs on, and everything that it has said."""
-
-    def __init__(self, text: str, place: Path, variables: Mapping[str, str]) -> None:
-        self.lines: list[str] = []
-        self._changed = threading.Condition()
-        self._ended = False
-        self._process = subprocess.Popen(
-            ["sh", "-euc", text],
-            cwd=place,
-            env=dict(variables),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-        self.wait_for(lambda lines: any(map(_READY.search, lines)), "a ticket")
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as output:
-            for line in output:
-                self._note(line.rstrip("\n"))
-        self._note(None)
-
-    def _note(self, line: str | None) -> None:
-        with self._changed:
-            if line is None:
-                self._ended = True
-            else:
-                self.lines.append(line)
-            self._changed.notify_all()
-
-    def wait_for(self, condition: Callable[[list[str]], bool], what: str) -> None:
-        """Wait until what it has said fulfils a condition."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ended or condition(self.lines), PATIENCE)
-            assert condition(self.lines), f"{what} did not come; it said {self.lines}"
-
-    def end(self) -> None:
-        """Ctrl-C."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGINT)
-        try:
-            self._process.wait(PATIENCE)
-        finally:
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._reader.join()
-
-
 class Player:
     """One page being played."""
 
     def __init__(self, page: str, place: Path) -> None:
         self.page = page
         self._place = place
-        self._terminals: list[Terminal] = []
+        self._terminals: list[Program] = []
         self._printed = ""
         self._shared: dict[str, object] | None = {} if is_one_program(page) else None
         self._variables = _prepare(place)
@@ -111,7 +55,8 @@ class Player:
 
     def __exit__(self, *_: object) -> None:
         for terminal in reversed(self._terminals):
-            terminal.end()
+            with terminal:
+                terminal.stop(signal.SIGINT)  # Ctrl-C
 
     def play(self) -> Iterator[str]:
         """Run every block, and name it when it has run."""
@@ -119,8 +64,8 @@ class Player:
             if (name := block.mark(FILE)) is not None:
                 (self._place / name).write_text(block.text)
             elif block.mark(TERMINAL_PRINTS) is not None:
-                wanted = functools.partial(contains, expected=block.text.splitlines())
-                self._terminals[-1].wait_for(wanted, block.place)
+                said, wanted = self._terminals[-1].output, block.text.splitlines()
+                self._terminals[-1].wait_for(functools.partial(contains, said, wanted), block.place)
             elif block.mark(PRINTS) is not None:
                 printed, expected = self._printed.splitlines(), block.text.splitlines()
                 assert is_like(printed, expected), f"{block.place}: it printed\n{self._printed}"
@@ -130,7 +75,7 @@ class Player:
 
     def _run(self, block: Block) -> None:
         if block.mark(RUNS_ON) is not None:
-            self._terminals.append(Terminal(block.text, self._place, self._variables))
+            self._start(block.text)
         elif block.language == "sh":
             self._run_shell(block)
         elif self._shared is not None or block.uses_spark:
@@ -144,6 +89,17 @@ class Player:
             # Empty lines in front make the line numbers of a traceback those of the page.
             text = "\n" * (block.line - 1) + block.text
             self._call(block, [sys.executable, "-W", "error", "-c", text])
+
+    def _start(self, text: str) -> None:
+        terminal = Program(
+            ["sh", "-euc", text],
+            cwd=self._place,
+            env=self._variables,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._terminals.append(terminal)
+        terminal.wait_for(lambda: any(map(_READY.search, terminal.output)), "a ticket")
 
     def _run_shell(self, block: Block) -> None:
         kept = self._place / ".variables"

@@ -20,7 +20,7 @@ from doc_pages import (
 )
 from doc_player import Player, contains, is_like
 
-from rumormill.cli.grammar import build_parser
+from rumormill.cli.parser import build_parser
 
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 PLAYED = [page for page in pages() if any(block.is_program for block in blocks_of(page))]
@@ -39,7 +39,7 @@ def test_the_programs_of_a_page_run(
 ) -> None:
     """In order, in a new directory, each ends as the page says, and prints what it says."""
     if any(block.uses_spark for block in blocks_of(page)):
-        request.getfixturevalue("spark_session")
+        request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
     with Player(page, tmp_path) as player:
         ran = list(player.play())

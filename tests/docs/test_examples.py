@@ -1,16 +1,16 @@
 """The programs in `examples/` run, and do what they say."""
 
 import json
-import os
 import re
 import runpy
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from doc_pages import ROOT
+
+from processes import Program, Terminal, rumormill
 
 EXAMPLES = ROOT / "examples"
 SOURCES = {"PYTHONPATH": str(ROOT / "src")}
@@ -44,52 +44,27 @@ def test_examples_are_short_and_listed() -> None:
     assert named == {program.name for program in programs}
 
 
-class Chat:
-    """A running `examples/chat.py`."""
-
-    def __init__(self, *options: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(EXAMPLES / "chat.py"), *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=SOURCES,
-        )
-        self.ticket = self.hears().removeprefix("ticket: ")
-
-    def says(self, line: str) -> None:
-        """Type a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def hears(self) -> str:
-        """The next line on the screen."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().rstrip("\n")
-
-    def leaves(self) -> int:
-        """End the input and wait."""
-        self.process.communicate(timeout=60)
-        return self.process.returncode
+def chat(*options: str) -> Program:
+    """Start `examples/chat.py`."""
+    command = [sys.executable, EXAMPLES / "chat.py", *options]
+    return Program(command, stdin=subprocess.PIPE, stderr=None, env=SOURCES)
 
 
 def test_two_terminals_chat(tmp_path: Path) -> None:
     """Both hear each other, and who comes back to a home sees the last lines of the room."""
-    ann = Chat("--name", "ann", "--home", str(tmp_path / "ann"))
-    bob = Chat("--name", "bob", "--join", ann.ticket)
-    try:
-        bob.says("hello")
-        assert ann.hears() == "bob: hello"
-        ann.says("welcome")
-        assert bob.hears() == "ann: welcome"
-    finally:
-        assert [bob.leaves(), ann.leaves()] == [0, 0]
-    again = Chat("--name", "ann", "--home", str(tmp_path / "ann"))
-    try:
+    with chat("--name", "ann", "--home", str(tmp_path / "ann")) as ann:
+        with chat("--name", "bob", "--join", ann.hears().removeprefix("ticket: ")) as bob:
+            assert bob.hears().startswith("ticket: ")
+            bob.told("hello")
+            assert ann.hears() == "bob: hello"
+            ann.told("welcome")
+            assert bob.hears() == "ann: welcome"
+            assert bob.close() == 0
+        assert ann.close() == 0
+    with chat("--name", "ann", "--home", str(tmp_path / "ann")) as again:
+        assert again.hears().startswith("ticket: ")
         assert again.hears() == "bob: hello"
-    finally:
-        assert again.leaves() == 0
+        assert again.close() == 0
 
 
 def test_a_fleet_of_sensors_ends_in_one_file(tmp_path: Path) -> None:
@@ -133,19 +108,12 @@ def test_an_audit_log_is_one_chain_and_refuses_strangers(tmp_path: Path) -> None
 
 @pytest.mark.xdist_group("spark")
 def test_a_spark_stream_publishes_alerts_once(
-    spark_session: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readings above the limit become alerts in the node's log; a second run adds none."""
     home = tmp_path / "plant"
-    node = subprocess.Popen(
-        [sys.executable, "-m", "rumormill", "node", "--home", home, "--flight", "127.0.0.1:0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **SOURCES},
-    )
-    try:
-        assert node.stdout is not None
-        assert "/p2p/" in node.stdout.readline()
+    with Terminal("node", "--home", home, "--flight", "127.0.0.1:0") as node:
+        assert "/p2p/" in node.hears()
         for celsius in ("20.5", "71.5", "broken", "64"):
             command(home, "pub", "celsius", celsius)
         monkeypatch.setattr(sys, "argv", ["spark_alerts.py", str(home), "--limit", "60", "--once"])
@@ -153,18 +121,10 @@ def test_a_spark_stream_publishes_alerts_once(
             runpy.run_path(str(EXAMPLES / "spark_alerts.py"), run_name="__main__")
         alerts = [json.loads(line)["data"] for line in command(home, "history", "alerts", "--json")]
         assert alerts == ["71.5 degrees at offset 1", "64.0 degrees at offset 3"]
-    finally:
-        node.send_signal(signal.SIGTERM)
-        node.communicate(timeout=60)
 
 
 def command(home: Path, *words: str) -> list[str]:
     """Run a command of a home; return what it printed."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "rumormill", *words, "--home", home],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **SOURCES},
-    )
+    ended = rumormill(*words, "--home", home)
+    assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()

@@ -1,11 +1,13 @@
 """Fixtures of the interop tests: the foreign implementations, and coroutines as tests."""
 
-import asyncio
+import functools
 import inspect
 
 import interop_install
 import pytest
 from interop_peer import Program
+
+from live_nodes import run
 
 LONGEST = 120.0
 """Seconds after which a test that waits for what cannot come is ended."""
@@ -18,7 +20,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), LONGEST))
+    run(functools.partial(pyfuncitem.obj, **arguments), patience=LONGEST)
     return True
 
 

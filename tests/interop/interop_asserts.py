@@ -2,19 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
 from typing import Any
 
 from interop_peer import PATIENCE, ForeignPeer
 
+from live_nodes import take
 from rumormill.core import trace
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.ping import PING, PingInitiator
 from rumormill.libp2p.stream import Stream
 from rumormill.node.node import Node
-from rumormill.node.subscription import Subscription
-from rumormill.trace.entries import Batch
 from rumormill.wire.keys import PeerId
+from trace_log import TraceLog
 
 TOPIC = "interop"
 
@@ -22,18 +21,6 @@ TOPIC = "interop"
 def messages(author: str, count: int, longest: int = 2000) -> list[bytes]:
     """Distinct messages of many lengths."""
     return [f"{author} {i} ".encode().ljust(i * 97 % longest, b".") for i in range(count)]
-
-
-async def take(subscription: Subscription, count: int) -> list[bytes]:
-    """Return the next events of a subscription."""
-    found: list[bytes] = []
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while len(found) < count:
-                found.append((await anext(subscription)).data)
-    except TimeoutError:
-        raise AssertionError(f"{len(found)} of {count} messages came") from None
-    return found
 
 
 async def join(ours: Node, foreign: ForeignPeer, *, we_dial: bool | None) -> None:
@@ -134,7 +121,7 @@ async def mesh_of(node: Node, count: int) -> None:
     machine: Any = node._driver.machine
     async with asyncio.timeout(PATIENCE):
         while len(machine.mesh.links[TOPIC]) < count:
-            await node._change()
+            await node._change.wait()
 
 
 async def _connect(one: Node | ForeignPeer, other: Node | ForeignPeer) -> None:
@@ -194,7 +181,7 @@ async def keep_alive(ours: Node, foreign: ForeignPeer) -> None:
         connection.keep_alive(asyncio.get_running_loop().time())
         async with asyncio.timeout(PATIENCE):
             while connection._awaited_ping is not None:
-                await ours._change()
+                await ours._change.wait()
     assert connection.closed_because is None
 
 
@@ -208,26 +195,9 @@ def connection_to(ours: Node, foreign: ForeignPeer) -> Connection:
     return ours._swarm.connections[bytes(PeerId.parse(foreign.id))]
 
 
-class Tape:
-    """Remembers the RPCs of a node's trace."""
-
-    def __init__(self) -> None:
-        self.sent: list[trace.RpcMeta] = []
-        self.received: list[trace.RpcMeta] = []
-
-    def observe(self, batch: Batch) -> None:
-        for _, _, payload in batch:
-            if isinstance(payload, trace.SendRPC):
-                self.sent.append(payload.meta)
-            elif isinstance(payload, trace.RecvRPC):
-                self.received.append(payload.meta)
-
-    def close(self) -> None:
-        pass
-
-
-def ids_in(rpcs: Iterable[trace.RpcMeta], kind: str) -> set[bytes]:
-    """The message ids that RPCs named in control messages of one kind."""
+def ids_in(log: TraceLog, way: type[trace.SendRPC | trace.RecvRPC], kind: str) -> set[bytes]:
+    """The message ids that RPCs of one way named in control messages of one kind."""
+    rpcs = [rpc.meta for rpc in log.of(way)]
     controls = [rpc.control for rpc in rpcs if rpc.control is not None]
     metas = [meta for control in controls for meta in getattr(control, kind)]
     return {each for meta in metas for each in meta.message_ids}

@@ -1,16 +1,15 @@
 """rumormill and js-libp2p's kad-dht share one hash table: every operation, in both directions."""
 
-import asyncio
 import base64
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from hashlib import sha256
 from typing import Any
 
 import pytest
 from interop_asserts import join, own_name
-from interop_peer import PATIENCE, ForeignPeer, Program
+from interop_peer import ForeignPeer, Program
 
+from live_nodes import until
 from rumormill.core import trace
 from rumormill.node.node import Node
 from rumormill.overlay.kademlia.kademlia import Kademlia
@@ -29,8 +28,8 @@ from rumormill.overlay.kademlia.peer import (
 )
 from rumormill.overlay.kademlia.validators import CID_PREFIX, WRONG_HASH, content_key
 from rumormill.protocols.kademlia.spec import SPEC
-from rumormill.trace.entries import Batch
 from rumormill.wire.keys import PeerId
+from trace_log import TraceLog
 
 pytestmark = pytest.mark.interop
 
@@ -63,25 +62,6 @@ def overlay(ours: Node) -> Kademlia:
     return machine.overlay
 
 
-class Refusals:
-    """Remembers what a node refused."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def observe(self, batch: Batch) -> None:
-        self.reasons += [what.reason for _, _, what in batch if isinstance(what, trace.Refuse)]
-
-    def close(self) -> None:
-        pass
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 (what a live node knows announces nothing)
-            await asyncio.sleep(0.02)
-
-
 async def asked(ours: Node, request: Request) -> LookupResult:
     result = await ours.command(request)
     assert isinstance(result, LookupResult)
@@ -94,7 +74,7 @@ async def acquaint(ours: Node, js: ForeignPeer, *, we_dial: bool) -> None:
     if we_dial:
         await ours.command(Meet(id_of(js)))
     await js.ask("waitForContact", peer=own_name(ours))
-    await until(lambda: id_of(js) in overlay(ours).contacts.table)
+    await until(lambda: id_of(js) in overlay(ours).contacts.table, "it is in our table")
 
 
 async def acquaint_js(peers: list[ForeignPeer]) -> None:
@@ -144,7 +124,10 @@ async def test_providers_are_announced_and_found_both_ways(
         told = await asked(ours, Provide(mine[2:]))
         assert told.stored == 1
         await js.ask("provide", cid=encoded(theirs))
-        await until(lambda: overlay(ours).providers.get(theirs[2:], 0.0) == [id_of(js)])
+        await until(
+            lambda: overlay(ours).providers.get(theirs[2:], 0.0) == [id_of(js)],
+            "we know it as the provider",
+        )
         async with js_peer(javascript) as other:
             await acquaint(ours, other, we_dial=we_dial)
             found = await other.ask("findProviders", cid=encoded(theirs))
@@ -184,14 +167,14 @@ async def test_a_value_from_js_that_does_not_hash_to_its_key_is_refused(
     javascript: Program,
 ) -> None:
     """js may be told to store anything; we neither keep nor believe it, and say so."""
-    refusals = Refusals()
-    async with js_peer(javascript) as js, node(observers=[refusals]) as ours:
+    log = TraceLog()
+    async with js_peer(javascript) as js, node(observers=[log]) as ours:
         await acquaint(ours, js, we_dial=True)
         key = content_key(cid(b"true"))
         await js.ask("putValue", key=encoded(key), value=encoded(b"false"))
         assert overlay(ours).records.get(key, 0.0) is None
         assert overlay(ours).contacts.is_banned(id_of(js), ours._driver.now())
-    assert refusals.reasons == [WRONG_HASH]
+    assert [each.reason for each in log.of(trace.Refuse)] == [WRONG_HASH]
 
 
 async def test_js_refuses_our_false_value(javascript: Program) -> None:
@@ -204,7 +187,7 @@ async def test_js_refuses_our_false_value(javascript: Program) -> None:
         effects: list[Any] = []
         kad._questions.ask(id_of(js), message, 0, effects)
         ours._driver._carry_out(effects, ours._driver.now())
-        await until(lambda: len(kad._questions) == 0)
+        await until(lambda: len(kad._questions) == 0, "no question is left")
         assert kad.closest(id_of(js)) == [id_of(js)]
         assert (await asked(ours, GetValue(key))).value is None
 

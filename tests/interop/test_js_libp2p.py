@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 import pytest
 from interop_asserts import (
     TOPIC,
-    Tape,
     connection_to,
     exchange,
     exchange_in_a_mixed_mesh,
@@ -16,14 +15,16 @@ from interop_asserts import (
     messages,
     own_name,
     ping,
-    take,
 )
 from interop_peer import PATIENCE, ForeignPeer, Program
 
+from live_nodes import take
+from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
+from trace_log import TraceLog
 
 pytestmark = pytest.mark.interop
 
@@ -112,11 +113,11 @@ async def test_a_floodsub_peer_is_served(javascript: Program, we_dial: bool, pro
 
 async def test_a_js_peer_gets_what_it_missed_by_ihave_and_iwant(javascript: Program) -> None:
     """Messages published before a js peer came reach it by gossip: our IHAVE, its IWANT."""
-    tape = Tape()
+    log = TraceLog()
     settings = {**NO_MESH, "history_gossip": 30, "history_length": 40}
     async with (
         js_peer(javascript) as js,
-        Node(None, parameters=settings, observers=[tape]) as ours,
+        Node(None, parameters=settings, observers=[log]) as ours,
     ):
         missed = messages("rumormill", 5)
         await ours.subscribe(TOPIC)
@@ -126,17 +127,17 @@ async def test_a_js_peer_gets_what_it_missed_by_ihave_and_iwant(javascript: Prog
         await join(ours, js, we_dial=True)
         assert sorted(await js.received(TOPIC, 5)) == sorted(missed)
     ids = {receipt.id for receipt in receipts}
-    assert ids_in(tape.sent, "ihave") == ids
-    assert ids_in(tape.received, "iwant") == ids
+    assert ids_in(log, SendRPC, "ihave") == ids
+    assert ids_in(log, RecvRPC, "iwant") == ids
 
 
 async def test_we_get_what_we_missed_by_ihave_and_iwant(javascript: Program) -> None:
     """Messages that a js peer published before we came reach us: its IHAVE, our IWANT."""
-    tape = Tape()
+    log = TraceLog()
     history = {**JS_NO_MESH, "mcacheGossip": 30, "mcacheLength": 40}
     async with (
         js_peer(javascript, gossipsub=history) as js,
-        Node(None, observers=[tape]) as ours,
+        Node(None, observers=[log]) as ours,
     ):
         missed = messages("js", 5)
         await js.ask("subscribe", topic=TOPIC)
@@ -145,8 +146,8 @@ async def test_we_get_what_we_missed_by_ihave_and_iwant(javascript: Program) -> 
         await join(ours, js, we_dial=True)
         assert sorted(await take(subscription, 5)) == sorted(missed)
         ids = {event.id for event in await ours.history(TOPIC)}
-    assert ids_in(tape.received, "ihave") == ids
-    assert ids_in(tape.sent, "iwant") == ids
+    assert ids_in(log, RecvRPC, "ihave") == ids
+    assert ids_in(log, SendRPC, "iwant") == ids
 
 
 @WE_DIAL

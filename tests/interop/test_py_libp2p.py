@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 import pytest
 from interop_asserts import (
     TOPIC,
-    Tape,
     connection_to,
     exchange,
     exchange_in_a_mixed_mesh,
@@ -17,14 +16,16 @@ from interop_asserts import (
     own_name,
     ping,
     see_each_other,
-    take,
 )
 from interop_peer import ForeignPeer, Program
 
+from live_nodes import take
+from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
+from trace_log import TraceLog
 
 pytestmark = pytest.mark.interop
 
@@ -101,10 +102,10 @@ async def test_a_mixed_mesh_delivers_everything_to_everybody(python: Program) ->
 
 async def test_a_py_peer_gets_what_it_missed_by_ihave_and_iwant(python: Program) -> None:
     """Messages that are not sent to a py peer outside the mesh: our IHAVE, its IWANT."""
-    tape = Tape()
+    log = TraceLog()
     async with (
         ForeignPeer(python, protocols=[GOSSIPSUB_1_2], gossipsub=PY_NO_MESH) as py,
-        Node(None, parameters=NO_MESH, observers=[tape]) as ours,
+        Node(None, parameters=NO_MESH, observers=[log]) as ours,
     ):
         await ours.subscribe(TOPIC)
         await py.ask("subscribe", topic=TOPIC)
@@ -115,16 +116,16 @@ async def test_a_py_peer_gets_what_it_missed_by_ihave_and_iwant(python: Program)
         assert [receipt.peers for receipt in receipts] == [0] * 5
         assert sorted(await py.received(TOPIC, 5)) == sorted(missed)
     ids = {receipt.id for receipt in receipts}
-    assert ids_in(tape.sent, "ihave") == ids
-    assert ids_in(tape.received, "iwant") == ids
+    assert ids_in(log, SendRPC, "ihave") == ids
+    assert ids_in(log, RecvRPC, "iwant") == ids
 
 
 async def test_we_get_what_we_missed_by_ihave_and_iwant(python: Program) -> None:
     """Messages that a py peer does not send us, outside its mesh: its IHAVE, our IWANT."""
-    tape = Tape()
+    log = TraceLog()
     async with (
         ForeignPeer(python, protocols=[GOSSIPSUB_1_2], gossipsub=PY_NO_MESH) as py,
-        Node(None, parameters=NO_MESH, observers=[tape]) as ours,
+        Node(None, parameters=NO_MESH, observers=[log]) as ours,
     ):
         subscription = await ours.subscribe(TOPIC)
         await py.ask("subscribe", topic=TOPIC)
@@ -134,8 +135,8 @@ async def test_we_get_what_we_missed_by_ihave_and_iwant(python: Program) -> None
         await py.publish(TOPIC, missed, rate=RATE)
         assert sorted(await take(subscription, 5)) == sorted(missed)
         ids = {event.id for event in await ours.history(TOPIC)}
-    assert ids_in(tape.received, "ihave") == ids
-    assert ids_in(tape.sent, "iwant") == ids
+    assert ids_in(log, RecvRPC, "ihave") == ids
+    assert ids_in(log, SendRPC, "iwant") == ids
 
 
 @WE_DIAL

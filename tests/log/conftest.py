@@ -1,16 +1,11 @@
-"""Logs for the tests of the store."""
+"""A store to damage."""
+
+import shutil
 
 import pytest
 
-from rumormill.log import EventLog
-
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def log(home):
-    with EventLog(home) as opened:
-        yield opened
+def store(pristine, tmp_path):
+    """A copy of what a module calls `pristine`."""
+    return shutil.copytree(pristine, tmp_path / "store")

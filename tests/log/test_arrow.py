@@ -2,7 +2,6 @@
 
 import datetime
 import random
-import shutil
 import sqlite3
 
 import pyarrow as pa
@@ -127,11 +126,6 @@ def pristine(tmp_path_factory):
     with EventLog(home) as log:
         fill(log, EVENTS)
     return home
-
-
-@pytest.fixture
-def store(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "store")
 
 
 @pytest.mark.parametrize(

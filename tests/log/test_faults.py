@@ -64,11 +64,6 @@ def pristine(tmp_path_factory):
     return home
 
 
-@pytest.fixture
-def store(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "store")
-
-
 def check_after_fault(home, *, must_find=True):
     """Opening for writing refuses; reading serves nothing wrong; repair makes it writable."""
     try:

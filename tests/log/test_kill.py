@@ -5,14 +5,12 @@ RUMORMILL_KILL_ROUNDS sets the rounds of the long test (500 by default).
 
 import os
 import random
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import rumormill
+from processes import Program
 from rumormill.log import EventLog
 
 APPENDER = Path(__file__).with_name("appender.py")
@@ -21,23 +19,11 @@ THREADS = 4
 
 def run_until_killed(home: Path, prefix: str, lines_before_kill: int) -> list[tuple[str, int, str]]:
     """Kill the appender right after it has acknowledged some events; return all receipts."""
-    source = str(Path(rumormill.__file__).parents[1])
-    with subprocess.Popen(
-        [sys.executable, str(APPENDER), str(home), str(THREADS), prefix],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": source},
-    ) as child:
-        assert child.stdout is not None
-        received = child.stdout.readline()
-        assert received == b"ready\n"
-        received = b""
-        for _ in range(lines_before_kill):
-            received += child.stdout.readline()
-        child.send_signal(signal.SIGKILL)
-        received += child.stdout.read()
-    assert child.returncode == -signal.SIGKILL
-    lines = received.decode().splitlines(keepends=True)
-    receipts = [line.split() for line in lines if line.endswith("\n")]
+    with Program([sys.executable, APPENDER, home, str(THREADS), prefix]) as child:
+        assert child.hears() == "ready"
+        child.prints(1 + lines_before_kill)
+        child.kill()
+    receipts = [line.split() for line in child.output[1:]]
     return [(topic, int(offset), id_) for topic, offset, id_ in receipts]
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from live_nodes import run
 from rumormill.core.errors import ConfigError, LimitError
 from rumormill.core.event import Event
 from rumormill.log import (
@@ -135,7 +136,7 @@ def test_asyncio_awaits_tickets_without_threads_of_its_own(log):
         return [result[0].offset for result in results]
 
     before = threading.active_count()
-    assert asyncio.run(publish()) == list(range(20))
+    assert run(publish) == list(range(20))
     assert threading.active_count() == before
 
 

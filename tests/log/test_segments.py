@@ -3,9 +3,7 @@
 import os
 import random
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import rumormill
+from processes import Program
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
 from rumormill.daemon.flight_messages import RangeRequest
@@ -73,11 +71,6 @@ def right(pristine) -> list[dict]:
     with EventLog(pristine, NONE, read_only=True) as log:
         assert log.segments is None
         return rows_of(log)
-
-
-@pytest.fixture
-def store(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "store")
 
 
 @pytest.fixture
@@ -437,18 +430,11 @@ def test_kill_9_while_sealing(store, right) -> None:
     """A reader is killed again and again while it writes segments: each is whole or not there,
     and drafts that were left go with the next segment of their name once they are old."""
     rng = random.Random(5)
-    source = str(Path(rumormill.__file__).parents[1])
     for _ in range(6):
         shutil.rmtree(store / "segments", ignore_errors=True)
-        with subprocess.Popen(
-            [sys.executable, str(SEALER), str(store), str(EVENTS), str(ROWS)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": source},
-        ) as child:
-            assert child.stdout is not None
-            for _ in range(rng.randrange(1, 60)):
-                child.stdout.readline()
-            child.send_signal(signal.SIGKILL)
+        with Program([sys.executable, SEALER, store, str(EVENTS), str(ROWS)]) as child:
+            child.prints(rng.randrange(1, 60))
+            child.kill()
         with EventLog(store, SMALL, read_only=True) as log:
             assert rows_of(log) == right
             counters = log.segments.counters

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from network import pair, run, take, until
 
 import rumormill
+from live_nodes import pair, run, take, take_events, until
 from rumormill import (
     Durability,
     LocalError,
@@ -25,7 +25,7 @@ from rumormill import (
 from rumormill.core import trace
 from rumormill.core.event import Event as JudgedEvent
 from rumormill.core.ids import PeerId
-from rumormill.trace.entries import Batch, Entry
+from trace_log import TraceLog
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,7 @@ def test_a_node_runs_inside_its_context_and_not_outside(tmp_path: Path) -> None:
             await node.publish("news", b"late")
         await node.close()
 
-    run(main())
+    run(main)
 
 
 def test_the_same_home_keeps_identity_and_continues_offsets(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_same_home_keeps_identity_and_continues_offsets(tmp_path: Path) -> N
         assert len({event.id for event in history}) == 4
         assert all(event.author == who for event in history)
 
-    run(main())
+    run(main)
 
 
 def test_without_a_home_every_start_is_a_new_peer_with_an_empty_log() -> None:
@@ -82,7 +82,7 @@ def test_without_a_home_every_start_is_a_new_peer_with_an_empty_log() -> None:
                 assert (receipt.offset, receipt.durable_at) == (0, None)
         assert ids[0] != ids[1]
 
-    run(main())
+    run(main)
 
 
 def test_two_nodes_cannot_share_a_home(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_two_nodes_cannot_share_a_home(tmp_path: Path) -> None:
             assert str(tmp_path) in str(refused.value)
             await first.publish("news", b"still here")
 
-    run(main())
+    run(main)
 
 
 def test_the_key_file_is_private_and_a_public_one_is_refused(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_key_file_is_private_and_a_public_one_is_refused(tmp_path: Path) -> 
         with pytest.raises(LocalError, match="chmod 600"):
             await Node(tmp_path).start()
 
-    run(main())
+    run(main)
 
 
 @pytest.mark.parametrize(("mode", "on_disk"), [("fsync", True), ("os", False)])
@@ -128,7 +128,7 @@ def test_durability_modes(tmp_path: Path, mode: str, on_disk: bool) -> None:
         async with Node(tmp_path, durability=Durability(mode)) as node:
             assert [event.data for event in await node.history("news")] == [b"kept"]
 
-    run(main())
+    run(main)
 
 
 def test_impossible_durabilities_are_refused(tmp_path: Path) -> None:
@@ -136,16 +136,16 @@ def test_impossible_durabilities_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="'forever' is not one of fsync, os, memory"):
         Node(tmp_path, durability="forever")
     with pytest.raises(LocalError, match="durability must be memory"):
-        run(Node(None, durability="fsync").start())
+        run(Node(None, durability="fsync").start)
     with pytest.raises(LocalError, match="durability must be memory"):
-        run(Node(tmp_path, durability="memory").start())
+        run(Node(tmp_path, durability="memory").start)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:4001", "/ip4/127.0.0.1", "/ip4/1.2.3/tcp/1"])
 def test_a_wrong_listen_address_is_one_sentence(address: str) -> None:
     """The sentence holds the address."""
     with pytest.raises(LocalError) as refused:
-        run(Node(None, listen=address).start())
+        run(Node(None, listen=address).start)
     assert repr(address) in str(refused.value)
 
 
@@ -160,7 +160,7 @@ def test_a_taken_port_is_one_sentence_and_leaves_the_home_free(tmp_path: Path) -
         async with Node(tmp_path) as node:
             await node.publish("news", b"the home is free")
 
-    run(main())
+    run(main)
 
 
 @pytest.mark.parametrize("ticket", ["", "nonsense", "/ip4/127.0.0.1/tcp/4001"])
@@ -172,7 +172,7 @@ def test_a_wrong_ticket_is_one_sentence(ticket: str) -> None:
             with pytest.raises(LocalError):
                 await node.connect(ticket)
 
-    run(main())
+    run(main)
 
 
 # Publishing.
@@ -186,7 +186,7 @@ def test_a_receipt_tells_where_the_event_is_and_how_far_it_went(tmp_path: Path) 
             receipts = await asyncio.gather(
                 *(alice.publish("news", b"%d" % number) for number in range(50))
             )
-            received = await take(events, 50)
+            received = await take_events(events, 50)
         assert [receipt.offset for receipt in receipts] == list(range(50))
         assert all(receipt.peers == 1 and not receipt.note for receipt in receipts)
         assert all(receipt.durable_at is not None for receipt in receipts)
@@ -194,7 +194,7 @@ def test_a_receipt_tells_where_the_event_is_and_how_far_it_went(tmp_path: Path) 
         assert [event.offset for event in received] == list(range(50))
         assert {event.author for event in received} == {alice.id}
 
-    run(main())
+    run(main)
 
 
 def test_offsets_are_dense_in_each_topic_by_itself() -> None:
@@ -207,7 +207,7 @@ def test_offsets_are_dense_in_each_topic_by_itself() -> None:
             ("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2),
         ]  # fmt: skip
 
-    run(main())
+    run(main)
 
 
 def test_publishing_where_nobody_listens_is_neither_an_error_nor_silent() -> None:
@@ -221,7 +221,7 @@ def test_publishing_where_nobody_listens_is_neither_an_error_nor_silent() -> Non
             assert "no connected peer subscribes" in receipt.note
             assert [event.data for event in await node.history("void")] == [b"anybody?"]
 
-    run(main())
+    run(main)
 
 
 @pytest.mark.parametrize("topic", ["", "a\0b", "x" * 2000, "\ud800"])
@@ -239,7 +239,7 @@ def test_an_impossible_topic_name_is_refused_and_the_node_lives(topic: str) -> N
                 node.topic(topic)
             assert (await node.publish("good", b"")).offset == 0
 
-    run(main())
+    run(main)
 
 
 def test_data_that_does_not_fit_is_refused_and_the_node_lives() -> None:
@@ -251,7 +251,7 @@ def test_data_that_does_not_fit_is_refused_and_the_node_lives() -> None:
                 await node.publish("news", bytes(2**22))
             assert (await node.publish("news", b"")).offset == 0
 
-    run(main())
+    run(main)
 
 
 def test_a_burst_under_back_pressure_loses_nothing() -> None:
@@ -262,10 +262,10 @@ def test_a_burst_under_back_pressure_loses_nothing() -> None:
             sending = asyncio.gather(*(alice.publish("news", b"%d" % n) for n in range(1000)))
             received = await take(events, 1000)
             await sending
-            assert [event.data for event in received] == [b"%d" % n for n in range(1000)]
+            assert received == [b"%d" % n for n in range(1000)]
             assert events.dropped == 0
 
-    run(main())
+    run(main)
 
 
 # Subscribing.
@@ -282,7 +282,7 @@ def test_a_subscription_gets_what_comes_after_it() -> None:
                 event = await anext(events)
         assert (event.data, event.offset, event.author) == (b"after", 1, node.id)
 
-    run(main())
+    run(main)
 
 
 def test_a_subscription_ends_with_its_context_and_with_its_node() -> None:
@@ -299,7 +299,7 @@ def test_a_subscription_ends_with_its_context_and_with_its_node() -> None:
         with pytest.raises(StopAsyncIteration):
             await waiting
 
-    run(main())
+    run(main)
 
 
 @pytest.mark.parametrize(
@@ -312,29 +312,22 @@ def test_a_subscription_ends_with_its_context_and_with_its_node() -> None:
 )
 def test_a_full_buffer_does_what_was_chosen(overflow: Overflow | str, kept: list[int]) -> None:
     """Catch up from the log, or drop the oldest or the newest; every drop is counted and traced."""
-    entries: list[Entry] = []
-
-    class Watcher:
-        def observe(self, batch: Batch) -> None:
-            entries.extend(batch)
-
-        def close(self) -> None: ...
 
     async def main() -> None:
-        async with Node(None, observers=[Watcher()]) as node:
+        log = TraceLog()
+        async with Node(None, observers=[log]) as node:
             events = await node.subscribe("news", buffer=3, overflow=overflow)
             for number in range(10):
                 await node.publish("news", b"%d" % number)
             assert events.waiting == 3
-            received = await take(events, len(kept))
+            received = await take_events(events, len(kept))
             assert [event.offset for event in received] == kept
             assert events.dropped == 10 - len(kept)
             await node.publish("news", b"next")
             assert (await anext(events)).offset == 10
-        lost = [entry for entry in entries if isinstance(entry[2], trace.UndeliverableMessage)]
-        assert len(lost) == 10 - len(kept)
+        assert len(log.of(trace.UndeliverableMessage)) == 10 - len(kept)
 
-    run(main())
+    run(main)
 
 
 def test_impossible_subscriptions_are_refused() -> None:
@@ -350,7 +343,7 @@ def test_impossible_subscriptions_are_refused() -> None:
                 with pytest.raises(RumormillError, match=f"offset {offset}"):
                     await node.subscribe("news", since_offset=offset)
 
-    run(main())
+    run(main)
 
 
 @pytest.mark.parametrize("buffer", [1, 7, 1024])
@@ -368,13 +361,13 @@ def test_replay_joins_the_present_without_gap_or_repetition(buffer: int) -> None
                     await node.publish("news", b"%d" % number)
 
             publishing = asyncio.ensure_future(publish_more())
-            received = await take(events, 135)
+            received = await take_events(events, 135)
             await publishing
             assert [event.offset for event in received] == list(range(5, 140))
             assert [event.data for event in received] == [b"%d" % n for n in range(5, 140)]
             assert (events.waiting, events.dropped) == (0, 0)
 
-    run(main())
+    run(main)
 
 
 def test_a_batch_takes_what_is_there_and_no_more_than_asked() -> None:
@@ -389,7 +382,7 @@ def test_a_batch_takes_what_is_there_and_no_more_than_asked() -> None:
             events.close()
             assert await events.batch() == []
 
-    run(main())
+    run(main)
 
 
 def test_subscribers_of_one_topic_do_not_disturb_each_other() -> None:
@@ -401,10 +394,10 @@ def test_subscribers_of_one_topic_do_not_disturb_each_other() -> None:
             eager = await node.subscribe("news")
             for number in range(20):
                 await node.publish("news", b"%d" % number)
-            assert [event.offset for event in await take(eager, 20)] == list(range(20))
-            assert [event.offset for event in await take(lazy, 20)] == list(range(20))
+            assert [event.offset for event in await take_events(eager, 20)] == list(range(20))
+            assert [event.offset for event in await take_events(lazy, 20)] == list(range(20))
 
-    run(main())
+    run(main)
 
 
 def test_unsubscribing_ends_subscriptions_and_tells_peers() -> None:
@@ -415,10 +408,10 @@ def test_unsubscribing_ends_subscriptions_and_tells_peers() -> None:
             events = await bob.subscribe("news")
             await bob.unsubscribe("news")
             assert [event async for event in events] == []
-            await until(lambda: not alice.subscribers("news"))
+            await until(lambda: not alice.subscribers("news"), "Alice knows nobody who subscribes")
             assert (await alice.publish("news", b"nobody")).peers == 0
 
-    run(main())
+    run(main)
 
 
 # Topics as objects.
@@ -443,7 +436,7 @@ def test_a_topic_handle_has_the_calls_of_its_node() -> None:
             await news.unsubscribe()
             assert repr(news) == "Topic('news')"
 
-    run(main())
+    run(main)
 
 
 def test_a_created_topic_is_kept_while_nobody_reads() -> None:
@@ -454,9 +447,9 @@ def test_a_created_topic_is_kept_while_nobody_reads() -> None:
             for number in range(5):
                 await alice.publish("news", b"%d" % number)
             events = await bob.subscribe("news", since_offset=0)
-            assert [event.offset for event in await take(events, 5)] == list(range(5))
+            assert [event.offset for event in await take_events(events, 5)] == list(range(5))
 
-    run(main())
+    run(main)
 
 
 # History.
@@ -481,7 +474,7 @@ def test_history_by_offset_by_time_and_by_number() -> None:
             assert await node.history("news", since_offset=5000) == []
             assert await node.history("news", limit=0) == []
 
-    run(main())
+    run(main)
 
 
 # Waiting for peers.
@@ -498,7 +491,7 @@ def test_waiting_in_vain_says_what_is_missing() -> None:
             "topic 'news' has 1 of 2 wanted subscribers after 0.01 seconds; 1 peers are connected"
         )
 
-    run(main())
+    run(main)
 
 
 def test_waiting_ends_when_the_node_closes() -> None:
@@ -511,7 +504,7 @@ def test_waiting_ends_when_the_node_closes() -> None:
         with pytest.raises(LocalError, match="not running"):
             await waiting
 
-    run(main())
+    run(main)
 
 
 def test_peers_are_shown_with_direction_and_protocol() -> None:
@@ -524,7 +517,7 @@ def test_peers_are_shown_with_direction_and_protocol() -> None:
             assert seen_by_alice.protocol.startswith("/meshsub/")
             assert bob.tickets[0].endswith(f"/p2p/{seen_by_alice.id}")
 
-    run(main())
+    run(main)
 
 
 # Validators.
@@ -559,12 +552,12 @@ def test_a_validator_decides_what_is_delivered(
             bob.set_validator("news", validator)
             for verdict in (b"ignore", b"accept", b"reject", b"accept"):
                 await alice.publish("news", verdict)
-            received = await take(events, 2)
+            received = await take_events(events, 2)
             assert [event.data for event in received] == [b"accept"] * 2
             assert [event.offset for event in received] == [0, 1]
             assert bob.validator_failures == 0
 
-    run(main())
+    run(main)
 
 
 @pytest.mark.parametrize("validator", [judge_by_content, judge_by_content_later])
@@ -579,11 +572,11 @@ def test_a_validator_that_fails_has_rejected_and_the_node_lives(
             bob.set_validator("news", validator)
             for data in (poison, b"accept", poison, b"accept"):
                 await alice.publish("news", data)
-            assert [event.data for event in await take(events, 2)] == [b"accept"] * 2
-            await until(lambda: bob.validator_failures == 2)
+            assert await take(events, 2) == [b"accept"] * 2
+            await until(lambda: bob.validator_failures == 2, "two failures are counted")
             assert len(bob.peers) == 1
 
-    run(main())
+    run(main)
 
 
 def test_a_validator_can_be_removed() -> None:
@@ -601,7 +594,7 @@ def test_a_validator_can_be_removed() -> None:
                 pass
             assert event.author == alice.id
 
-    run(main())
+    run(main)
 
 
 # What is exported.
@@ -666,4 +659,4 @@ def test_a_small_store_limit_does_not_stop_a_node() -> None:
             offsets = [each.offset for each in results if isinstance(each, Receipt)]
             assert offsets == [0, 1]
 
-    run(main())
+    run(main)

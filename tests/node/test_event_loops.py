@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from network import take
 
+from live_nodes import run, take
 from rumormill import Node
 from rumormill.cli import session
 from rumormill.libp2p.connection import Connection
@@ -46,7 +46,7 @@ def test_a_connection_takes_any_transport_that_has_the_methods() -> None:
         assert transport.written.startswith(b"\x13/multistream/1.0.0\n")
         connection.abort("enough")
 
-    asyncio.run(main())
+    run(main)
 
 
 def test_commands_run_on_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_nodes_talk_on_uvloop() -> None:
             await ann.wait_until_ready("news", timeout=30)
             sent = [b"%d " % number + bytes(5000) for number in range(300)]
             await ann.publish_many("news", sent)
-            assert [event.data for event in await take(events, 300)] == sent
+            assert await take(events, 300) == sent
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

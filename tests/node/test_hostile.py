@@ -26,6 +26,7 @@ from hostile_peer import (
 
 from live_nodes import HonestPair, honest_pair, only_bob_is_left, run, until
 from rumormill.core.errors import LocalError
+from rumormill.core.trace import Penalise
 from rumormill.libp2p.address_book import MAX_ADDRESSES
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
@@ -33,14 +34,15 @@ from rumormill.libp2p.multistream import Initiator
 from rumormill.libp2p.noise import NOISE
 from rumormill.libp2p.ping import PING
 from rumormill.node.config import NodeConfig
+from rumormill.node.driver import SLOW_PEER
 from rumormill.node.node import Node
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, IHave, Prune, Rpc, SubOpts
-from rumormill.trace.entries import Batch
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.protobuf import varint
+from trace_log import TraceLog
 
 WINDOW_BYTES = 256 * 1024
 
@@ -564,23 +566,6 @@ def test_rpcs_before_our_stream_is_open_wait_in_a_bounded_place() -> None:
 # Slow readers.
 
 
-class SlowPeers:
-    """An observer that remembers whom the node called slow."""
-
-    def __init__(self) -> None:
-        self.slow: list[bytes] = []
-
-    def observe(self, batch: Batch) -> None:
-        self.slow += [
-            payload.peer
-            for _, _, payload in batch
-            if getattr(payload, "reason", "") == "slow-peer" and hasattr(payload, "amount")
-        ]
-
-    def close(self) -> None:
-        """Nothing is kept open."""
-
-
 @pytest.mark.parametrize("reads", [True, False], ids=["gives-no-window", "reads-nothing"])
 def test_a_peer_that_does_not_read_costs_a_bounded_queue_and_nobody_else(reads: bool) -> None:
     """It is found slow, counted and traced; publishing goes on, and Bob gets everything."""
@@ -589,8 +574,8 @@ def test_a_peer_that_does_not_read_costs_a_bounded_queue_and_nobody_else(reads: 
         config = NodeConfig(
             queue_bytes=1 << 20, slow_peer_after=0.3, shutdown_timeout=0.3, close_timeout=0.2
         )
-        observer = SlowPeers()
-        async with honest_pair(config, observers=[observer]) as pair, HostilePeer() as deaf:
+        log = TraceLog()
+        async with honest_pair(config, observers=[log]) as pair, HostilePeer() as deaf:
             await deaf.connect(pair.alice)
             deaf.hello("from alice", "bulk")
             peer = bytes(deaf.key.peer_id)
@@ -606,7 +591,8 @@ def test_a_peer_that_does_not_read_costs_a_bounded_queue_and_nobody_else(reads: 
             assert pair.alice.refusals["slow-peer"] == 1
             await refused(pair, "queue-full")
             pair.alice._recorder.flush()
-            assert observer.slow == [peer]
+            slow = [each.peer for each in log.of(Penalise) if each.reason == SLOW_PEER]
+            assert slow == [peer]
             await pair.more()
         assert pair.alice._driver.channels == {}
 

@@ -1,36 +1,21 @@
 """A node whose disk is full: what fails, what is counted, and that it recovers."""
 
-import asyncio
 import threading
 from pathlib import Path
 
 import pytest
 
+from live_nodes import run
 from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.errors import DiskFullError
 from rumormill.log.model import StoreConfig
 from rumormill.node.journal import DISK_FULL
 from rumormill.node.node import Node
-from rumormill.trace.entries import Batch
+from trace_log import TraceLog
 
 TOPIC = "news"
 SMALL = StoreConfig(max_database_bytes=512 * 1024)
 """A database of this size is full after a few hundred kilobytes."""
-
-
-class Losses:
-    """Keeps what the trace says of events that were not handed out."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def observe(self, batch: Batch) -> None:
-        self.reasons += [
-            payload.reason for _, _, payload in batch if isinstance(payload, UndeliverableMessage)
-        ]
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 async def fill(node: Node) -> None:
@@ -55,17 +40,17 @@ def test_a_publication_that_finds_the_disk_full_fails_and_smaller_ones_go_on(
             assert [event.offset for event in events] == list(range(before + 1))
             assert (receipt.offset, events[-1].data) == (before, b"small enough")
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    run(story)
 
 
 def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path: Path) -> None:
     """They are not handed out, because they are not kept; the subscription goes on."""
 
     async def story() -> None:
-        losses = Losses()
+        trace = TraceLog()
         async with (
             Node(None) as author,
-            Node(tmp_path, store=SMALL, observers=[losses]) as reader,
+            Node(tmp_path, store=SMALL, observers=[trace]) as reader,
         ):
             events = await reader.subscribe(TOPIC)
             await reader.connect(author.tickets[0])
@@ -82,9 +67,10 @@ def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path
             handed_out = [(await anext(events)).offset for _ in range(kept)]
             assert handed_out == list(range(kept))
             assert events.waiting == 0
-        assert losses.reasons == [DISK_FULL] * lost
+        reasons = [each.reason for each in trace.of(UndeliverableMessage)]
+        assert reasons == [DISK_FULL] * lost
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    run(story)
 
 
 def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
@@ -107,4 +93,4 @@ def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
             assert len(kept) + reader._journal.lost == 60
             assert [event.offset for event in kept] == list(range(len(kept)))
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    run(story)

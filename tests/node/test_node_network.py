@@ -15,7 +15,7 @@ from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.subscription import Overflow
-from rumormill.trace.entries import Batch
+from trace_log import TraceLog
 
 QUICK = NodeConfig(redial_delay_first=0.05, stream_retry_first=0.05)
 """What is lost is made again soon: the tests do not wait longer than they must."""
@@ -315,19 +315,6 @@ def test_a_log_that_cannot_keep_up_slows_its_peers_down_and_loses_nothing(tmp_pa
     run(story)
 
 
-class Undelivered:
-    """An observer that remembers what subscribers lost."""
-
-    def __init__(self) -> None:
-        self.events: list[UndeliverableMessage] = []
-
-    def observe(self, batch: Batch) -> None:
-        self.events += [each for _, _, each in batch if isinstance(each, UndeliverableMessage)]
-
-    def close(self) -> None:
-        """Nothing is kept open."""
-
-
 @pytest.mark.parametrize("overflow", list(Overflow))
 @pytest.mark.parametrize("durability", [Durability.MEMORY, Durability.FSYNC])
 def test_a_slow_subscriber_gets_what_it_chose(
@@ -336,11 +323,11 @@ def test_a_slow_subscriber_gets_what_it_chose(
     """Catching up loses nothing; dropping keeps the newest or the oldest, and counts the rest."""
 
     async def story() -> None:
-        lost = Undelivered()
+        log = TraceLog()
         home = tmp_path / "bob" if durability is Durability.FSYNC else None
         async with (
             Node(None) as alice,
-            Node(home, durability=durability, observers=[lost]) as bob,
+            Node(home, durability=durability, observers=[log]) as bob,
         ):
             slow = await bob.subscribe("news", buffer=16, overflow=overflow)
             quick = await joined(alice, bob, "news")
@@ -358,7 +345,7 @@ def test_a_slow_subscriber_gets_what_it_chose(
             assert slow.dropped == len(data) - len(expected)
             await alice.publish("news", b"last")
             assert await take(slow, 1) == [b"last"]
-        assert len(lost.events) == len(data) - len(expected)
+        assert len(log.of(UndeliverableMessage)) == len(data) - len(expected)
 
     run(story)
 

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from network import run
 
+from live_nodes import run
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Note
 from rumormill.log.errors import DiskFullError
@@ -30,7 +30,7 @@ def test_noted_events_are_kept_in_order_and_reach_the_peers(tmp_path: Path) -> N
                         data for _, data, _ in rows
                     ]
 
-    run(main())
+    run(main)
 
 
 def test_peers_never_hear_of_events_that_could_not_be_kept(
@@ -56,4 +56,4 @@ def test_peers_never_hear_of_events_that_could_not_be_kept(
                 async with asyncio.timeout(30):
                     assert (await anext(events)).data == b"kept"
 
-    run(main())
+    run(main)

@@ -1,9 +1,8 @@
 """A node offers all versions of its protocol, or those that it was told to offer."""
 
-import asyncio
-
 import pytest
 
+from live_nodes import run
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
 from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
@@ -33,7 +32,7 @@ def test_peers_agree_on_the_best_version_that_both_offer(
             await other.wait_until_ready(TOPIC, timeout=10)
             return one.peers[0].protocol, other.peers[0].protocol
 
-    assert asyncio.run(scenario()) == (agreed, agreed)
+    assert run(scenario) == (agreed, agreed)
 
 
 @pytest.mark.parametrize("offered", [[], ["/meshsub/9.9.9"], [GOSSIPSUB_1_2, "/chat/1.0.0"]])
@@ -45,4 +44,4 @@ def test_versions_that_the_protocol_does_not_have_are_refused(offered: list[str]
             pass
 
     with pytest.raises(LocalError, match=r"protocol_ids: .* gossipsub speaks /meshsub/1\.2\.0"):
-        asyncio.run(scenario())
+        run(scenario)

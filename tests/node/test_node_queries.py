@@ -25,19 +25,7 @@ from rumormill.node.queries import TIMED_OUT, TOO_MANY_QUESTIONS, UNANSWERED
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.protobuf import varint
-
-
-class Trace:
-    """Keeps the payloads of a trace."""
-
-    def __init__(self) -> None:
-        self.payloads: list[Any] = []
-
-    def observe(self, batch: Any) -> None:
-        self.payloads += [payload for _, _, payload in batch]
-
-    def close(self) -> None:
-        """Nothing is held open."""
+from trace_log import TraceLog
 
 
 def parlour(**options: Any) -> Node:
@@ -89,7 +77,7 @@ def test_a_question_dials_its_peer_and_is_answered() -> None:
     """The number comes back; both messages are traced at both ends; nothing stays open."""
 
     async def story() -> None:
-        trace = Trace()
+        trace = TraceLog()
         async with pair(observers=[trace]) as (ann, bob):
             ask(ann, bob.id, b"echo one", first=7)
             await until(lambda: answers(ann), "it was answered")
@@ -98,7 +86,7 @@ def test_a_question_dials_its_peer_and_is_answered() -> None:
             assert (asked.peer, asked.message) == (ann.id, Saying(b"echo one"))
             await until(lambda: nothing_is_open(ann, bob), "nothing is open")
         for kind in (SendRPC, RecvRPC):
-            assert [each.meta.size for each in trace.payloads if isinstance(each, kind)] == [8]
+            assert [each.meta.size for each in trace.of(kind)] == [8]
 
     run(story)
 
@@ -173,7 +161,7 @@ def test_questions_to_a_dead_peer_and_to_ourselves_fail() -> None:
     """Each is told why, and traced as dropped."""
 
     async def story() -> None:
-        trace = Trace()
+        trace = TraceLog()
         async with parlour(observers=[trace]) as ann:
             nobody = bytes(PrivateKey(secrets.token_bytes(32)).peer_id)
             ask(ann, nobody, b"echo a", b"echo b")
@@ -182,7 +170,7 @@ def test_questions_to_a_dead_peer_and_to_ourselves_fail() -> None:
             assert OURSELVES in failures(ann)
             assert sum("no address is known" in reason for reason in failures(ann)) == 2
             assert nothing_is_open(ann)
-        assert sum(isinstance(each, DropRPC) for each in trace.payloads) == 3
+        assert len(trace.of(DropRPC)) == 3
 
     run(story)
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from network import run, until
-
+from live_nodes import run, until
 from rumormill.node.config import NodeConfig
 from rumormill.node.driver import STUCK_PEER
 from rumormill.node.node import Node
@@ -35,11 +34,18 @@ def stop_reading(reader: Node, peer: Node) -> Callable[[], None]:
 
 async def dial_again(author: Node, reader: Node) -> None:
     """Make a second connection in the direction of the first; wait until both sides use it."""
-    first = author._swarm.connections[reader.id], reader._swarm.connections[author.id]
+    ours, theirs = author._swarm.connections, reader._swarm.connections
+    first = ours[reader.id], theirs[author.id]
     await author._swarm._dial(reader.id)
-    await until(lambda: author._swarm.connections[reader.id] is not first[0])
-    await until(lambda: reader._swarm.connections[author.id] is not first[1])
+    await until(lambda: ours[reader.id] is not first[0], "the author uses the new connection")
+    await until(lambda: theirs[author.id] is not first[1], "the reader uses the new connection")
     await author.wait_until_ready(TOPIC)
+
+
+async def has_kept(reader: Node, count: int) -> None:
+    """Wait until a reader's log has so many events."""
+    appended = lambda: reader.metrics()["rumormill_log_appended"][""]  # noqa: E731
+    await until(lambda: appended() == count, f"the reader keeps {count} events")
 
 
 def test_what_is_on_its_way_arrives_when_a_connection_is_replaced() -> None:
@@ -52,11 +58,11 @@ def test_what_is_on_its_way_arrives_when_a_connection_is_replaced() -> None:
             assert author.peers[0].queued_messages > 0
             await dial_again(author, reader)
             go_on()
-            await until(lambda: reader.metrics()["rumormill_log_appended"][""] == len(EVENTS))
+            await has_kept(reader, len(EVENTS))
             history = await reader.history(TOPIC)
             assert sorted(event.data for event in history) == sorted(EVENTS)
 
-    run(story())
+    run(story)
 
 
 def test_a_replaced_connection_is_closed_and_the_new_one_goes_on() -> None:
@@ -67,15 +73,18 @@ def test_a_replaced_connection_is_closed_and_the_new_one_goes_on() -> None:
         async with connected(quick) as (author, reader):
             old = author._swarm.connections[reader.id]
             await dial_again(author, reader)
-            await until(lambda: old.closed_because is not None)
-            await until(lambda: len(author._swarm._all) == len(reader._swarm._all) == 1)
+            await until(lambda: old.closed_because is not None, "the old connection is closed")
+            await until(
+                lambda: len(author._swarm._all) == len(reader._swarm._all) == 1,
+                "one connection is left",
+            )
             await author.wait_until_ready(TOPIC)
             receipt = await author.publish(TOPIC, b"hello")
             assert receipt.peers == 1
-            await until(lambda: reader.metrics()["rumormill_log_appended"][""] == 1)
+            await has_kept(reader, 1)
             assert len(author.peers) == len(reader.peers) == 1
 
-    run(story())
+    run(story)
 
 
 def test_a_peer_that_connects_again_and_again_holds_two_connections() -> None:
@@ -85,11 +94,11 @@ def test_a_peer_that_connects_again_and_again_holds_two_connections() -> None:
         async with connected() as (author, reader):
             for _ in range(5):
                 await dial_again(author, reader)
-            await until(lambda: len(reader._swarm._all) <= 2)
+            await until(lambda: len(reader._swarm._all) <= 2, "two connections are left")
             await author.publish(TOPIC, b"hello")
-            await until(lambda: reader.metrics()["rumormill_log_appended"][""] == 1)
+            await has_kept(reader, 1)
 
-    run(story())
+    run(story)
 
 
 def test_streams_on_a_spare_connection_go_over_to_the_new_channel() -> None:
@@ -101,7 +110,7 @@ def test_streams_on_a_spare_connection_go_over_to_the_new_channel() -> None:
             assert endpoint is not None
             reader._swarm.book.give(author.id, endpoint)
             await reader._swarm._dial(author.id)
-            await until(lambda: bool(reader._swarm.spares) and bool(author._swarm.spares))
+            await until(lambda: reader._swarm.spares and author._swarm.spares, "both have a spare")
             spoken = author._driver.channels[reader.id]
             spare = author._swarm.spares[reader.id]
             stream = spare.open_stream(author._driver.protocol_ids, spoken)
@@ -109,7 +118,8 @@ def test_streams_on_a_spare_connection_go_over_to_the_new_channel() -> None:
                 lambda: any(
                     each.connection.outbound
                     for each in reader._driver.channels[author.id]._incoming
-                )
+                ),
+                "the reader hears a stream on it",
             )
             await dial_again(author, reader)
             present = reader._driver.channels[author.id]
@@ -118,7 +128,7 @@ def test_streams_on_a_spare_connection_go_over_to_the_new_channel() -> None:
             assert all(each.handler.channel is present for each in over_spare)
             assert stream.protocol
 
-    run(story())
+    run(story)
 
 
 def test_a_peer_that_does_not_read_for_too_long_is_disconnected() -> None:
@@ -129,11 +139,11 @@ def test_a_peer_that_does_not_read_for_too_long_is_disconnected() -> None:
             stop_reading(reader, author)
             await author.publish_many(TOPIC, EVENTS)
             assert author.peers[0].queued_bytes > 0
-            await until(lambda: not author.peers)
+            await until(lambda: not author.peers, "the reader is disconnected")
             assert author.refusals[STUCK_PEER] == 1
             assert (await author.publish(TOPIC, b"alone")).peers == 0
 
-    run(story())
+    run(story)
 
 
 def test_a_slow_reader_that_reads_is_not_disconnected() -> None:
@@ -150,4 +160,4 @@ def test_a_slow_reader_that_reads_is_not_disconnected() -> None:
             await publishing
             assert STUCK_PEER not in author.refusals
 
-    run(story())
+    run(story)

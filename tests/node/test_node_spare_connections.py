@@ -1,9 +1,10 @@
 """Two peers that dial each other at once have two connections: one is used, one is a spare."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from live_nodes import run, until
 from rumormill.libp2p.connection import Connection
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
@@ -11,14 +12,6 @@ from rumormill.wire.multiaddr import Multiaddr
 
 TOPIC = "twice"
 QUICK = NodeConfig(redial_delay_first=0.01, keep_alive_interval=0.5, idle_timeout=0.1)
-PATIENCE = 10.0
-
-
-async def until(node: Node, holds: Callable[[], bool]) -> None:
-    """Wait for a condition, looking whenever something changes."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await node._change()
 
 
 @asynccontextmanager
@@ -28,13 +21,13 @@ async def two_connections() -> AsyncIterator[tuple[Node, Node]]:
         await one.subscribe(TOPIC)
         await other.subscribe(TOPIC)
         await one.connect(other.tickets[0])
-        await other.wait_until_ready(TOPIC, timeout=PATIENCE)
-        await one.wait_until_ready(TOPIC, timeout=PATIENCE)
+        await other.wait_until_ready(TOPIC)
+        await one.wait_until_ready(TOPIC)
         endpoint = Multiaddr.parse(one.tickets[0]).tcp_endpoint
         assert endpoint is not None
         other._swarm.book.give(one.id, endpoint)
         await other._swarm._dial(one.id)
-        await until(one, lambda: bool(one._swarm.spares))
+        await until(lambda: one._swarm.spares, "the second connection is a spare")
         yield one, other
 
 
@@ -43,10 +36,9 @@ async def exchanged(one: Node, other: Node) -> list[int]:
     await one.publish(TOPIC, b"one")
     await other.publish(TOPIC, b"other")
     sizes = [0, 0]
-    async with asyncio.timeout(PATIENCE):
-        while min(sizes) < 2:
-            await one._change()
-            sizes = [len(await node.history(TOPIC)) for node in (one, other)]
+    while min(sizes) < 2:
+        await one._change.wait()
+        sizes = [len(await node.history(TOPIC)) for node in (one, other)]
     return sizes
 
 
@@ -59,7 +51,7 @@ def test_a_second_connection_disturbs_nobody() -> None:
             assert one.subscribers(TOPIC) == other.subscribers(TOPIC) == 1
             assert await exchanged(one, other) == [2, 2]
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_a_spare_that_nobody_uses_is_closed_alone() -> None:
@@ -68,11 +60,13 @@ def test_a_spare_that_nobody_uses_is_closed_alone() -> None:
     async def scenario() -> None:
         async with two_connections() as (one, other):
             used = dict(one._swarm.connections)
-            await until(one, lambda: not one._swarm.spares and not other._swarm.spares)
+            await until(
+                lambda: not one._swarm.spares and not other._swarm.spares, "the spare is closed"
+            )
             assert one._swarm.connections == used
             assert await exchanged(one, other) == [2, 2]
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_both_connections_go_when_one_is_lost_in_use_and_a_new_one_is_made() -> None:
@@ -84,12 +78,12 @@ def test_both_connections_go_when_one_is_lost_in_use_and_a_new_one_is_made() -> 
             spare = one._swarm.spares[other.id]
             first.close("cut")
             assert spare.closed_because is not None
-            await until(one, lambda: bool(one.peers) and one.subscribers(TOPIC) == 1)
-            await other.wait_until_ready(TOPIC, timeout=PATIENCE)
+            await until(lambda: one.subscribers(TOPIC) == 1, "the peers are connected again")
+            await other.wait_until_ready(TOPIC)
             assert one._swarm.connections[other.id] not in {first, spare}
             assert await exchanged(one, other) == [2, 2]
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_nodes_that_dial_each_other_at_once_exchange_everything() -> None:
@@ -100,9 +94,9 @@ def test_nodes_that_dial_each_other_at_once_exchange_everything() -> None:
             await one.subscribe(TOPIC)
             await other.subscribe(TOPIC)
             await asyncio.gather(one.connect(other.tickets[0]), other.connect(one.tickets[0]))
-            await one.wait_until_ready(TOPIC, timeout=PATIENCE)
-            await other.wait_until_ready(TOPIC, timeout=PATIENCE)
+            await one.wait_until_ready(TOPIC)
+            await other.wait_until_ready(TOPIC)
             assert await exchanged(one, other) == [2, 2]
 
     for _ in range(5):
-        asyncio.run(scenario())
+        run(scenario)

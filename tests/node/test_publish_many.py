@@ -5,28 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from network import pair, run, take, until
 
+from live_nodes import pair, run, take, until
 from rumormill import LocalError, Node, Receipt, SyncNode
-from rumormill.core import trace
 from rumormill.core.errors import LimitError
+from rumormill.core.trace import SendRPC
 from rumormill.node.config import NodeConfig
-from rumormill.trace.entries import Batch
+from trace_log import TraceLog
 
 
-class SentMessages:
-    """How many messages each RPC that left a node carried."""
-
-    def __init__(self) -> None:
-        self.counts: list[int] = []
-
-    def observe(self, batch: Batch) -> None:
-        for _, _, entry in batch:
-            if isinstance(entry, trace.SendRPC) and entry.meta.messages:
-                self.counts.append(len(entry.meta.messages))
-
-    def close(self) -> None:
-        pass
+def sent_together(log: TraceLog) -> list[int]:
+    """How many messages each RPC that left a node carried, where it carried any."""
+    return [len(each.meta.messages) for each in log.of(SendRPC) if each.meta.messages]
 
 
 def check(receipts: Sequence[Receipt], first: int, count: int) -> None:
@@ -47,10 +37,10 @@ def test_offsets_and_receipts_are_in_the_order_given(tmp_path: Path) -> None:
             check(receipts, 0, 1000)
             assert all(receipt.peers == 1 and receipt.durable_at for receipt in receipts)
             assert [event.data for event in await ann.history("news")] == items
-            assert [event.data for event in await take(here, 1000)] == items
-            assert [event.data for event in await take(there, 1000)] == items
+            assert await take(here, 1000) == items
+            assert await take(there, 1000) == items
 
-    run(main())
+    run(main)
 
 
 def test_batches_at_the_same_time_keep_their_own_order(tmp_path: Path) -> None:
@@ -71,16 +61,16 @@ def test_batches_at_the_same_time_keep_their_own_order(tmp_path: Path) -> None:
                 assert offsets == sorted(offsets) == [stored[data] for data in batch]
             assert [receipt.offset for receipt in together[3:]] == [stored[d] for d in singles]
 
-    run(main())
+    run(main)
 
 
 def test_small_messages_of_a_batch_share_rpcs_and_a_commit(tmp_path: Path) -> None:
     """That is why a batch costs less."""
 
     async def main() -> None:
-        sent = SentMessages()
+        log = TraceLog()
         async with (
-            Node(tmp_path / "ann", observers=[sent]) as ann,
+            Node(tmp_path / "ann", observers=[log]) as ann,
             Node(tmp_path / "bob") as bob,
         ):
             events = await bob.subscribe("news")
@@ -89,27 +79,27 @@ def test_small_messages_of_a_batch_share_rpcs_and_a_commit(tmp_path: Path) -> No
             before = ann.metrics()["rumormill_log_commits"][""]
             await ann.publish_many("news", [bytes(100)] * 200)
             assert ann.metrics()["rumormill_log_commits"][""] == before + 1
-            assert sum(sent.counts) == 200
-            assert len(sent.counts) < 10
+            assert sum(sent_together(log)) == 200
+            assert len(sent_together(log)) < 10
             assert len(await take(events, 200)) == 200
 
-    run(main())
+    run(main)
 
 
 def test_what_is_published_in_one_turn_is_a_batch(tmp_path: Path) -> None:
     """Publishers that do not know of each other share RPCs as well."""
 
     async def main() -> None:
-        sent = SentMessages()
-        async with Node(None, observers=[sent]) as ann, Node(None) as bob:
+        log = TraceLog()
+        async with Node(None, observers=[log]) as ann, Node(None) as bob:
             await bob.subscribe("news")
             await bob.connect(ann.tickets[0])
             await ann.wait_until_ready("news")
             await asyncio.gather(*(ann.publish("news", b"%d" % number) for number in range(30)))
             ann.metrics()
-            assert sent.counts == [30]
+            assert sent_together(log) == [30]
 
-    run(main())
+    run(main)
 
 
 def test_nothing_behind_an_impossible_event_is_published_and_nobody_else_is_hurt() -> None:
@@ -127,7 +117,7 @@ def test_nothing_behind_an_impossible_event_is_published_and_nobody_else_is_hurt
             assert isinstance(receipt, Receipt)
             assert [event.data for event in await node.history("news")] == [b"fine", b"hello"]
 
-    run(main())
+    run(main)
 
 
 def test_nothing_is_a_batch_too_and_a_bad_topic_is_refused() -> None:
@@ -141,7 +131,7 @@ def test_nothing_is_a_batch_too_and_a_bad_topic_is_refused() -> None:
         with pytest.raises(LocalError, match="not running"):
             await node.publish_many("news", [b"x"])
 
-    run(main())
+    run(main)
 
 
 def test_a_long_batch_waits_for_a_peer_that_reads_slowly() -> None:
@@ -158,7 +148,7 @@ def test_a_long_batch_waits_for_a_peer_that_reads_slowly() -> None:
             assert len(await take(events, 400)) == 400
             assert ann.metrics()["rumormill_rpc_dropped"] == {}
 
-    run(main())
+    run(main)
 
 
 def test_one_who_gives_up_in_time_publishes_nothing() -> None:
@@ -175,7 +165,7 @@ def test_one_who_gives_up_in_time_publishes_nothing() -> None:
             assert isinstance(done[1], asyncio.CancelledError)
             assert [event.data for event in await node.history("news")] == [b"0", b"2"]
 
-    run(main())
+    run(main)
 
 
 def test_what_was_taken_is_published_when_the_node_closes(tmp_path: Path) -> None:
@@ -191,7 +181,7 @@ def test_what_was_taken_is_published_when_the_node_closes(tmp_path: Path) -> Non
         async with Node(tmp_path) as again:
             assert [event.data for event in await again.history("news")] == [b"last words"]
 
-    run(main())
+    run(main)
 
 
 def test_a_topic_and_a_synchronous_node_offer_it_too(tmp_path: Path) -> None:
@@ -201,7 +191,7 @@ def test_a_topic_and_a_synchronous_node_offer_it_too(tmp_path: Path) -> None:
         async with Node(None) as node:
             check(await node.topic("news").publish_many([b"a", b"b"]), 0, 2)
 
-    run(main())
+    run(main)
     with SyncNode(tmp_path) as node:
         check(node.publish_many("news", (b"%d" % number for number in range(10))), 0, 10)
         assert [event.data for event in node.history("news")] == [b"%d" % n for n in range(10)]
@@ -213,7 +203,8 @@ def test_an_impossible_event_is_refused_alone_and_the_order_is_kept() -> None:
     async def main() -> None:
         async with Node(None) as node:
             check(await node.publish_many("news", [b"%d" % number for number in range(20)]), 0, 20)
-            await until(lambda: node.metrics()["topic_msg_published"] == {"news": 20})
+            published = lambda: node.metrics()["topic_msg_published"]  # noqa: E731
+            await until(lambda: published() == {"news": 20}, "20 events are counted")
             items = [b"before", bytes(2 << 20), b"after"]
             done = await asyncio.gather(
                 *(node.publish("news", data) for data in items), return_exceptions=True
@@ -221,4 +212,4 @@ def test_an_impossible_event_is_refused_alone_and_the_order_is_kept() -> None:
             assert [type(outcome) for outcome in done] == [Receipt, LimitError, Receipt]
             assert [event.data for event in (await node.history("news"))[20:]] == items[::2]
 
-    run(main())
+    run(main)

@@ -1,7 +1,6 @@
 """The synchronous node: the same promises as `Node`, from a thread without an event loop."""
 
 import inspect
-import os
 import signal
 import subprocess
 import sys
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from processes import Program, environment
 from rumormill import LocalError, Node, SyncNode, Verdict
 from rumormill.node.sync import NodeOptions
-
-SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 
 def test_it_takes_the_options_of_a_node() -> None:
@@ -149,20 +147,11 @@ with SyncNode(sys.argv[1]) as node:
 
 def test_an_interrupt_ends_the_wait_and_closes_the_node(tmp_path: Path) -> None:
     """Ctrl-C while waiting: the node still works in the handler and closes cleanly."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={"PYTHONPATH": str(SOURCES)},
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "waiting\n"
-    os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert out == "1\n", err
-    assert err.strip().endswith("KeyboardInterrupt")
-    assert process.returncode != 0
+    with Program([sys.executable, "-c", SCRIPT, tmp_path]) as program:
+        assert program.hears() == "waiting"
+        assert program.stop(signal.SIGINT) != 0
+    assert program.output[1:] == ["1"], program.errors
+    assert program.errors[-1] == "KeyboardInterrupt"
     with SyncNode(tmp_path) as node:
         assert [event.data for event in node.history("news")] == [b"before", b"after"]
 
@@ -178,7 +167,7 @@ def test_a_forgotten_node_is_closed_when_the_program_ends(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         timeout=60,
-        env={"PYTHONPATH": str(SOURCES)},
+        env=environment(),
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")

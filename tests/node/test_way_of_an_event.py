@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from live_nodes import run
 from rumormill import Node, SyncNode
 
 MOST_CLASSES = 20
@@ -90,7 +91,7 @@ def test_the_way_out(other: SyncNode, tmp_path: Path) -> None:
             passed.looks = False
 
     with profiled(passed):
-        asyncio.run(asyncio.wait_for(story(), 60))
+        run(story)
     event = got.next(timeout=20)
     assert event is not None
     assert event.data == b"hello"
@@ -113,5 +114,5 @@ def test_the_way_in(other: SyncNode, tmp_path: Path) -> None:
             await publishing
 
     with profiled(passed):
-        asyncio.run(asyncio.wait_for(story(), 60))
+        run(story)
     check(passed, stations=5)

@@ -34,8 +34,8 @@ from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import Constant
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network
-from rumormill.trace.entries import Batch
 from rumormill.trace.recorder import Recorder
+from trace_log import TraceLog
 
 
 def _through_the_codec(message: Any) -> Rpc:
@@ -58,19 +58,6 @@ class Puppet:
             self.peers[event.peer] = event.protocol
         elif isinstance(event, PeerDisconnected):
             self.peers.pop(event.peer, None)
-
-
-class TraceLog:
-    """Keeps the whole trace for a test to look at."""
-
-    def __init__(self) -> None:
-        self.entries: Batch = []
-
-    def observe(self, batch: Batch) -> None:
-        self.entries.extend(batch)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 class Rig:
@@ -222,11 +209,7 @@ class Rig:
         """The trace payloads of one kind, at one peer or all."""
         self.network.engine.recorder.flush()
         wanted = None if peer is None else self.id(peer)
-        return [
-            payload
-            for _, at, payload in self.log.entries
-            if isinstance(payload, kind) and (wanted is None or at == wanted)
-        ]
+        return self.log.of(kind, wanted)
 
     def refusals(self, peer: int) -> list[str]:
         """Why a peer did not act on what it was sent."""

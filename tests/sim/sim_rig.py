@@ -20,9 +20,9 @@ from rumormill.sim.network import Network
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
-from rumormill.trace.entries import Batch
 from rumormill.trace.metrics import Metrics
 from rumormill.trace.recorder import Recorder
+from trace_log import TraceLog
 
 LATENCY = 0.05
 
@@ -54,19 +54,6 @@ class Probe:
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         self.inputs.append((round(now, 9), event))
         effects.extend(self.answers.pop(type(event), []))
-
-
-class TraceLog:
-    """Keeps the whole trace."""
-
-    def __init__(self) -> None:
-        self.entries: Batch = []
-
-    def observe(self, batch: Batch) -> None:
-        self.entries.extend(batch)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 class PairLatency(msgspec.Struct):
@@ -171,11 +158,7 @@ class Net:
         """The trace payloads of one kind, at one peer or all."""
         self.engine.recorder.flush()
         wanted = None if peer is None else self.host(peer).id
-        return [
-            payload
-            for _, at, payload in self.log.entries
-            if isinstance(payload, kind) and wanted in {None, at}
-        ]
+        return self.log.of(kind, wanted)
 
 
 class Run:
@@ -189,7 +172,8 @@ class Run:
         self.simulation = Simulation(scenario, observers)
         self.delivered: list[list[tuple[float, bytes]]] = [[] for _ in range(scenario.peers)]
         engine = self.simulation.network.engine
-        for host, mine in zip(self.simulation.network.hosts, self.delivered, strict=True):
+        subscribers = self.simulation.network.hosts[: scenario.peers]
+        for host, mine in zip(subscribers, self.delivered, strict=True):
             host.on_event = lambda event, mine=mine: mine.append((engine.now, event.id))
         self.simulation.run()
         self.summary = self.metrics.summary()

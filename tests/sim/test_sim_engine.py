@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_rig import TraceLog
 
 from rumormill.core.trace import Join
 from rumormill.sim.engine import Engine
 from rumormill.trace.recorder import FLUSH_AT, Recorder
+from trace_log import TraceLog
 
 
 def test_things_happen_in_order_of_time() -> None:

@@ -7,14 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sim_rig import LATENCY, Net
 
-from rumormill.core.effects import CancelTimer, Deliver, Published, SetTimer, Validate
+from rumormill.core.effects import (
+    Append,
+    CancelTimer,
+    FromOffset,
+    Load,
+    Outcome,
+    Published,
+    SetTimer,
+    Validate,
+)
 from rumormill.core.event import Event
 from rumormill.core.inputs import (
+    Command,
+    Loaded,
     PeerConnected,
     PeerDisconnected,
     Publish,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Validated,
@@ -22,7 +34,7 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.trace import DropRPC, Join, NodeDown, NodeUp, SkipPublish
 from rumormill.sim.host import Host
-from rumormill.sim.link import CLOSED, QUEUE_FULL
+from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL
 from rumormill.sim.network import CRASHED
 
 EVENT = Event("notes", b"data", b"author", b"id")
@@ -49,10 +61,18 @@ def test_effects_reach_the_application_and_the_trace() -> None:
     net, events, receipts = Net(1), [], []
     host = net.host(0)
     host.on_event, host.receipts = events.append, receipts
-    published = Published(EVENT, 3)
-    do(host, Join("notes"), Deliver(EVENT, b"x"), published)
+    published, other = Published(7, EVENT, 3), Event("notes", b"data", b"author", b"other id")
+    do(host, Join("notes"), Append(EVENT, deliver=True), Append(other), published)
     assert (events, receipts) == ([EVENT], [published])
     assert net.trace(Join, 0) == [Join("notes")]
+
+
+def test_without_a_disk_everything_is_safe_at_once_and_nothing_can_be_read() -> None:
+    """Answers come when all effects of one input are carried out, in their order."""
+    net = Net(1)
+    net.probe(0).answers[Stored] = [Append(EVENT, barrier=2)]
+    do(net.host(0), Append(EVENT, barrier=1), Load(5, "notes", FromOffset()), SetTimer("t", 1.0))
+    assert net.inputs(0)[1:] == [Stored((1,)), Loaded(5), Stored((2,))]
 
 
 def test_deferred_validation_is_answered_after_its_delay() -> None:
@@ -408,3 +428,32 @@ def test_a_crash_ends_a_pause_and_who_is_down_cannot_be_paused() -> None:
     net.send(0, 1, "a")
     net.run(0.1)
     assert net.texts(1) == ["a"]
+
+
+# Commands.
+
+
+def test_a_command_has_one_outcome() -> None:
+    """`then` gets what the machine says under the command's number; other numbers are nobody's."""
+    net = Net(1)
+    host, outcomes = net.host(0), list[Outcome]()
+    host.command("fetch", outcomes.append)
+    (asked,) = net.inputs(0, Command)
+    assert asked.body == "fetch"
+    net.act(0, Outcome(asked.number + 1, "not asked"), Outcome(asked.number, "done"))
+    net.act(0, Outcome(asked.number, "done again"))
+    assert outcomes == [Outcome(asked.number, "done")]
+
+
+def test_a_command_fails_with_its_peer() -> None:
+    """Down before, down meanwhile, and paused until it goes on."""
+    net = Net(1)
+    host, outcomes = net.host(0), list[Outcome]()
+    host.pause()
+    host.command("later", outcomes.append)
+    assert net.inputs(0, Command) == []
+    host.resume()
+    assert len(net.inputs(0, Command)) == 1
+    net.network.crash(host)
+    host.command("too late", outcomes.append)
+    assert [outcome.error for outcome in outcomes] == [CRASHED, PEER_DOWN]

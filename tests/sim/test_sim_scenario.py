@@ -314,4 +314,4 @@ def test_every_key_is_documented() -> None:
 
 
 def _nested() -> list[str]:
-    return ["topology", "links", "workload", "churn"]
+    return ["topology", "links", "workload", "churn", "disk"]

@@ -8,6 +8,7 @@ import pytest
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.trace import Stabilised
+from rumormill.protocols.skipring.labels import text_of
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
@@ -50,33 +51,30 @@ def test_an_unknown_start_is_refused() -> None:
 
 
 def test_the_dump_is_the_whole_state(tmp_path: Path) -> None:
-    """Labels as bit strings, neighbours as id and label or null, the database, the root hashes."""
+    """What every peer shows and all that it knows: its place, its history, the database."""
     path = tmp_path / "state.json"
     run_scenario(scenario(peers=5, start="legitimate"), dump_state=path)
-    state = json.loads(path.read_text())
-    assert set(state) == {"subscribers", "database", "root_hashes"}
-    labels = {each["id"]: each["label"] for each in state["subscribers"]}
+    peers = json.loads(path.read_text())
+    states = {peer: each["state"] for peer, each in peers.items()}
+    rings = {
+        peer: state["members"]["topic-0"] for peer, state in states.items() if state["members"]
+    }
+    labels = {peer: text_of(ring["subscriber"]["own"]["label"]) for peer, ring in rings.items()}
     assert sorted(labels.values()) == ["0", "001", "01", "1", "11"]
-    assert {entry["id"]: entry["label"] for entry in state["database"]} == labels
-    assert set(state["root_hashes"]) == set(labels)
-    assert len(set(state["root_hashes"].values())) == 1
-    by_label = {each["label"]: each for each in state["subscribers"]}
-    lowest = by_label["0"]
+    (above,) = [state["supervised"] for state in states.values() if state["supervised"]]
+    assert {peer: text_of(label) for label, peer in above["topic-0"]["database"]} == labels
+    histories = [list(ring["publications"]["trie"]["_keys"]) for ring in rings.values()]
+    assert len(histories[0]) == 20
+    assert all(sorted(history) == sorted(histories[0]) for history in histories)
+    peer_at = {label: peer for peer, label in labels.items()}
+    lowest = rings[peer_at["0"]]["subscriber"]
     assert lowest["left"] is None
-    assert lowest["right"] == {"id": by_label["001"]["id"], "label": "001"}
-    assert lowest["ring"] == {"id": by_label["11"]["id"], "label": "11"}
-    assert {each["label"] for each in lowest["shortcuts"]} == {"01", "1"}
-    assert by_label["001"]["shortcuts"] == []
-
-
-def test_several_topics_are_dumped_one_by_one(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    load = {"messages": 4, "topics": 3}
-    figures = run_scenario(scenario(peers=6, workload=load), dump_state=path)
-    assert figures["legitimate"] is True
-    state = json.loads(path.read_text())
-    assert set(state["topics"]) == {"topic-0", "topic-1", "topic-2"}
-    assert all(len(table["subscribers"]) == 6 for table in state["topics"].values())
+    assert lowest["right"]["peer"] == peer_at["001"]
+    assert lowest["ring"]["peer"] == peer_at["11"]
+    assert sorted(peer for _, peer in lowest["shortcuts"]) == sorted([peer_at["01"], peer_at["1"]])
+    links = peers[peer_at["0"]]["view"]["links"]
+    assert links["ring"]["topic-0"] == [peer_at["001"], peer_at["11"]]
+    assert sorted(links["shortcut"]["topic-0"]) == sorted([peer_at["01"], peer_at["1"]])
 
 
 def test_several_supervisors_share_the_topics() -> None:

@@ -1,33 +1,11 @@
-"""One Spark session for all tests that need one, and a store to read."""
+"""A store to read."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spark_samples import SOURCES, fill
+from spark_samples import fill
 
 from rumormill.log import EventLog
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """Spark with two cores; its Python workers use this tree."""
-    from rumormill.spark import session
-
-    os.environ["PYTHONPATH"] = str(SOURCES)
-    folder = tmp_path_factory.mktemp("spark")
-    started = session(
-        "local[2]",
-        brief=True,
-        settings={
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.local.dir": str(folder / "local"),
-            "spark.driver.memory": "1g",
-        },
-    )
-    yield started
-    started.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,13 @@
-"""A Spark driver for the kill tests: a stream from a live node, into Parquet or into a topic.
+"""A Spark driver for the kill tests: streams from a live node, into Parquet and into a topic.
 
-    python kill_driver.py source|sink NODE TOKEN FOLDER LIMIT
+    python kill_driver.py NODE TOKEN FOLDER LIMIT
 
-LIMIT is the most events of a batch. It prints `running` when the query runs, and ends when
-`FOLDER/stop` exists and everything that was there then has been processed.
+LIMIT is the most events of a batch. It prints `running` when the queries run, and ends when
+`FOLDER/stop` exists and everything that was there then has been processed; its last line is the
+Parquet table as Spark reads it, offsets and values as JSON.
 """
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -14,9 +16,9 @@ from rumormill.spark import session
 
 
 def main() -> None:
-    kind, node, token, place, limit = sys.argv[1:]
+    node, token, place, limit = sys.argv[1:]
     folder = Path(place)
-    spark = session("local[2]", app=kind, brief=True)
+    spark = session("local[2]", app="kill", brief=True)
     stream = (
         spark.readStream.format("rumormill")
         .option("node", node)
@@ -27,21 +29,27 @@ def main() -> None:
         .option("minPartitions", 2)
         .load()
     )
-    if kind == "source":
-        writer = stream.writeStream.format("parquet").option("path", str(folder / "table"))
-    else:
-        writer = stream.select("value").writeStream.format("rumormill")
-        writer = writer.option("node", node).option("token", token).option("topic", "out")
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(processingTime="0 seconds").start()
+    table = stream.writeStream.format("parquet").option("path", str(folder / "table"))
+    topic = stream.select("value").writeStream.format("rumormill")
+    topic = topic.option("node", node).option("token", token).option("topic", "out")
+    queries = [
+        writer.option("checkpointLocation", str(folder / "checkpoint" / name))
+        .trigger(processingTime="0 seconds")
+        .start()
+        for name, writer in (("table", table), ("topic", topic))
+    ]
     sys.stdout.write("running\n")
     sys.stdout.flush()
     while not (folder / "stop").exists():
         time.sleep(0.1)
-        if query.exception() is not None:
-            raise SystemExit(f"failed: {query.exception()}")
-    query.processAllAvailable()
-    query.stop()
+        for query in queries:
+            if query.exception() is not None:
+                raise SystemExit(f"failed: {query.exception()}")
+    for query in queries:
+        query.processAllAvailable()
+        query.stop()
+    rows = spark.read.parquet(str(folder / "table")).select("offset", "value").collect()
+    sys.stdout.write(json.dumps([(row.offset, int(bytes(row.value))) for row in rows]) + "\n")
 
 
 if __name__ == "__main__":

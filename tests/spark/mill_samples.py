@@ -1,15 +1,10 @@
 """Runs to mill, of every protocol; the command; and a connection that dies."""
 
 import contextlib
-import os
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any, Self
-
-from spark_samples import SOURCES
 
 from rumormill.core.event import Event
 from rumormill.log import EventLog
@@ -50,18 +45,6 @@ def append(home: Path, events: list[Event]) -> None:
     """Put events into a store."""
     with EventLog(home) as log:
         log.append(events).result()
-
-
-def rumormill(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the real command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "rumormill", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-    )
 
 
 class DyingRoad:

@@ -1,20 +1,17 @@
 """Stores, nodes and queries for the tests of the data source."""
 
-import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Self
 
+from live_nodes import run
+from processes import Terminal
 from rumormill.core.event import Event
 from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import socket_path
 from rumormill.log import EventLog
 
-SOURCES = Path(__file__).resolve().parent.parent.parent / "src"
 FIRST_TIME = 1_700_000_000.0
 """When event 0 was received; each later one a second after."""
 
@@ -75,11 +72,6 @@ def offsets_by_topic(frame: Any) -> dict[str, list[int]]:
     return {topic: sorted(offsets) for topic, offsets in sorted(found.items())}
 
 
-def environment() -> dict[str, str]:
-    """The environment of a process that uses this tree."""
-    return {**os.environ, "PYTHONPATH": str(SOURCES)}
-
-
 def publish(home: Path, topic: str, data: list[bytes]) -> None:
     """Publish through the node that runs in a home; what is told to be published is on disk."""
 
@@ -90,7 +82,7 @@ def publish(home: Path, topic: str, data: list[bytes]) -> None:
         finally:
             await client.close()
 
-    asyncio.run(send())
+    run(send)
 
 
 class LiveNode:
@@ -99,7 +91,7 @@ class LiveNode:
     def __init__(self, home: Path, flight: str = "127.0.0.1:0") -> None:
         self.home = home
         self.endpoint = flight
-        self._process: subprocess.Popen[str] | None = None
+        self._program: Terminal | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -114,21 +106,12 @@ class LiveNode:
 
     def start(self) -> None:
         """Start, at the same address as before; wait until the door is open."""
-        command = [sys.executable, "-m", "rumormill", "node", "--home", str(self.home), "--json"]
-        self._process = subprocess.Popen(
-            [*command, "--flight", self.endpoint, "--log-level", "error"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-        assert self._process.stdout is not None
-        self.endpoint = json.loads(self._process.stdout.readline())["flight"]
+        arguments = ("--flight", self.endpoint, "--log-level", "error", "--json")
+        self._program = Terminal("node", "--home", self.home, *arguments)
+        self.endpoint = json.loads(self._program.hears())["flight"]
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """End the process in the way of a signal."""
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(60)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
+        if self._program is not None:
+            self._program.stop(number)
+            self._program = None

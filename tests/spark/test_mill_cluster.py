@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from cluster_driver import work
-from mill_samples import rumormill
-from spark_samples import SOURCES, environment
 from verify_samples import MAKERS, kept
 
+from processes import SOURCES, environment, rumormill
 from rumormill.log import EventLog
 from rumormill.spark.lake import Lake
 

@@ -1,22 +1,20 @@
 """The mill on Spark: stores, sweeps, and what is wrong with a source."""
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from mill_samples import DyingRoad, append, rumormill
-from spark_samples import LiveNode, environment, fill, publish
+from mill_samples import DyingRoad, append
+from spark_samples import LiveNode, fill, publish
 from test_mill_lake import put
 from verify_samples import IDENTITY, MAKERS, TOPIC, gossipsub, kept, pulsarcast
 
+from processes import RUMORMILL, Program, rumormill
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.daemon.endpoint import Endpoint
@@ -223,9 +221,9 @@ name = "killed"
 protocols = ["floodsub"]
 seeds = [1, 2, 3, 4, 5, 6]
 [base]
-peers = 30
+peers = 20
 topology.degree = 6
-workload.messages = 200
+workload.messages = 60
 """
 
 
@@ -235,14 +233,12 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(spark: Any, tmp_path: Path
 
     (tmp_path / "grid.toml").write_text(LONGER)
     folder = tmp_path / "lake" / ".sweeps" / "killed"
-    command = [sys.executable, "-m", "rumormill", "sweep", "grid.toml", "--master", "local[1]"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE
-    ) as process:
+    command = [*RUMORMILL, "sweep", "grid.toml", "--master", "local[1]"]
+    with Program(command, cwd=tmp_path, start_new_session=True) as program:
         while not list(folder.glob("*.json")):
-            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert program.process.poll() is None, program.errors
             time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
+        program.kill()
     finished = {each: each.stat().st_mtime_ns for each in sorted(folder.glob("[!.]*"))}
     figures = [each for each in finished if each.suffix == ".json"]
     assert 1 <= len(figures) < 6
@@ -315,21 +311,18 @@ def test_a_running_node_is_followed_until_ctrl_c(tmp_path: Path) -> None:
     """What is published while the stream runs comes into the lake; Ctrl-C ends it quietly."""
     with LiveNode(tmp_path / "home") as node:
         token = str(node.home / "flight.token")
-        command = [sys.executable, "-m", "rumormill", "mill", node.endpoint, "--name", "live"]
-        command += ["--token-file", token, "--to", "lake", "--stream", "--interval", "1s"]
-        with subprocess.Popen(
-            [*command, "--master", "local[2]"], cwd=tmp_path, env=environment(), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
-            assert process.stderr is not None
+        command = [*RUMORMILL, "mill", node.endpoint, "--name", "live", "--token-file", token]
+        command += ["--to", "lake", "--stream", "--interval", "1s", "--master", "local[2]"]
+        with Program(command, cwd=tmp_path) as program:
+
+            def taken() -> int:
+                return sum("is in the lake" in line for line in program.errors)
+
             for number in range(2):
                 publish(node.home, "news", [b"item %d" % number])
-                told = iter(process.stderr.readline, "")
-                assert any("is in the lake" in line for line in told), "a batch was taken"
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
-            said = process.stderr.read()
-            assert said.endswith("rumormill: interrupted\n")
-            assert "Traceback" not in said
+                program.wait_for(lambda n=number: taken() > n, "a batch that was taken")
+            assert program.stop(signal.SIGINT) == 130
+            assert program.errors[-1] == "rumormill: interrupted"
+            assert "Traceback" not in "\n".join(program.errors)
     lake = Lake.existing(tmp_path / "lake")
     assert sorted(row["offset"] for row in lake.rows("events")) == [0, 1]

@@ -42,11 +42,11 @@ def offsets_of(reader: BatchReader | StreamReader, ranges: Any) -> list[int]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(home: Path) -> Path:
     """A store of one's own with 100 events."""
-    with EventLog(tmp_path / "home") as log:
+    with EventLog(home) as log:
         fill(log, "news", 100)
-    return tmp_path / "home"
+    return home
 
 
 def damage(home: Path) -> None:

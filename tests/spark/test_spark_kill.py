@@ -1,26 +1,26 @@
 """Exactly once: drivers are killed at random moments while publishing goes on, and the node too.
 
-Each life of a driver lasts until it has planned a batch of its own and a random while longer: so
-kills strike batches that are planned, under way, written, committed.
+Each life of a driver lasts until both its queries, one into Parquet and one into a topic, have
+planned a batch of their own and a random while longer: so kills strike batches that are planned,
+under way, written, committed.
 
 The driver, its JVM and its Python workers are one process group, killed with SIGKILL. Meanwhile a
 thread publishes numbered messages through the node. In the end every number is there once: in the
 Parquet table as Spark reads it, and in the topic that the sink publishes to.
 """
 
-import os
+import json
+import operator
 import random
-import signal
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from spark_samples import LiveNode, environment, publish
+from spark_samples import LiveNode, publish
 
+from processes import Program
 from rumormill.daemon.control_client import NoDaemonError
 from rumormill.daemon.control_messages import ControlError
 from rumormill.log import EventLog
@@ -61,76 +61,27 @@ class Publisher(threading.Thread):
         self.join(60)
 
 
-class Driver:
+class Driver(Program):
     """A Spark driver in a process group of its own."""
 
-    def __init__(self, kind: str, node: LiveNode, folder: Path, limit: int = LIMIT) -> None:
-        command = [sys.executable, str(DRIVER), kind, node.endpoint, node.token]
-        command += [str(folder), str(limit)]
-        self._errors = (folder / "errors").open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment(),
-            start_new_session=True,
-        )
+    def __init__(self, node: LiveNode, folder: Path, limit: int = LIMIT) -> None:
+        command = [sys.executable, DRIVER, node.endpoint, node.token, folder, str(limit)]
+        with (folder / "errors").open("ab") as errors:
+            super().__init__(command, stderr=errors, start_new_session=True)
 
     def wait_until_running(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"running\n", "the driver failed at once"
+        assert self.hears() == "running", "the driver failed at once"
 
-    def wait_for_batch(self, folder: Path, seen: int) -> None:
-        """Wait until a batch beyond those that were planned before is, or the driver has failed."""
-        while planned(folder) <= seen and self._process.poll() is None:
+    def wait_for_batches(self, folder: Path, seen: list[int]) -> None:
+        """Wait until each query has planned a batch of this life, or the driver has failed."""
+        while any(map(operator.le, planned(folder), seen)) and self.process.poll() is None:
             time.sleep(0.02)
 
-    def kill(self) -> None:
-        """End driver, JVM and workers at once."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._close()
 
-    def ends(self) -> int:
-        code = self._process.wait(600)
-        self._close()
-        return code
-
-    def _close(self) -> None:
-        self._process.wait(60)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._errors.close()
-
-
-def planned(folder: Path) -> int:
-    """How many batches Spark has planned in all its lives."""
-    numbers = [int(each.name) for each in (folder / "checkpoint" / "offsets").glob("[0-9]*")]
-    return 1 + max(numbers, default=-1)
-
-
-def stand_kills(kind: str, folder: Path, kills: int, seed: int, longest: float) -> LiveNode:
-    """Run a query under kills until everything is processed; return the node, still running."""
-    rng = random.Random(seed)
-    node = LiveNode(folder / "home")
-    node.start()
-    publisher = Publisher(node.home, pause=0.4)
-    publisher.start()
-    kill_node = rng.randrange(kills)
-    for number in range(kills):
-        seen = planned(folder)
-        driver = Driver(kind, node, folder)
-        driver.wait_until_running()
-        driver.wait_for_batch(folder, seen)
-        time.sleep(rng.uniform(0.0, longest))
-        if number == kill_node:
-            node.kill()
-            node.start()
-        driver.kill()
-    publisher.end()
-    (folder / "stop").touch()
-    last = Driver(kind, node, folder, CATCH_UP)
-    assert last.ends() == 0, (folder / "errors").read_text()[-3000:]
-    return node
+def planned(folder: Path) -> list[int]:
+    """How many batches each query has planned in all its lives."""
+    logs = (folder / "checkpoint" / query / "offsets" for query in ("table", "topic"))
+    return [1 + max((int(each.name) for each in log.glob("[0-9]*")), default=-1) for log in logs]
 
 
 def values(home: Path, topic: str) -> list[int]:
@@ -139,41 +90,40 @@ def values(home: Path, topic: str) -> list[int]:
         return [int(event.data) for chunk in log.chunks(topic) for event in chunk]
 
 
-def check_source(spark: Any, folder: Path, kills: int, seed: int, longest: float) -> None:
-    node = stand_kills("source", folder, kills, seed, longest)
-    node.kill(signal.SIGTERM)
-    expected = values(node.home, "in")
-    rows = spark.read.parquet(str(folder / "table")).select("offset", "value").collect()
-    assert sorted(row.offset for row in rows) == list(range(len(expected)))
-    assert all(int(bytes(row.value)) == expected[row.offset] for row in rows)
+def stand_kills(folder: Path, kills: int, seed: int, longest: float) -> None:
+    """Run both queries under kills until all is processed; hold both ends against the log."""
+    rng = random.Random(seed)
+    with LiveNode(folder / "home") as node:
+        publisher = Publisher(node.home, pause=0.4)
+        publisher.start()
+        kill_node = rng.randrange(kills)
+        for number in range(kills):
+            seen = planned(folder)
+            with Driver(node, folder) as driver:
+                driver.wait_until_running()
+                driver.wait_for_batches(folder, seen)
+                time.sleep(rng.uniform(0.0, longest))
+                if number == kill_node:
+                    node.kill()
+                    node.start()
+                driver.end()  # it may have failed with the node
+        publisher.end()
+        (folder / "stop").touch()
+        with Driver(node, folder, CATCH_UP) as last:
+            assert last.ends(600) == 0, (folder / "errors").read_text()[-3000:]
+    expected = values(folder / "home", "in")
     assert len(expected) > BATCH, "publishing went on"
+    table = json.loads(last.output[-1])
+    assert sorted(table) == [[offset, value] for offset, value in enumerate(expected)]
+    assert sorted(values(folder / "home", "out")) == sorted(expected)
 
 
-def check_sink(folder: Path, kills: int, seed: int, longest: float) -> None:
-    node = stand_kills("sink", folder, kills, seed, longest)
-    node.kill(signal.SIGTERM)
-    expected = values(node.home, "in")
-    assert sorted(values(node.home, "out")) == sorted(expected)
-    assert len(expected) > BATCH, "publishing went on"
-
-
-def test_exactly_once_into_parquet_under_kills(spark: Any, tmp_path: Path) -> None:
+def test_exactly_once_into_parquet_and_into_a_topic_under_kills(tmp_path: Path) -> None:
     """Two kills of the driver and one of the node."""
-    check_source(spark, tmp_path, kills=2, seed=1, longest=3.0)
-
-
-def test_exactly_once_into_a_topic_under_kills(tmp_path: Path) -> None:
-    """Two kills of the driver and one of the node."""
-    check_sink(tmp_path, kills=2, seed=2, longest=3.0)
+    stand_kills(tmp_path, kills=2, seed=1, longest=3.0)
 
 
 @pytest.mark.slow
-def test_exactly_once_into_parquet_under_many_kills(spark: Any, tmp_path: Path) -> None:
+def test_exactly_once_under_many_kills(tmp_path: Path) -> None:
     """Ten kills of the driver and one of the node."""
-    check_source(spark, tmp_path, kills=10, seed=3, longest=3.0)
-
-
-@pytest.mark.slow
-def test_exactly_once_into_a_topic_under_many_kills(tmp_path: Path) -> None:
-    """Ten kills of the driver and one of the node."""
-    check_sink(tmp_path, kills=10, seed=4, longest=3.0)
+    stand_kills(tmp_path, kills=10, seed=3, longest=3.0)

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from spark_samples import environment
+
+from processes import environment
 
 pytestmark = pytest.mark.xdist_group("spark-apart")
 

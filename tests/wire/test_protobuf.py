@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import trace_pb2
+from refusals import reason_of
 from rumormill.core import trace
 from rumormill.core.errors import DecodeError
 from rumormill.wire.protobuf import (
@@ -32,13 +33,6 @@ uint64 = st.one_of(
     st.integers(0, 2**64 - 1),
     st.integers(0, 9).flatmap(lambda n: st.sampled_from([2 ** (7 * n), 2 ** (7 * n) - 1])),
 )
-
-
-def reason_of(call: object, *arguments: object, **named: object) -> str:
-    assert callable(call)
-    with pytest.raises(DecodeError) as caught:
-        call(*arguments, **named)
-    return caught.value.reason
 
 
 class TestVarints:

@@ -8,11 +8,13 @@ modules are imported when the verb runs, not before: this module and those of th
 nothing but the standard library.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError, build_parser
+from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
+from rumormill.cli.parser import build_parser
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
@@ -23,7 +25,8 @@ _CODES = {"timeout": TIMEOUT, "damaged": DATA_LOSS, "usage": USAGE}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments, argparse.Namespace(parser=parser))
     # What a failed run tells people to type again.
     options.typed = arguments
     try:

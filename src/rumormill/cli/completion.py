@@ -8,7 +8,7 @@ import argparse
 import shlex
 from typing import Final
 
-from rumormill.cli.grammar import Parser, build_parser
+from rumormill.cli.grammar import Parser
 from rumormill.cli.pages import PROTOCOLS
 
 KNOWN: Final = {
@@ -32,7 +32,7 @@ KNOWN_OF_SIM: Final = KNOWN | {
 
 def run_completion(options: argparse.Namespace) -> int:
     """Print the script of a shell."""
-    (verbs,) = (each for each in build_parser()._actions if each.metavar == "VERB")
+    (verbs,) = (each for each in options.parser._actions if each.metavar == "VERB")
     parsers: dict[str, Parser] = dict(verbs.choices or {})
     if options.shell == "fish":
         print(_fish(parsers))

@@ -1,4 +1,4 @@
-"""The parser, out of the help pages of `pages`; and the errors and exit codes of every verb.
+"""What every verb's parser is made of: errors, exit codes, help pages.
 
 A verb's arguments are written as its help page shows them, one a line: a name, a shape, and behind
 two spaces what it is for, which goes on in lines that are indented.
@@ -17,16 +17,11 @@ Only the standard library is imported here, because `rumormill --help` imports i
 """
 
 import argparse
-import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
-
-from rumormill.cli.pages import EXAMPLES, MODULES, PAGES, SHARED
-from rumormill.version import __version__
 
 FAILURE: Final = 1
 USAGE: Final = 2
@@ -73,7 +68,7 @@ class Parser(argparse.ArgumentParser):
     def add_lines(self, lines: str) -> None:
         """Add arguments as a help page shows them."""
         group: argparse._ActionsContainer = self
-        for line in re.sub(r"\n +", " ", _expanded(lines)).splitlines():
+        for line in re.sub(r"\n +", " ", lines).splitlines():
             if line.endswith(":") and "  " not in line:
                 group = self if line == "options:" else self.add_argument_group(line[:-1])
             else:
@@ -116,41 +111,3 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence and the way to help."""
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def _expanded(lines: str) -> str:
-    """Lines with those that they name by `@` in their place."""
-    return re.sub(r"(?m)^@(\w+)$", lambda match: _expanded(SHARED[match[1]]), lines)
-
-
-def build_parser() -> Parser:
-    """Make the parser of every verb."""
-    parser = Parser(
-        prog="rumormill",
-        description="Brokerless topic publish/subscribe: nodes, and a simulator to study them.",
-        epilog=EXAMPLES,
-        formatter_class=Formatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"rumormill {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for name, page in PAGES.items():
-        brief, description, lines, examples = page.split("\n\n")
-        verb = verbs.add_parser(
-            name,
-            help=brief,
-            description=description,
-            epilog=examples,
-            formatter_class=Formatter,
-            allow_abbrev=False,
-        )
-        verb.add_lines(lines)
-        verb.set_defaults(run=partial(_run, name))
-    return parser
-
-
-def _run(verb: str, options: argparse.Namespace) -> int:
-    (module,) = (name for name, verbs in MODULES.items() if verb in verbs)
-    run: Callable[[argparse.Namespace], int]
-    run = getattr(importlib.import_module(module), f"run_{verb.replace('-', '_')}")
-    return run(options)

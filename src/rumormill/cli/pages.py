@@ -14,23 +14,6 @@ PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "radius", "skipring")
 
 _PROTOCOLS: Final = ", ".join(PROTOCOLS)
 
-MODULES: Final = {
-    "rumormill.cli.bench": ("bench",),
-    "rumormill.cli.completion": ("completion",),
-    "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
-    "rumormill.cli.demo": ("demo",),
-    "rumormill.cli.doctor": ("doctor",),
-    "rumormill.cli.history": ("history", "peers"),
-    "rumormill.cli.inspecting": ("inspect",),
-    "rumormill.cli.milling": ("mill", "sweep", "report"),
-    "rumormill.cli.publishing": ("pub",),
-    "rumormill.cli.settings": ("config",),
-    "rumormill.cli.sim": ("sim",),
-    "rumormill.cli.subscribing": ("sub",),
-    "rumormill.cli.topics": ("topics",),
-}
-"""Where verbs are carried out, each by a function `run_VERB`; imported when that is wanted."""
-
 SHARED: Final = {
     "place": """\
 place:
@@ -359,7 +342,7 @@ output:
 --json               print one JSON object
 --trace PATH         write the trace; the suffix chooses the format
 --harness-logs FOLDER  write the logs that libp2p's gossipsub-interop analysis reads
---dump-state PATH    write the state of all peers at the end as JSON, where the protocol has one
+--dump-state PATH    write the state of all peers at the end as JSON
 --check-codec        encode and decode every simulated message
 --debug              show where a failed run failed
 

@@ -18,7 +18,7 @@ async def verify_ring_history(
 
     Two homes with the same root hash have the same history, in whatever order it came.
     """
-    trie: PatriciaTrie[None] = PatriciaTrie()
+    trie = PatriciaTrie()
     verifier = SignatureVerifier()
     faults: list[int] = []
     others = 0
@@ -27,7 +27,7 @@ async def verify_ring_history(
             if not is_publication(event):
                 others += 1
             elif check_event(event, verifier):
-                trie.insert(event.id, None)
+                trie.insert(event.id)
             else:
                 faults.append(event.offset)
     if not len(trie) and not faults:

@@ -44,7 +44,7 @@ def run_sim(options: argparse.Namespace) -> int:
     if options.list_parameters:
         return _list(scenario, parameters, as_json=options.json)
     planned = plan_runs(scenario, parameters, options.compare)
-    outputs = _checked_outputs(options, planned)
+    outputs = _checked_outputs(options)
     named = any(word == "--seed" or word.startswith("--seed=") for word in options.typed)
     seed = [] if named else ["--seed", str(scenario.seed)]
     replay = shlex.join(["rumormill", *options.typed, *seed])
@@ -160,9 +160,7 @@ def _run(
         ) from error
 
 
-def _checked_outputs(
-    options: argparse.Namespace, planned: Mapping[str, Scenario]
-) -> dict[str, Path]:
+def _checked_outputs(options: argparse.Namespace) -> dict[str, Path]:
     """Where a run writes besides the screen, by flag; what could not be written is refused."""
     found: dict[str, Path] = {}
     for flag in ("trace", "harness_logs", "dump_state"):
@@ -176,9 +174,6 @@ def _checked_outputs(
             continue  # a folder, which is made
         if flag == "trace" and not path.name.endswith(SUFFIXES):
             raise ConfigError(f"{name}: the name must end in {', '.join(SUFFIXES)}")
-        (scenario,) = planned.values()
-        if flag == "dump_state" and protocol(scenario.protocol).study is None:
-            raise ConfigError(f"{name}: {scenario.protocol} has no state to dump")
         if path.is_dir():
             raise ConfigError(f"{name}: {path} is a folder")
         if not path.parent.is_dir():

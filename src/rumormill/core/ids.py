@@ -4,6 +4,7 @@ A peer id is opaque bytes everywhere: the libp2p peer id on a real network, four
 simulator. Protocols compare, store and send ids; what an id is made of is never their business.
 """
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from rumormill.core.errors import LimitError, LocalError
@@ -23,3 +24,8 @@ def check_topic(topic: Topic, max_length: int) -> None:
         raise LocalError(f"the topic {topic!r} is not text that UTF-8 can express") from None
     if length > max_length:
         raise LimitError(f"a topic name has at most {max_length} bytes (max_topic_length)")
+
+
+def no_addresses(_: PeerId) -> Sequence[bytes]:
+    """Nobody's whereabouts are known: what a machine is given that needs none."""
+    return ()

@@ -130,7 +130,8 @@ class Node:
             spec, settings, self._supervisors, self._swarm.book, ourselves=ourselves
         )
         self._spec = spec
-        self._log = EventLog(self._home, self._store_config)
+        # A large store takes a while to open, in which others on this loop go on.
+        self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))

@@ -16,7 +16,7 @@ from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
@@ -36,7 +36,7 @@ class Hooks(msgspec.Struct, frozen=True):
     """Whether a signed peer record is valid and belongs to the peer."""
     peer_records: Mapping[PeerId, bytes] = {}
     """The signed records of connected peers, for peer exchange."""
-    addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: ()
+    addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
     archive: Archive = EmptyArchive()
     """What this peer has kept of earlier events."""
@@ -97,22 +97,18 @@ class Inspection(Protocol):
         """What was seen, for a run's figures."""
         ...
 
-    def dump(self, machines: Mapping[PeerId, Machine]) -> dict[str, Any]:
-        """The state of all machines, ready for JSON."""
-        ...
-
 
 Begin: TypeAlias = Callable[[Mapping[PeerId, Machine], Randomness], Sequence[tuple[PeerId, Mail]]]
 """Put all machines into some state; return the letters that are under way, with their senders."""
 
 
-class Study(msgspec.Struct, frozen=True):
+class InspectionSpec(msgspec.Struct, frozen=True):
     """What a simulator can do for a protocol whose state as a whole has a meaning."""
 
     interval: Callable[[Any], float]
     """Seconds between two looks under a configuration."""
-    inspect: Callable[[Any], Inspection]
-    """Make the inspection of one run."""
+    begin: Callable[[Any], Inspection]
+    """Make the inspection of one run under a configuration."""
     starts: Mapping[str, Begin | None]
     """The states in which a run can begin; None is the state of peers that just started."""
 
@@ -147,7 +143,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
     servers: Servers | None = None
     """The peers that it needs besides those of an application."""
-    study: Study | None = None
+    inspection: InspectionSpec | None = None
     """What a simulator can do with the state of all its peers together."""
 
     def configure(

@@ -165,11 +165,14 @@ class Host:
             self._answer_machine()
 
     def _answer_machine(self) -> None:
-        """Let the journal's answers in, one after the other, whatever they lead to."""
+        """Let the journal's answers in, one after the other, whatever they lead to.
+
+        They do not wait behind messages, as other news do: the disk is not the network.
+        """
         self._answering = True
         try:
-            while self._answers:
-                self.notify(self._answers.popleft())
+            while self._answers and not self._paused:
+                self.handle(self._answers.popleft())
         finally:
             self._answering = False
 
@@ -407,8 +410,9 @@ class Host:
             self._paused = self.busy = True
 
     def resume(self) -> None:
-        """Go on: first what arrived meanwhile, then the timers that are due, then requests."""
+        """Go on: first what came meanwhile, then the timers that are due, then requests."""
         self._paused = False
+        self._answer_machine()
         self._read()
         timers, self._waiting_timers = self._waiting_timers, []
         for timer in timers:

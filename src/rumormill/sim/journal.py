@@ -4,6 +4,7 @@ It keeps the contract of a node's journal: events are committed in the order of 
 is answered when its event is safe or lost, and a read sees what was appended before it. Here the
 disk takes as long as the scenario says, may be full or broken, and a crash takes back whatever was
 not committed. What was committed survives: the journal belongs to the host, not to the machine.
+An event that it has already is not handed out again.
 
 When it holds too many events the one that was kept first is deleted, as a log's retention would do.
 """
@@ -75,27 +76,28 @@ class Journal:
         """Put what waits on the disk, unless there is `trouble`; then do the reads behind it."""
         batch, self._waiting = self._waiting, []
         loads, self._loads = self._loads, []
-        if not self.trouble:
-            for each in batch:
-                if isinstance(each, Append):
-                    self.keep(each.event, now)
-                else:
-                    self._notes[each.note.key] = each.note
-        return _events(batch), [self._read(load) for load in loads]
+        appends = []
+        for each in batch:
+            if isinstance(each, Append):
+                known = not self.trouble and not self.keep(each.event, now)
+                appends.append(msgspec.structs.replace(each, deliver=False) if known else each)
+            elif not self.trouble:
+                self._notes[each.note.key] = each.note
+        return appends, [self._read(load) for load in loads]
 
     def crash(self) -> tuple[list[Append], list[Load]]:
         """Lose what was not committed; return it, and the reads that nobody will answer."""
         lost, self._waiting = self._waiting, []
         loads, self._loads = self._loads, []
-        return _events(lost), loads
+        return [each for each in lost if isinstance(each, Append)], loads
 
     # The disk.
 
-    def keep(self, event: Event, now: float) -> None:
-        """Keep an event, unless it is kept already."""
+    def keep(self, event: Event, now: float) -> bool:
+        """Keep an event; return whether it is new."""
         key = (event.topic, event.id)
         if key in self._order:
-            return
+            return False
         if len(self._order) >= self._limit:
             self._delete_oldest()
         kept = self._topics.setdefault(event.topic, Kept())
@@ -104,6 +106,7 @@ class Journal:
         kept.offsets[event.id] = offset
         kept.events[offset] = msgspec.structs.replace(event, offset=offset, received=now)
         self._order[key] = None
+        return True
 
     def _delete_oldest(self) -> None:
         topic, event_id = oldest = next(iter(self._order))
@@ -153,7 +156,3 @@ def _from(kept: Kept, offset: int) -> Iterator[Event]:
             most -= 1
         if not most:
             return
-
-
-def _events(batch: list[Append | KeepNote]) -> list[Append]:
-    return [each for each in batch if isinstance(each, Append)]

@@ -4,12 +4,11 @@ The figures come from the trace alone; this module only wires a simulation to th
 compute them, and names the run.
 """
 
+import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
@@ -49,8 +48,8 @@ def run_scenario(
         simulation = Simulation(scenario, observers)
         simulation.run(progress)
     inspection = simulation.inspection
-    if dump_state is not None and inspection is not None:
-        dump_state.write_bytes(msgspec.json.encode(inspection.dump(simulation.machines)))
+    if dump_state is not None:
+        dump_state.write_text(json.dumps(simulation.states()))
     return {
         "protocol": scenario.protocol,
         "preset": scenario.preset,

@@ -8,6 +8,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,7 @@ from rumormill.sim.network import Network, peer_id
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
+from rumormill.sim.snapshot import Given, state_of
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
 from rumormill.trace.entries import Observer
@@ -58,8 +60,8 @@ class Simulation:
         self.config = self.spec.configure(scenario.preset, scenario.parameters)
         self.servers = self._appoint_servers()
         self._hosts = scenario.peers + len(self.servers)
-        study = self.spec.study
-        self.inspection = None if study is None else study.inspect(self.config)
+        inspected = self.spec.inspection
+        self.inspection = None if inspected is None else inspected.begin(self.config)
         self._begin = self._beginning()
         self.plan = build_plan(scenario, self._randomness("workload"))
         require(
@@ -78,6 +80,8 @@ class Simulation:
             processing_delay=scenario.processing_delay,
             query_round_trip=round_trip_of(queries, self.config) if check and queries else None,
         )
+        self.given: list[Given] = []
+        """What each host's machine has from us, by the host's number."""
         self._add_hosts()
         self._neighbours: list[list[tuple[int, int]]] = [[] for _ in range(self._hosts)]
         for edge in build_topology(scenario.topology, scenario.peers, self._randomness("topology")):
@@ -93,6 +97,7 @@ class Simulation:
         self._crashed: dict[int, None] = {}
         self._hostile: dict[int, float] = {}
         self._may_subscribe = False
+        self._publications: Iterator[PlannedPublish] | None = None
 
     def _randomness(self, purpose: str) -> random.Random:
         return random.Random(f"{self.scenario.seed}/{purpose}")
@@ -112,15 +117,17 @@ class Simulation:
             if spec.reads_archive or troubled:
                 journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit)
             own = hooks if journal is None else msgspec.structs.replace(hooks, archive=journal)
-            host = self.network.add_host(spec.protocol_ids, self._builder(own))
+            given = Given(SimulatedIdentity(peer_id(index)), own)
+            self.given.append(given)
+            host = self.network.add_host(spec.protocol_ids, self._builder(given))
             host.journal = journal
             if index < scenario.peers:
                 host.upload = bandwidth.upload[index]
                 host.download = bandwidth.download[index]
 
-    def _builder(self, hooks: Hooks) -> Callable[[PeerId, random.Random], Machine]:
+    def _builder(self, given: Given) -> Callable[[PeerId, random.Random], Machine]:
         spec, config = self.spec, self.config
-        return lambda peer, rng: spec.build(SimulatedIdentity(peer), rng, config, hooks)
+        return lambda _, rng: spec.build(given.identity, rng, config, given.hooks)
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
@@ -131,11 +138,33 @@ class Simulation:
             self._addresses[peer] = known
         return known
 
-    def run(self, progress: Callable[[float], None] | None = None) -> None:
-        """Run to the end; `progress` is called with the part that is done, from 0 to 1.
+    def run(
+        self, progress: Callable[[float], None] | None = None, *, until: float | None = None
+    ) -> None:
+        """Run to the end, or up to a time, from where another call goes on.
 
-        An error that escapes carries the seed and the way to repeat the run.
+        `progress` is called with the part that is done, from 0 to 1. An error that escapes carries
+        the seed and the way to repeat the run.
         """
+        engine, end = self.network.engine, self.plan.end
+        stop = end if until is None else min(until, end)
+        if self._publications is None:
+            self._schedule_everything()
+        try:
+            with _collector_paused():
+                for step in range(1, _PROGRESS_STEPS + 1):
+                    engine.run_until(min(stop, end * step / _PROGRESS_STEPS))
+                    if progress is not None:
+                        progress(engine.now / end)
+                if until is None:
+                    self.recorder.close()
+        except Exception as error:
+            error.add_note(f"seed {self.scenario.seed}, virtual time {engine.now:.6f}")
+            error.add_note(how_to_repeat(self.scenario))
+            raise
+
+    def _schedule_everything(self) -> None:
+        """Put what the scenario wants into the engine."""
         scenario, engine = self.scenario, self.network.engine
         one_by_one = scenario.join == "one-by-one" and self._begin is None
         for host in self.network.hosts[scenario.peers :]:
@@ -153,17 +182,6 @@ class Simulation:
             engine.schedule(begin + SUBSCRIBE_AT * warm_up, self._subscribe_all)
         self._publications = iter(self.plan.publications)
         self._schedule_publication()
-        try:
-            with _collector_paused():
-                for step in range(1, _PROGRESS_STEPS + 1):
-                    engine.run_until(self.plan.end * step / _PROGRESS_STEPS)
-                    if progress is not None:
-                        progress(step / _PROGRESS_STEPS)
-                self.recorder.close()
-        except Exception as error:
-            error.add_note(f"seed {scenario.seed}, virtual time {engine.now:.6f}")
-            error.add_note(how_to_repeat(scenario))
-            raise
 
     # Servers, and the state of all machines together.
 
@@ -177,13 +195,13 @@ class Simulation:
         return named
 
     def _beginning(self) -> Begin | None:
-        start, study = self.scenario.start, self.spec.study
+        start, inspected = self.scenario.start, self.spec.inspection
         if not start:
             return None
-        known = list(study.starts) if study is not None else []
+        known = list(inspected.starts) if inspected is not None else []
         rule = f"{self.spec.name} begins in {', '.join(known) or 'no other state'}, not in {start}"
         require(start in known, "start", rule)
-        return study.starts[start] if study is not None else None
+        return inspected.starts[start] if inspected is not None else None
 
     @property
     def machines(self) -> dict[PeerId, Machine]:
@@ -191,6 +209,16 @@ class Simulation:
         hosts = self.network.hosts
         return {
             host.id: host.machine for host in hosts if host.up and host.index not in self._hostile
+        }
+
+    def states(self) -> dict[str, Any]:
+        """What each of these machines shows and knows, by its peer, ready for JSON."""
+        return {
+            peer.hex(): {
+                "view": state_of(machine.view()),
+                "state": state_of(machine, self.given[self.network.by_id[peer].index]),
+            }
+            for peer, machine in self.machines.items()
         }
 
     def _observe(self, _argument: None = None) -> None:
@@ -201,10 +229,10 @@ class Simulation:
                 host = self.network.by_id[sender]
                 host.effects.append(letter)
                 host.carry_out()
-        if self.inspection is not None and self.spec.study is not None:
+        if self.inspection is not None and self.spec.inspection is not None:
             for peer, payload in self.inspection.look(engine.now, self.machines):
                 self.recorder.record((engine.now, peer, payload))
-            interval = self.spec.study.interval(self.config)
+            interval = self.spec.inspection.interval(self.config)
             engine.schedule(engine.now + interval, self._observe)
 
     # The workload.
@@ -251,6 +279,7 @@ class Simulation:
             self.network.dial(hosts[dialler], hosts[listener].id)
 
     def _schedule_publication(self) -> None:
+        assert self._publications is not None
         planned = next(self._publications, None)
         if planned is not None:
             self.network.engine.schedule(planned.at, self._publish, planned)

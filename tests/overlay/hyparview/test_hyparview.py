@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Mail, Send, SendAll
 from rumormill.overlay.hyparview import reasons
-from rumormill.overlay.hyparview.active_view import Beat
+from rumormill.overlay.hyparview.active_view import MAX_CONTACTS, Beat
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.hyparview import Shuffle
+from rumormill.overlay.hyparview.hyparview import MESSAGE_BURST, Shuffle
 from rumormill.overlay.hyparview.messages import (
     BEAT,
     DISCONNECT,
@@ -266,7 +266,7 @@ class TestAbuse:
             assert len(member.view.active) <= 5
             assert len(member.view.passive) <= 30
         assert counted[reasons.TOO_MANY_NEWCOMERS] > 4000
-        assert len(member.view._contacts) <= HyParViewConfig().max_contacts
+        assert len(member.view._contacts) <= MAX_CONTACTS
 
     def test_one_peer_that_talks_too_much(self) -> None:
         """Beyond its allowance nothing is looked at."""
@@ -276,7 +276,7 @@ class TestAbuse:
         for _ in range(2000):
             member.receive(b"x", Membership(JOIN))
             refused += member.refused == [reasons.TOO_MANY_MESSAGES]
-        assert refused == 2000 - HyParViewConfig().message_burst
+        assert refused == 2000 - MESSAGE_BURST
 
     @pytest.mark.parametrize(
         ("message", "reason"),

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oracles import kad_pb2
+from refusals import reason_of
 from rumormill.core.errors import DecodeError
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.messages import (
@@ -91,12 +92,6 @@ def plain(message: KadMessage) -> KadMessage:
         providers=tuple(msgspec.structs.replace(peer, cached_size=0) for peer in message.providers),
         cached_meta=None,
     )
-
-
-def reason_of(data: bytes, **limits: int) -> str:
-    with pytest.raises(DecodeError) as caught:
-        decode_kad(data, msgspec.structs.replace(KadLimits(), **limits))
-    return caught.value.reason
 
 
 class TestAgreementWithProtobuf:
@@ -193,7 +188,7 @@ class TestBounds:
         self, data: bytes, limits: dict[str, int], reason: str
     ) -> None:
         """Each with its reason."""
-        assert reason_of(data, **limits) == reason
+        assert reason_of(decode_kad, data, msgspec.structs.replace(KadLimits(), **limits)) == reason
 
     def test_addresses_too_many_or_too_long_are_left_out_and_counted(self) -> None:
         """Who names a peer did not choose its addresses."""

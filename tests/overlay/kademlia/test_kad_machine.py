@@ -34,9 +34,11 @@ from rumormill.core.inputs import (
     Subscribe,
     TimerFired,
 )
+from rumormill.core.machine import View
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.answers import WRONG_ANSWER
 from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.contacts import CLIENT_MEMORY
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.operations import (
     BUSY,
@@ -92,7 +94,7 @@ class TestWhoIsAContact:
         assert rig.kad.closest(b"client") == []
         rig.ask(b"client", KadMessage(KadType.FIND_NODE, b"x"))
         assert rig.all(Ask) == []
-        rig.now += rig.kad.config.client_memory
+        rig.now += CLIENT_MEMORY
         rig.ask(b"client", KadMessage(KadType.FIND_NODE, b"x"))
         assert len(rig.all(Ask)) == 1
 
@@ -628,6 +630,16 @@ class TestPeer:
         assert isinstance(outcome, Outcome)
         assert outcome.number == 5
         assert "str" in outcome.error
+
+    def test_the_view_is_the_routing_table(self) -> None:
+        """Contacts alone: who connects is shown when it has answered."""
+        peer = KademliaPeer(OWN, Random(1), KademliaConfig())
+        effects: list[Effect] = []
+        peer.handle(PeerConnected(b"a", "/p"), 0.0, effects)
+        assert peer.view() == View(links={"contact": {"": ()}})
+        (ask,) = [effect for effect in effects if isinstance(effect, Ask)]
+        peer.handle(Answered(b"a", ask.number, KadMessage(KadType.FIND_NODE)), 0.0, effects)
+        assert peer.view() == View(links={"contact": {"": (b"a",)}})
 
 
 messages = st.builds(

@@ -289,7 +289,6 @@ class TestConfig:
             {"replacements": -1},
             {"candidates": 5},
             {"k": 65},
-            {"refresh_buckets": 30},
             {"limits.value_bytes": 4 << 20},
             {"limits.addresses": 0},
         ],

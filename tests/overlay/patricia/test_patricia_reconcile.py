@@ -18,14 +18,14 @@ from rumormill.overlay.patricia import (
 )
 
 
-def trie_of(words: list[str]) -> PatriciaTrie[None]:
-    trie: PatriciaTrie[None] = PatriciaTrie(len(words[0]) if words else 8)
+def trie_of(words: list[str]) -> PatriciaTrie:
+    trie = PatriciaTrie(len(words[0]) if words else 8)
     for word in words:
-        trie.insert(Prefix.parse(word).bits, None)
+        trie.insert(Prefix.parse(word).bits)
     return trie
 
 
-def exchange(asker: PatriciaTrie[None], other: PatriciaTrie[None]) -> tuple[int, int]:
+def exchange(asker: PatriciaTrie, other: PatriciaTrie) -> tuple[int, int]:
     """One chain that `asker` starts; return how many nodes were named and how many keys moved.
 
     Lists of nodes go to and fro; a missing prefix is answered with the keys under it.
@@ -45,7 +45,7 @@ def exchange(asker: PatriciaTrie[None], other: PatriciaTrie[None]) -> tuple[int,
                 wanted.append(comparison.missing)
         for prefix in wanted:
             for found in list(there.keys(prefix)):
-                moved += here.insert(found, None)
+                moved += here.insert(found)
         if answer:
             waiting.append(answer)
         here, there = there, here
@@ -75,7 +75,7 @@ def test_an_empty_side_gets_everything_whoever_starts(numbers: set[int]) -> None
     """A trie without keys names the empty label and hash, and one exchange fills it."""
     for empty_starts in (True, False):
         full = trie_of([f"{number:08b}" for number in sorted(numbers)])
-        empty: PatriciaTrie[None] = PatriciaTrie(8)
+        empty = PatriciaTrie(8)
         named, moved = exchange(empty, full) if empty_starts else exchange(full, empty)
         assert empty.root_hash == full.root_hash
         assert moved == len(numbers)
@@ -84,7 +84,7 @@ def test_an_empty_side_gets_everything_whoever_starts(numbers: set[int]) -> None
 
 def test_two_empty_tries_have_nothing_to_say() -> None:
     """Both sides empty is the first state of every topic."""
-    one: PatriciaTrie[None] = PatriciaTrie(8)
+    one = PatriciaTrie(8)
     comparison = compare(one, PatriciaTrie(8).root_summary())
     assert comparison.nodes == ()
     assert comparison.missing is None
@@ -125,12 +125,12 @@ def test_the_cost_is_the_differences_times_the_depth(differing: int) -> None:
     """d differing keys of n cost O(d log n) nodes, not O(n)."""
     count = 4096
     keys = [hashlib.sha256(number.to_bytes(4, "big")).digest() for number in range(count)]
-    mine: PatriciaTrie[None] = PatriciaTrie()
-    others: PatriciaTrie[None] = PatriciaTrie()
+    mine = PatriciaTrie()
+    others = PatriciaTrie()
     for place, key in enumerate(keys):
-        mine.insert(key, None)
+        mine.insert(key)
         if place >= differing:
-            others.insert(key, None)
+            others.insert(key)
     named = moved = 0
     for starter, other in ((mine, others), (others, mine)):
         nodes, keys_moved = exchange(starter, other)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from rumormill.overlay.patricia import (
     EMPTY_HASH,
+    EVERYTHING,
     PatriciaTrie,
     Prefix,
     Summary,
-    differences,
     inner_hash,
     leaf_hash,
     prefix_of,
@@ -29,10 +29,10 @@ def text(own: bytes, bits: int = BITS) -> str:
     return str(Prefix(own, bits))
 
 
-def built(numbers: list[int]) -> PatriciaTrie[int]:
-    trie: PatriciaTrie[int] = PatriciaTrie(BITS)
+def built(numbers: list[int]) -> PatriciaTrie:
+    trie = PatriciaTrie(BITS)
     for number in numbers:
-        trie.insert(key(number), number)
+        trie.insert(key(number))
     return trie
 
 
@@ -60,17 +60,16 @@ labels = st.text("01", max_size=BITS)
 
 @given(clustered)
 def test_the_trie_is_the_set_that_was_put_in(given_numbers: list[int]) -> None:
-    """Insertion says what is new; a key keeps its first value; keys come in their order."""
-    trie: PatriciaTrie[int] = PatriciaTrie(BITS)
-    model: dict[bytes, int] = {}
-    for place, number in enumerate(given_numbers):
-        assert trie.insert(key(number), place) == (key(number) not in model)
-        model.setdefault(key(number), place)
+    """Insertion says what is new; keys come in their order."""
+    trie = PatriciaTrie(BITS)
+    model: dict[bytes, None] = {}
+    for number in given_numbers:
+        assert trie.insert(key(number)) == (key(number) not in model)
+        model[key(number)] = None
     assert len(trie) == len(model)
     assert list(trie.keys()) == sorted(model)
     for number in range(2**BITS):
         assert (key(number) in trie) == (key(number) in model)
-        assert trie.get(key(number)) == model.get(key(number))
 
 
 @given(clustered, st.randoms(use_true_random=False))
@@ -80,14 +79,14 @@ def test_labels_and_hashes_follow_from_the_set_alone(given_numbers: list[int], c
     Hashes are asked for in the middle of inserting, so that forgetting them is tested too.
     """
     chance.shuffle(given_numbers)
-    trie: PatriciaTrie[int] = PatriciaTrie(BITS)
+    trie = PatriciaTrie(BITS)
     for number in given_numbers:
-        trie.insert(key(number), number)
+        trie.insert(key(number))
         if chance.random() < 0.5:
             assert trie.root_summary().hash == trie.root_hash
     expected = naive_nodes([f"{number:0{BITS}b}" for number in dict.fromkeys(given_numbers)])
     for label, value in expected.items():
-        node = trie.find(Prefix.parse(label))
+        node = trie.below(Prefix.parse(label))
         assert node is not None
         assert trie.summary(node) == Summary(Prefix.parse(label), value)
     top = min(expected, key=len) if expected else ""
@@ -103,17 +102,13 @@ def test_equal_root_hashes_mean_equal_sets(first: list[int], second: list[int]) 
 
 @given(clustered, labels)
 def test_a_prefix_finds_the_shortest_label_that_extends_it(given_numbers, prefix: str) -> None:
-    """`below` is the paper's node c; `find` is its SEARCHNODE; `keys` are all with the prefix."""
+    """`below` is the paper's node c; `keys` are all with the prefix."""
     trie = built(given_numbers)
     words = sorted({f"{number:0{BITS}b}" for number in given_numbers})
     known = [label for label in naive_nodes(words) if label.startswith(prefix)]
     wanted = Prefix.parse(prefix)
     node = trie.below(wanted)
     assert (None if node is None else str(trie.label(node))) == min(known, key=len, default=None)
-    exact = trie.find(wanted)
-    assert (None if exact is None else str(trie.label(exact))) == (
-        prefix if prefix in known else None
-    )
     covered = [word for word in words if word.startswith(prefix)]
     assert [text(own) for own in trie.keys(wanted)] == covered
     assert all(wanted.covers(own) for own in trie.keys(wanted))
@@ -129,12 +124,29 @@ def test_keys_go_on_behind_any_key(given_numbers, prefix: str, last: int, most: 
     assert trie.some_keys(wanted, most, key(last)) == behind[:most]
 
 
-@given(clustered, clustered)
-def test_differences_are_exact(first: list[int], second: list[int]) -> None:
-    """Each side's own keys, no more and no fewer, in order."""
-    mine, others = {key(n) for n in first}, {key(n) for n in second}
-    found = differences(built(first), built(second))
-    assert found == (sorted(mine - others), sorted(others - mine))
+@given(clustered, st.integers(1, 5))
+def test_hashes_can_be_computed_in_pieces(given_numbers: list[int], most: int) -> None:
+    """Each piece computes so many and no more, and all pieces together compute all, once each."""
+    trie = built(given_numbers)
+    forks = max(0, len(trie) - 1)
+    pieces = 1
+    while not trie.hash_some(most):
+        assert count_hashed(trie) == most * pieces
+        pieces += 1
+    assert count_hashed(trie) == forks
+    assert pieces == max(1, -(-forks // most))
+    assert trie.root_hash == built(given_numbers).root_hash
+
+
+def count_hashed(trie: PatriciaTrie) -> int:
+    nodes = [trie.below(EVERYTHING)]
+    hashed = 0
+    while nodes:
+        node = nodes.pop()
+        if node is not None and not isinstance(node, bytes):
+            hashed += node.hash is not None
+            nodes += [node.zero, node.one]
+    return hashed
 
 
 def test_a_prefix_reads_and_writes_as_bits() -> None:
@@ -157,39 +169,32 @@ def test_a_prefix_reads_and_writes_as_bits() -> None:
 
 def test_keys_of_the_wrong_length_are_refused() -> None:
     """A trie has keys of one length; bits behind the last one of a key must be zero."""
-    trie: PatriciaTrie[None] = PatriciaTrie(BITS)
+    trie = PatriciaTrie(BITS)
     for wrong in (b"", b"\x00", b"\x00\x00\x00", b"\x00\x01"):
         with pytest.raises(ValueError, match="10 bits"):
-            trie.insert(wrong, None)
+            trie.insert(wrong)
     with pytest.raises(ValueError, match="bits"):
         PatriciaTrie(0)
-    with pytest.raises(ValueError, match="one length"):
-        differences(trie, PatriciaTrie(256))
     assert len(trie) == 0
     assert trie.root_hash == EMPTY_HASH
 
 
 def test_the_deepest_trie_can_be_hashed() -> None:
     """Keys that share ever longer prefixes make a trie as deep as a key is long."""
-    trie: PatriciaTrie[None] = PatriciaTrie(512)
+    trie = PatriciaTrie(512)
     for place in range(512):
-        trie.insert((1 << place).to_bytes(64, "big"), None)
+        trie.insert((1 << place).to_bytes(64, "big"))
     assert len(trie.root_hash) == 32
     assert len(list(trie.keys())) == 512
 
 
 def test_many_keys_need_few_hashes_again() -> None:
     """An insertion forgets the hashes along one path only."""
-    trie: PatriciaTrie[None] = PatriciaTrie()
+    trie = PatriciaTrie()
     for number in range(4000):
-        trie.insert(hashlib.sha256(number.to_bytes(4, "big")).digest(), None)
+        trie.insert(hashlib.sha256(number.to_bytes(4, "big")).digest())
     before = trie.root_hash
-    trie.insert(hashlib.sha256(b"one more").digest(), None)
-    stack, forgotten = [trie.root], 0
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, bytes | None):
-            forgotten += node.hash is None
-            stack += [node.zero, node.one]
+    trie.insert(hashlib.sha256(b"one more").digest())
+    forgotten = len(trie) - 1 - count_hashed(trie)
     assert 0 < forgotten < 40
     assert trie.root_hash != before

@@ -7,6 +7,8 @@ other by a ring of connections and a few chords; Kademlia finds the rest.
 import random
 from typing import Any
 
+from rumormill.sim.archive import MemoryArchive
+
 from rumormill.core.effects import Deliver, Effects, Outcome, Send, SendAll
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
@@ -34,7 +36,6 @@ from rumormill.protocols.pulsarcast.rpc import Addition, Rpc
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
 from rumormill.protocols.pulsarcast.spec import SPEC
 from rumormill.protocols.registry import Hooks
-from rumormill.sim.archive import MemoryArchive
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.link import LinkFaults

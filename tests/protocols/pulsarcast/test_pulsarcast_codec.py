@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pulsarcast_vectors import PEERS, block_cid
 
 from oracles import pulsarcast_pb2 as pb
+from refusals import reason_of
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.protocols.pulsarcast import validation
 from rumormill.protocols.pulsarcast.codec import OVERSIZED, decode_rpc, encode_rpc, read_messages
@@ -171,12 +172,6 @@ rpcs = st.builds(
 def example() -> SignedEvent:
     """An event of Alice's."""
     return SignedEvent(EventDescriptor(TOPIC, ALICE, b"hello", CREATED, ALICE))
-
-
-def reason_of(data: bytes, limits: RpcLimits | None = None) -> str:
-    with pytest.raises(DecodeError) as caught:
-        decode_rpc(data, limits or RpcLimits())
-    return caught.value.reason
 
 
 def message_bytes(*parts: bytes, op: int = Operation.PUBLISH_EVENT) -> bytes:
@@ -363,7 +358,7 @@ def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
 )
 def test_what_a_sender_overdoes_fails_the_rpc(data: bytes, limits: RpcLimits, reason: str) -> None:
     """Counts and sizes of the sender's own choosing have limits, and the sender pays."""
-    assert reason_of(data, limits) == reason
+    assert reason_of(decode_rpc, data, limits or RpcLimits()) == reason
 
 
 def test_limits_must_leave_room() -> None:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rumormill.core.effects import Deliver, Effects, Mail, Send, SendAll, SetTimer
+from rumormill.core.effects import Append, Effects, Mail, Send, SendAll, SetTimer
 from rumormill.core.event import Event
 from rumormill.core.inputs import (
     Input,
@@ -17,6 +17,7 @@ from rumormill.core.inputs import (
     Received,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Unsubscribe,
@@ -89,8 +90,11 @@ class Bag:
                 self._post(index, effect.peer, effect.message)
             elif isinstance(effect, SetTimer):
                 self.timers[index, effect.timer] = effect.at
-            elif isinstance(effect, Deliver):
-                self.events[index].append(effect.event)
+            elif isinstance(effect, Append):
+                if effect.deliver:
+                    self.events[index].append(effect.event)
+                if effect.barrier is not None:
+                    self.feed(index, Stored((effect.barrier,)))
             elif isinstance(effect, Refuse | RejectMessage):
                 self.refused[index].append(effect.reason)
 
@@ -135,7 +139,7 @@ class Bag:
 
     def knows(self, index: int, owner: int, topic: str = "t") -> bool:
         """Whether a peer would serve an owner's subscription."""
-        entry = self.machines[index].book.interests.find(topic, peer_id(owner))
+        entry = self.machines[index].subscriptions.interests.find(topic, peer_id(owner))
         return entry is not None and not entry.interest.withdrawn and not entry.lost
 
 

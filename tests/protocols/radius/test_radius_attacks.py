@@ -111,7 +111,7 @@ class TestInterests:
         receive(made, Frame((Spread(interest(made), 1),)))
         false = interest(made, signer=ATTACKER, addresses=(b"elsewhere",))
         receive(made, Frame((Spread(false, 5),)))
-        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == 5
         assert entry.interest.addresses == ()
@@ -121,7 +121,7 @@ class TestInterests:
         """Hops beyond the limit count as the limit, and are counted."""
         made = bag()
         assert receive(made, Frame((Spread(interest(made), hops),))) == [reasons.HOPS_CLAMPED]
-        entry = made.machines[VICTIM].book.interests.find("t", peer_id(OWNER))
+        entry = made.machines[VICTIM].subscriptions.interests.find("t", peer_id(OWNER))
         assert entry is not None
         assert entry.hops == RadiusConfig().max_hops
 
@@ -142,7 +142,7 @@ class TestBounds:
         words = [interest(made, owner=100 + number) for number in range(25)]
         refused = receive(made, Frame(tuple(Spread(word, 1) for word in words)))
         assert refused == [reason]
-        assert len(made.machines[VICTIM].book.interests) == 10
+        assert len(made.machines[VICTIM].subscriptions.interests) == 10
 
     def test_one_owner_with_many_topics(self) -> None:
         """One owner cannot fill the table."""
@@ -151,7 +151,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.OWNER_FULL
         ]
-        assert len(made.machines[VICTIM].book.interests) == 10
+        assert len(made.machines[VICTIM].subscriptions.interests) == 10
 
     def test_signatures_to_check_are_limited(self) -> None:
         """A peer that sends new things without end is refused before they cost anything."""
@@ -160,7 +160,7 @@ class TestBounds:
         assert receive(made, Frame(tuple(Spread(word, 1) for word in words))) == [
             reasons.TOO_MANY_NEW
         ]
-        assert len(made.machines[VICTIM].book.interests) == 5
+        assert len(made.machines[VICTIM].subscriptions.interests) == 5
 
     def test_ids_of_publications(self) -> None:
         """Ids are remembered up to a limit, the older ones going first."""
@@ -168,18 +168,18 @@ class TestBounds:
         for number in range(500):
             word = publication(made, time=int(made.now * 1e9) + number)
             receive(made, Frame((), (Relay(word, 0),)))
-        floods = made.machines[VICTIM].floods
-        assert len(floods) <= 100
-        assert floods.evicted >= 400
+        seen = made.machines[VICTIM].seen
+        assert len(seen) <= 100
+        assert seen.evicted >= 400
 
     def test_ids_are_forgotten_in_time(self) -> None:
         """`delivered` is bounded in time."""
         made = bag()
         receive(made, Frame((), (Relay(publication(made), 0),)))
-        assert len(made.machines[VICTIM].floods) == 1
+        assert len(made.machines[VICTIM].seen) == 1
         for _ in range(60):
             made.settle(made.now + 5)
-        assert not len(made.machines[VICTIM].floods)
+        assert not len(made.machines[VICTIM].seen)
 
     def test_own_requests_have_limits(self) -> None:
         """The application hears why."""
@@ -334,8 +334,8 @@ class TestJunk:
             assert len(SPEC.encode(frame)) == frame.meta.size
             receive(made, frame)
         assert not made.events[VICTIM]
-        assert list(made.machines[VICTIM].book.own) == ["t"]
-        assert not len(made.machines[VICTIM].book.interests)
+        assert list(made.machines[VICTIM].subscriptions.own) == ["t"]
+        assert not len(made.machines[VICTIM].subscriptions.interests)
 
 
 class TestConfig:

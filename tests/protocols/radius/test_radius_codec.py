@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from radius_strategies import frames, to_protobuf, without_caches
 
 from oracles import radius_pb2
+from refusals import reason_of
 from rumormill.core.config import override
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.overlay.hyparview.messages import MAX_ADDRESSES, MAX_PEERS, Membership
@@ -27,10 +28,9 @@ from rumormill.sim.identity import SimulatedIdentity
 from rumormill.wire.protobuf import bytes_field, string_field, varint_field
 
 
-def reason_of(data: bytes, **limits: int) -> str:
-    with pytest.raises(DecodeError) as caught:
-        decode_frame(data, msgspec.structs.replace(FrameLimits(), **limits))
-    return caught.value.reason
+def refusal(data: bytes, **limits: int) -> str:
+    """Why bytes are refused when some limits are lower."""
+    return reason_of(decode_frame, data, msgspec.structs.replace(FrameLimits(), **limits))
 
 
 class TestAgreementWithProtobuf:
@@ -86,11 +86,11 @@ class TestBounds:
         interest = encode_frame(Frame((Spread(Interest(b"o", "t", 1, 1)),)))
         relay = encode_frame(Frame((), (Relay(Publication(b"a", "t", 1)),)))
         member = encode_frame(Frame(membership=(Membership(8),)))
-        assert reason_of(interest * 3, interests=2) == "too-many-interests"
-        assert reason_of(relay * 3, publications=2) == "too-many-publications"
-        assert reason_of(member * 3, membership=2) == "too-many-membership"
-        assert reason_of(varint_field(9, 1) * 3, other_fields=2) == "too-many-fields"
-        assert reason_of(relay * 3, frame_bytes=10) == "frame-too-long"
+        assert refusal(interest * 3, interests=2) == "too-many-interests"
+        assert refusal(relay * 3, publications=2) == "too-many-publications"
+        assert refusal(member * 3, membership=2) == "too-many-membership"
+        assert refusal(varint_field(9, 1) * 3, other_fields=2) == "too-many-fields"
+        assert refusal(relay * 3, frame_bytes=10) == "frame-too-long"
 
     def test_every_field_has_a_length(self) -> None:
         """Names, keys, signatures, addresses and ids that are too long are refused."""
@@ -98,41 +98,41 @@ class TestBounds:
         def publication(field: bytes) -> bytes:
             return bytes_field(3, field)
 
-        assert reason_of(publication(string_field(2, "t" * 9)), topic_bytes=8) == "topic-too-long"
-        assert reason_of(publication(bytes_field(5, bytes(9))), signature_bytes=8) == (
+        assert refusal(publication(string_field(2, "t" * 9)), topic_bytes=8) == "topic-too-long"
+        assert refusal(publication(bytes_field(5, bytes(9))), signature_bytes=8) == (
             "signature-too-long"
         )
-        assert reason_of(publication(bytes_field(6, bytes(9))), key_bytes=8) == "key-too-long"
-        assert reason_of(publication(bytes_field(1, bytes(65)))) == "peer-id-too-long"
-        assert reason_of(publication(bytes_field(2, b"\xff"))) == "bad-topic"
+        assert refusal(publication(bytes_field(6, bytes(9))), key_bytes=8) == "key-too-long"
+        assert refusal(publication(bytes_field(1, bytes(65)))) == "peer-id-too-long"
+        assert refusal(publication(bytes_field(2, b"\xff"))) == "bad-topic"
         served = bytes_field(2, bytes_field(3, bytes(24)))
-        assert reason_of(served, served=2) == "too-many-served"
+        assert refusal(served, served=2) == "too-many-served"
         peer = bytes_field(5, bytes_field(1, b"p"))
-        assert reason_of(bytes_field(4, peer * (MAX_PEERS + 1))) == "too-many-peers"
+        assert refusal(bytes_field(4, peer * (MAX_PEERS + 1))) == "too-many-peers"
         address = bytes_field(2, b"a")
         many = bytes_field(4, bytes_field(5, address * (MAX_ADDRESSES + 1)))
-        assert reason_of(many) == "too-many-addresses"
+        assert refusal(many) == "too-many-addresses"
         long = bytes_field(4, bytes_field(5, bytes_field(2, bytes(257))))
-        assert reason_of(long) == "address-too-long"
-        assert reason_of(bytes_field(4, bytes_field(7, bytes(5)))) == "bad-minima"
-        assert reason_of(bytes_field(4, bytes_field(7, bytes(4 * 129)))) == "bad-minima"
+        assert refusal(long) == "address-too-long"
+        assert refusal(bytes_field(4, bytes_field(7, bytes(5)))) == "bad-minima"
+        assert refusal(bytes_field(4, bytes_field(7, bytes(4 * 129)))) == "bad-minima"
         for number in (1, 2, 3, 4):
-            assert reason_of(bytes_field(number, varint_field(15, 1) * 17)) == "too-many-fields"
+            assert refusal(bytes_field(number, varint_field(15, 1) * 17)) == "too-many-fields"
         nested = bytes_field(4, bytes_field(5, varint_field(15, 1) * 17))
-        assert reason_of(nested) == "too-many-fields"
+        assert refusal(nested) == "too-many-fields"
 
     def test_two_values_in_the_place_of_one_are_refused(self) -> None:
         """Nobody can be made to read a mixture of two interests or publications."""
         inner = bytes_field(1, b"")
-        assert reason_of(bytes_field(1, inner * 2)) == "repeated-field"
-        assert reason_of(bytes_field(2, inner * 2)) == "repeated-field"
+        assert refusal(bytes_field(1, inner * 2)) == "repeated-field"
+        assert refusal(bytes_field(2, inner * 2)) == "repeated-field"
 
     def test_no_frame_costs_much_more_than_its_bytes(self) -> None:
         """A frame of the smallest possible items is refused before they fill memory."""
         data = b"\x0a\x00" * (1 << 19)
         tracemalloc.start()
         try:
-            assert reason_of(data) == "too-many-interests"
+            assert refusal(data) == "too-many-interests"
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -12,7 +12,8 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from radius_rig import Bag, Edge, diameter, distances, interest_of, peer_id
 
-from rumormill.core.inputs import Received
+from rumormill.core.effects import Mail, Published, SendAll
+from rumormill.core.inputs import NotStored, Publish, Received, Stored
 from rumormill.protocols.radius.messages import Frame, Spread
 
 SERVING = ("all", "few")
@@ -154,7 +155,7 @@ class TestHops:
         bag.publish(0)
         bag.settle()
         for index, distance in enumerate(distances(peers, edges, 0)):
-            assert len(bag.machines[index].floods) == (distance <= hops)
+            assert len(bag.machines[index].seen) == (distance <= hops)
 
     def test_a_late_copy_with_more_hops_extends_the_radius(self) -> None:
         """The long way round is faster here; the short way's copy must still go on."""
@@ -172,11 +173,11 @@ class TestHops:
         bag.lost = is_late
         bag.publish(0)
         bag.settle()
-        assert not len(bag.machines[4].floods)
+        assert not len(bag.machines[4].seen)
         bag.lost = lambda _source, _target, _frame: False
         bag._post(0, bag.machines[2].id, late[0])
         bag.settle()
-        assert len(bag.machines[4].floods) == 1
+        assert len(bag.machines[4].seen) == 1
 
     def test_a_bringer_of_a_poor_copy_still_gets_the_better_one(self) -> None:
         """A neighbour is left out only when it has as many hops as we would give it."""
@@ -218,3 +219,22 @@ class TestFewServers:
         assert all(len(events) == 1 for events in bag.events)
         marks = [len(r.served) for _, _, frame in bag.sent for r in frame.publications]
         assert max(marks) == 4 * 8
+
+
+def test_a_publication_is_nobody_s_before_it_is_stored() -> None:
+    """Neither sent nor remembered; what cannot be stored is answered with the reason."""
+    bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=1)
+    bag.subscribe(1)
+    bag.settle()
+    machine, effects = bag.machines[0], list[Any]()
+    for number in (1, 2):
+        machine.handle(Publish("t", b"mine", number), bag.now, effects)
+    stored, lost = effects
+    assert len(machine.seen) == 0
+    effects.clear()
+    machine.handle(NotStored((lost.barrier,), "the disk is full"), bag.now, effects)
+    assert effects == [Published(2, None, error="the disk is full")]
+    machine.handle(Stored((stored.barrier,)), bag.now, effects)
+    assert [each.peers for each in effects if isinstance(each, SendAll)] == [(peer_id(1),)]
+    assert [each.peer for each in effects if isinstance(each, Mail)] == [peer_id(1)]
+    assert effects[-1] == Published(1, stored.event, 2)

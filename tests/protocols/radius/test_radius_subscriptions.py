@@ -16,6 +16,7 @@ from rumormill.core.inputs import (
     Subscribe,
     TimerFired,
 )
+from rumormill.core.machine import View
 from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
 from rumormill.node.pending_sends import TOO_MANY_PENDING
 from rumormill.protocols.radius import reasons
@@ -72,7 +73,7 @@ class TestRenewal:
             net.engine.run_until(net.engine.now + 1.0)
             subscriber.resume()
             for index in (1, 2, 3):
-                entry = router(net, index).book.interests.find("t", subscriber.id)
+                entry = router(net, index).subscriptions.interests.find("t", subscriber.id)
                 assert entry is not None
                 assert entry.interest.expires > net.engine.now * 1e6
                 checks += 1
@@ -104,13 +105,13 @@ class TestRenewal:
         crashed.handle(Subscribe("t"))
         net.engine.run_until(40.0)  # it was renewed meanwhile
         others = [router(net, index) for index in range(6) if index != 2]
-        assert all(other.book.interests.owners for other in others)
+        assert all(other.subscriptions.interests.owners for other in others)
         net.crash(crashed)
         net.engine.run_until(40.0 + config.ttl + config.clean_interval)
         for other in others:
-            assert not len(other.book.interests)
-            assert not other.book.interests.owners
-            assert not other.book.interests.topics()
+            assert not len(other.subscriptions.interests)
+            assert not other.subscriptions.interests.owners
+            assert not other.subscriptions.interests.topics()
 
     def test_an_expired_subscription_is_never_served(self) -> None:
         """Also when it has not been removed yet."""
@@ -121,7 +122,7 @@ class TestRenewal:
         bag.now += 30.0
         bag.sent.clear()
         bag.publish(1)
-        assert bag.machines[1].book.interests.find("t", peer_id(0)) is not None
+        assert bag.machines[1].subscriptions.interests.find("t", peer_id(0)) is not None
         assert not bag.sent
 
     def test_what_expired_is_counted_out_of_the_bounds(self) -> None:
@@ -198,7 +199,7 @@ class TestTheOwnersLastWord:
             bag._post(0, peer_id(1), announcement)
             bag.settle()
             assert not bag.knows(1, 0)
-        assert not len(bag.machines[1].book.interests)
+        assert not len(bag.machines[1].subscriptions.interests)
         assert set(bag.refused[1]) == {reasons.SUPERSEDED, reasons.EXPIRED}
 
 
@@ -206,7 +207,7 @@ class TestSince:
     """From when on a subscription may be relied upon to be known to neighbours."""
 
     def since(self, bag: Bag) -> float:
-        entry = bag.machines[1].book.interests.find("t", peer_id(0))
+        entry = bag.machines[1].subscriptions.interests.find("t", peer_id(0))
         assert entry is not None
         return entry.since
 
@@ -233,7 +234,7 @@ class TestSince:
         bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0)
         bag.subscribe(0)
         bag.settle()
-        bag.machines[1].book.interests.lose(peer_id(0))
+        bag.machines[1].subscriptions.interests.lose(peer_id(0))
         bag.settle(bag.now + 24)
         assert self.since(bag) == 1024.0
         bag.unsubscribe(0)
@@ -262,7 +263,7 @@ class TestLostSubscribers:
         assert not bag.sent
         del bag.dead[0]
         bag.now += 24
-        bag.machines[0].book.renew(2, bag.now, effects := [])
+        bag.machines[0].subscriptions.renew(2, bag.now, effects := [])
         bag.timers.update({(0, effect.timer): effect.at for effect in effects})
         bag.settle()
         assert bag.knows(2, 0)
@@ -347,9 +348,27 @@ class TestRequests:
         bag.settle(bag.now + 29)
         bag.feed(0, Start())
         bag.settle()
-        entry = bag.machines[1].book.interests.find("t", peer_id(0))
+        entry = bag.machines[1].subscriptions.interests.find("t", peer_id(0))
         assert entry is not None
         assert entry.interest.expires == int((bag.now + 30) * 1e6)
         bag.feed(1, Publish("t", b"x"))
         bag.settle()
         assert len(bag.events[0]) == 1
+
+
+def test_the_view_shows_neighbours_and_known_subscribers() -> None:
+    """Own subscriptions, who is served in which topic, and whom messages go to."""
+    bag = Bag(3, [(0, 1), (1, 2)], sub_hops=1, pub_hops=1)
+    bag.subscribe(0, "a")
+    bag.subscribe(0, "b")
+    bag.subscribe(2, "b")
+    bag.settle()
+    neighbours = {"neighbour": {"": (peer_id(0), peer_id(2))}}
+    peers = {"a": (peer_id(0),), "b": (peer_id(0), peer_id(2))}
+    view = bag.machines[1].view()
+    assert (view.subscriptions, view.links) == ((), neighbours)
+    assert {topic: tuple(sorted(known)) for topic, known in view.peers.items()} == peers
+    assert bag.machines[0].view() == View(("a", "b"), {}, {"neighbour": {"": (peer_id(1),)}})
+    bag.unsubscribe(0, "a")
+    bag.settle()
+    assert "a" not in bag.machines[1].view().peers

@@ -5,36 +5,50 @@ asynchronous, not FIFO, nothing lost. Tests play single letters by hand where th
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
+import msgspec
+
 from rumormill.core import trace
-from rumormill.core.effects import Deliver, Effects, Keep, Mail, Validate
+from rumormill.core.effects import Append, ById, Effects, Load, Mail, SetTimer, Validate
 from rumormill.core.event import Event
-from rumormill.core.inputs import Verdict
+from rumormill.core.inputs import Loaded, Verdict
+from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
-from rumormill.protocols.skipring.publication_config import PublicationConfig
-from rumormill.protocols.skipring.publications import Publications
+from rumormill.protocols.skipring.publications import Brought, Hash, Publications
+from rumormill.protocols.skipring.reads import Answer, Reads
 from rumormill.sim.identity import SimulatedIdentity
 
 TOPIC = "t"
 
 
-class Shelf:
-    """An archive in memory."""
+class Log:
+    """A log in memory, which answers in pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, piece: int = 256) -> None:
+        self.piece = piece
         self.events: dict[bytes, Event] = {}
 
-    def get(self, topic: str, event_id: bytes) -> Event | None:
-        return self.events.get(event_id)
-
-    def scan(self, topic: str) -> Iterator[Event]:
-        return iter(list(self.events.values()))
+    def read(self, load: Load) -> Loaded:
+        query, most = load.query, self.piece + 1
+        if isinstance(query, ById):
+            found = [self.events[each] for each in query.ids if each in self.events][:most]
+        else:
+            stored = enumerate(islice(self.events.values(), query.offset, query.offset + most))
+            found = [
+                msgspec.structs.replace(event, offset=query.offset + place)
+                for place, event in stored
+            ]
+        return Loaded(load.number, tuple(found[: self.piece]), len(found) == most)
 
 
 class Subscriber:
-    """One subscriber's publications, with what it delivered, refused and wants to send."""
+    """One subscriber's publications, with what it delivered, refused and wants to send.
+
+    What it asks of its log is answered at once, unless `waiting` collects it.
+    """
 
     def __init__(
         self,
@@ -46,39 +60,48 @@ class Subscriber:
         self.config = config
         self.identity = SimulatedIdentity(self.id)
         self.author = Author(self.identity)
-        self.shelf = Shelf()
+        self.log = Log()
         self.ring: list[bytes] = []
         self.shortcuts: list[bytes] = []
         self.delivered: list[Event] = []
         self.refusals: dict[str, int] = {}
         self.outbox: list[tuple[bytes, Any]] = []
         self.asked: list[Event] = []
+        self.waiting: list[Append | Load | SetTimer] | None = None
         self.validator = validator
         self.chance = random.Random(name)
         self.restart()
 
+    @property
+    def neighbours(self) -> dict[bytes, None]:
+        return dict.fromkeys([*self.ring, *self.shortcuts])
+
     def restart(self) -> None:
-        """Lose everything but the archive."""
+        """Lose everything but the log."""
+        self.reads = Reads()
         self.own = Publications(
             TOPIC,
             self.identity,
-            self.shelf,
             self.config,
             self.chance,
-            neighbours=lambda: [*self.ring, *self.shortcuts],
+            ring=self,
+            reads=self.reads,
             validator=self.validator,
         )
-        self.own.restore()
+        self.own.delivers = True
+        self.done(self.own.read)
 
     def publish(self, data: bytes, now: float = 1.0) -> Publication:
         publication = self.author.compose(TOPIC, data, now, self.config.key_bits)
-        self.done(lambda effects: self.own.publish(publication, effects))
+        self.log.events[publication.id] = publication.to_event()
+        self.delivered.append(publication.to_event())
+        self.done(lambda effects: self.own.publish(publication, True, effects))
         return publication
 
     def has(self, publication: Publication) -> None:
         """Start with a publication, wherever it came from."""
-        self.shelf.events[publication.id] = publication.to_event()
-        self.own.trie.insert(publication.id, None)
+        self.log.events[publication.id] = publication.to_event()
+        self.own.trie.insert(publication.id)
 
     def timeout(self) -> None:
         self.done(lambda effects: self.own.check_neighbour(self.ring, effects))
@@ -99,14 +122,36 @@ class Subscriber:
         for effect in effects:
             if isinstance(effect, Mail):
                 self.outbox.append((effect.peer, effect.message))
-            elif isinstance(effect, Keep | Deliver):
-                self.shelf.events[effect.event.id] = effect.event
-                if isinstance(effect, Deliver):
-                    self.delivered.append(effect.event)
+            elif isinstance(effect, Append | Load | SetTimer):
+                if self.waiting is None:
+                    self.answer(effect)
+                else:
+                    self.waiting.append(effect)
             elif isinstance(effect, Validate):
                 self.asked.append(effect.event)
             elif isinstance(effect, trace.Refuse | trace.RejectMessage):
                 self.refusals[effect.reason] = self.refusals.get(effect.reason, 0) + 1
+
+    def answer(self, effect: Append | Load | SetTimer) -> None:
+        """Do what the runtime does about an effect that it answers."""
+        if isinstance(effect, Append):
+            assert isinstance(effect.barrier, Brought)
+            self.log.events[effect.event.id] = effect.event
+            if effect.deliver:
+                self.delivered.append(effect.event)
+            self.own.stored(effect.barrier.key)
+        elif isinstance(effect, Load):
+            self.done(lambda effects: self.loaded(self.log.read(effect), effects))
+        elif isinstance(effect.timer, Hash):
+            self.done(lambda effects: self.own.hash_some(0.0, effects))
+
+    def loaded(self, event: Loaded, effects: Effects) -> None:
+        """What a whole peer does with what was read."""
+        read = self.reads.loaded(event, effects)
+        if isinstance(read, Answer):
+            self.own.send(read, event, effects)
+        elif read is not None:
+            self.own.restore(event.events, 0.0, effects)
 
     @property
     def keys(self) -> list[bytes]:

@@ -10,12 +10,11 @@ from itertools import count
 import pytest
 from publication_rig import TOPIC, Ring, Subscriber
 
-from rumormill.core.errors import LimitError
 from rumormill.core.inputs import Verdict
 from rumormill.overlay.patricia import EMPTY_HASH, EVERYTHING, Prefix, Summary, leaf_hash
 from rumormill.overlay.patricia import inner_hash as h
+from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication, check_event
-from rumormill.protocols.skipring.publication_config import PublicationConfig
 from rumormill.protocols.skipring.publication_messages import (
     CheckAndPublish,
     CheckTrie,
@@ -131,7 +130,7 @@ class TestTheorem17:
             assert member.keys == keys
             ids = [event.id for event in member.delivered]
             assert len(ids) == len(set(ids)), "delivered exactly once"
-            assert set(member.shelf.events) == set(keys)
+            assert set(member.log.events) == set(keys)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(100))
@@ -261,7 +260,7 @@ class TestHistory:
             wants = bundle.rest
         assert total == 6
 
-    def test_the_trie_is_rebuilt_from_the_archive(self) -> None:
+    def test_the_trie_is_rebuilt_from_the_log(self) -> None:
         """A restart loses nothing, delivers nothing again, and still answers for all of it."""
         ring = Ring(2, 1, SILENT)
         first, second = ring.members
@@ -277,15 +276,15 @@ class TestHistory:
         ring.drain()
         assert len(second.delivered) == delivered == 20
 
-    def test_events_of_another_protocol_in_the_archive_are_passed_over(self) -> None:
+    def test_events_of_another_protocol_in_the_log_are_passed_over(self) -> None:
         """Only what has a publication's name becomes part of the trie."""
         one = Subscriber(1, SILENT)
         publication = one.publish(b"ours")
         event = publication.to_event()
         other = type(event)(TOPIC, b"theirs", b"author", b"12 byte name", proof=b"\xff\xff")
         renamed = type(event)(TOPIC, b"theirs", b"author", bytes(32), proof=event.proof)
-        one.shelf.events[other.id] = other
-        one.shelf.events[renamed.id] = renamed
+        one.log.events[other.id] = other
+        one.log.events[renamed.id] = renamed
         one.restart()
         assert one.keys == [publication.id]
 
@@ -293,7 +292,7 @@ class TestHistory:
         """A publication whose data is gone does not stop the answer."""
         one = Subscriber(1, SILENT)
         gone, *rest = [one.publish(b"%d" % number) for number in range(3)]
-        del one.shelf.events[gone.id]
+        del one.log.events[gone.id]
         (bundle,) = one.receive(b"peer", CheckAndPublish(TOPIC, (), (Want(EVERYTHING),)))
         assert {each.id for each in bundle.publications} == {each.id for each in rest}
         assert one.refusals == {"no-longer-kept": 1}
@@ -365,13 +364,6 @@ class TestPublishing:
         assert one.receive(b"a", bundle) == []
         assert len(one.delivered) == 1
 
-    def test_data_beyond_the_limit_is_refused_to_the_caller(self) -> None:
-        """Nothing is stored or sent."""
-        one = Subscriber(1, PublicationConfig(max_data=10))
-        with pytest.raises(LimitError, match="max_data"):
-            one.publish(bytes(11))
-        assert one.keys == []
-
 
 class TestValidation:
     """The application judges what peers bring."""
@@ -440,7 +432,7 @@ class TestRefusedInTheWay:
                 member.timeout()
                 ring.drain()
         assert {event.id for event in picky.delivered} == {each.id for each in true}
-        assert not any(b"spam" in event.data for event in picky.shelf.events.values())
+        assert not any(b"spam" in event.data for event in picky.log.events.values())
 
     def composed(self, author: Subscriber, text: bytes, *, front: bool) -> Publication:
         """A publication whose key lies in the first or in the second half of all keys."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from skipring_letters import letters, to_protobuf
 
 from oracles import skipring_pb2
+from refusals import reason_of
 from rumormill.core.errors import DecodeError
 from rumormill.protocols.skipring.codec import (
     _decode_any,
@@ -16,8 +17,7 @@ from rumormill.protocols.skipring.codec import (
     decode_letter,
     encode_letter,
 )
-from rumormill.protocols.skipring.junk import junk_letter
-from rumormill.protocols.skipring.limits import (
+from rumormill.protocols.skipring.config import (
     MAX_ADDRESS,
     MAX_ADDRESSES,
     MAX_DATA,
@@ -26,6 +26,7 @@ from rumormill.protocols.skipring.limits import (
     MAX_PUBLICATIONS,
     MAX_TOPIC,
 )
+from rumormill.protocols.skipring.junk import junk_letter
 from rumormill.protocols.skipring.messages import RING_MESSAGES, Letter
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES, PublishNew
 from rumormill.wire.protobuf import bytes_field, string_field, varint_field
@@ -33,12 +34,6 @@ from rumormill.wire.protobuf import bytes_field, string_field, varint_field
 TOPIC = string_field(1, "t")
 PEER = bytes_field(2, b"peer")
 HASH = bytes_field(3, bytes(32))
-
-
-def reason_of(data: bytes) -> str:
-    with pytest.raises(DecodeError) as caught:
-        decode_letter(data)
-    return caught.value.reason
 
 
 class TestAgreementWithProtobuf:
@@ -155,7 +150,7 @@ class TestRefusals:
     )
     def test_a_reason_for_each(self, data: bytes, reason: str) -> None:
         """Each of these breaks one rule."""
-        assert reason_of(data) == reason
+        assert reason_of(decode_letter, data) == reason
 
     def test_a_prefix_longer_than_a_key_is_refused(self) -> None:
         """The number of bits of a key is the receiver's setting."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rumormill.core.effects import Deliver, Effects, Keep, Mail, Outcome, Published, SetTimer
+from rumormill.core.effects import Append, Effects, Load, Mail, Outcome, Published, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.inputs import (
     Command,
@@ -15,18 +15,24 @@ from rumormill.core.inputs import (
     Received,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Unsubscribe,
 )
+from rumormill.core.machine import View
 from rumormill.core.trace import Join, Leave, Refuse
+from rumormill.node.driver import QUEUE_FULL as NODE_QUEUE_FULL
+from rumormill.node.pending_sends import TOO_MANY_PENDING
 from rumormill.protocols.registry import NO_HOOKS
 from rumormill.protocols.skipring import messages, reasons
-from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.config import PublicationConfig, SkipRingConfig
 from rumormill.protocols.skipring.labels import label_of
-from rumormill.protocols.skipring.peer import ENTERED, QUEUE_FULL, TIMEOUT, SetSupervisors, SkipRing
-from rumormill.protocols.skipring.sharing import Supervisors
+from rumormill.protocols.skipring.peer import ENTERED, TIMEOUT, SetSupervisors, SkipRing
+from rumormill.protocols.skipring.supervisor import Supervisors
 from rumormill.sim.identity import SimulatedIdentity
+from rumormill.sim.journal import Journal
+from rumormill.sim.link import QUEUE_FULL as SIM_QUEUE_FULL
 
 BOSS, ANNE, BOB = b"boss", b"anne", b"bob!"
 CONFIG = SkipRingConfig(supervisors=(BOSS.hex(),), max_subscriptions=3, max_topics=2)
@@ -40,6 +46,7 @@ class Village:
             name: SkipRing(SimulatedIdentity(name), random.Random(0), config, NO_HOOKS)
             for name in names
         }
+        self.journals = {name: Journal() for name in names}
         self.letters: list[tuple[bytes, Mail]] = []
         self.heard: dict[bytes, list[Any]] = {name: [] for name in names}
         for name in names:
@@ -50,6 +57,12 @@ class Village:
         self.peers[name].handle(event, 0.0, effects)
         self.letters += [(name, effect) for effect in effects if isinstance(effect, Mail)]
         self.heard[name] += [effect for effect in effects if not isinstance(effect, Mail)]
+        for effect in tuple(effects):
+            if isinstance(effect, Append):
+                self.journals[name].keep(effect.event, 0.0)
+                effects += self.tell(name, Stored((effect.barrier,)))
+            elif isinstance(effect, Load):
+                effects += self.tell(name, self.journals[name].load(effect))
         return effects
 
     def deliver(self) -> None:
@@ -70,6 +83,9 @@ class Village:
         self.tell(name, Subscribe(topic))
         self.tell(name, TimerFired(ENTERED))
         self.deliver()
+
+    def delivered(self, name: bytes) -> list[bytes]:
+        return [each.event.data for each in self.told(name, Append) if each.deliver]
 
     def told(self, name: bytes, kind: type) -> list[Any]:
         return [effect for effect in self.heard[name] if isinstance(effect, kind)]
@@ -92,6 +108,25 @@ def test_a_newcomer_has_a_label_and_neighbours_after_one_exchange() -> None:
     assert village.told(ANNE, Join) == [Join("news")]
 
 
+def test_the_view_shows_neighbours_by_topic_and_kind() -> None:
+    """Ring neighbours and shortcuts; whoever only publishes shows a place, and no subscription."""
+    names = [b"p%03d" % number for number in range(5)]
+    village = Village(BOSS, *names)
+    for name in names[:4]:
+        village.subscribe(name, "news")
+    village.tell(names[4], Subscribe("news", publish_only=True))
+    village.intervals(6)
+    views = {name: village.peers[name].view() for name in names}
+    assert [views[name].subscriptions for name in names] == [("news",)] * 4 + [()]
+    for name, view in views.items():
+        subscriber = village.peers[name].members["news"].subscriber
+        ring, shortcuts = view.links["ring"]["news"], view.links["shortcut"]["news"]
+        assert set(ring) == set(subscriber.ring_neighbours)
+        assert {*ring, *shortcuts} == set(view.peers["news"]) == set(subscriber.neighbours)
+    assert any(view.links["shortcut"]["news"] for view in views.values())
+    assert village.peers[BOSS].view() == View(links={"ring": {}, "shortcut": {}})
+
+
 def test_what_one_publishes_the_other_hears_and_late_comers_hear_it_all() -> None:
     """Section 4: "Every subscriber of a topic eventually gets all publications"."""
     village = Village(BOSS, ANNE, BOB)
@@ -104,9 +139,8 @@ def test_what_one_publishes_the_other_hears_and_late_comers_hear_it_all() -> Non
     village.intervals(1)
     village.tell(BOB, Publish("news", b"second"))
     village.deliver()
-    assert [each.event.data for each in village.told(ANNE, Deliver)] == [b"first", b"second"]
-    assert [each.event.data for each in village.told(BOB, Deliver)] == [b"second"]
-    # The archive of these peers keeps nothing: what was before cannot be handed on.
+    assert village.delivered(ANNE) == [b"first", b"second"]
+    assert village.delivered(BOB) == [b"first", b"second"]
     assert village.told(BOB, Published)[0].peers == 1
 
 
@@ -117,7 +151,7 @@ def test_who_unsubscribes_hears_nothing_more_and_is_forgotten() -> None:
     assert village.told(BOB, Leave) == [Leave("news")]
     village.tell(ANNE, Publish("news", b"after"))
     village.deliver()
-    assert not village.told(BOB, Deliver)
+    assert not village.delivered(BOB)
     assert "news" not in village.peers[BOB].members
     village.intervals(3)
     assert not village.peers[ANNE].members["news"].subscriber.neighbours
@@ -135,7 +169,7 @@ def test_who_subscribes_again_before_it_is_gone_stays() -> None:
     assert village.told(BOB, Join) == [Join("news"), Join("news")]
     village.tell(ANNE, Publish("news", b"hello"))
     village.deliver()
-    assert [each.event.data for each in village.told(BOB, Deliver)] == [b"hello"]
+    assert village.delivered(BOB) == [b"hello"]
 
 
 def test_a_late_subscribe_after_unsubscribe_is_taken_back() -> None:
@@ -159,8 +193,8 @@ def test_publishing_makes_a_member_that_hears_nothing() -> None:
     village.intervals(1)
     village.tell(ANNE, Publish("news", b"from inside"))
     village.deliver()
-    assert not village.told(BOB, Deliver)
-    assert [each.event.data for each in village.told(BOB, Keep)] == [
+    assert not village.delivered(BOB)
+    assert [each.event.data for each in village.told(BOB, Append)] == [
         b"from outside",
         b"from inside",
     ]
@@ -174,7 +208,7 @@ def test_publish_only_hears_its_own() -> None:
     village.tell(ANNE, Subscribe("news", publish_only=True))
     assert not village.told(ANNE, Join)
     village.tell(ANNE, Publish("news", b"mine"))
-    assert [each.event.data for each in village.told(ANNE, Deliver)] == [b"mine"]
+    assert village.delivered(ANNE) == [b"mine"]
     with pytest.raises(LocalError, match="either subscribed to or publish-only"):
         village.tell(ANNE, Subscribe("news"))
     village.tell(ANNE, Subscribe("news", publish_only=True))
@@ -193,6 +227,17 @@ def test_impossible_requests_are_refused(event: Any, error: str) -> None:
     village = Village(BOSS, ANNE)
     with pytest.raises(LocalError, match=error):
         village.tell(ANNE, event)
+
+
+def test_data_beyond_the_limit_is_refused_to_the_caller() -> None:
+    """Nothing is stored or sent."""
+    short = SkipRingConfig(supervisors=(BOSS.hex(),), publications=PublicationConfig(max_data=10))
+    village = Village(BOSS, ANNE, config=short)
+    village.subscribe(ANNE, "news")
+    with pytest.raises(LimitError, match="max_data"):
+        village.tell(ANNE, Publish("news", bytes(11)))
+    assert not village.told(ANNE, Append)
+    assert not village.letters
 
 
 def test_topics_are_limited() -> None:
@@ -267,8 +312,9 @@ def test_a_full_queue_is_no_sign_of_death() -> None:
     """Only what says that the receiver is out of reach makes us forget it."""
     village = ring_of_two()
     lost = messages.RemoveConnections("news")
-    village.tell(ANNE, SendDropped(BOB, lost, QUEUE_FULL))
-    assert village.peers[ANNE].members["news"].subscriber.neighbours
+    for full in (SIM_QUEUE_FULL, NODE_QUEUE_FULL, TOO_MANY_PENDING):
+        village.tell(ANNE, SendDropped(BOB, lost, full))
+        assert village.peers[ANNE].members["news"].subscriber.neighbours
     effects = village.tell(ANNE, SendDropped(BOB, lost, "peer down"))
     assert not village.peers[ANNE].members["news"].subscriber.neighbours
     assert effects == [Mail(BOSS, messages.GetConfiguration("news", BOB))]

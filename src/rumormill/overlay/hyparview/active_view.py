@@ -18,7 +18,7 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Send, SendAll, SetTimer
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
@@ -45,6 +45,21 @@ _LONGEST_REST: Final = 15
 """Beats that a peer waits at most before it asks again for neighbours that it lacks, having been
 refused. Our choice: where everybody else has enough, asking more often changes nothing."""
 
+_REPLY_TIMEOUT: Final = 5.0
+"""Seconds that a peer has to answer a JOIN or NEIGHBOR, connecting included. Our choice."""
+
+_LINGER: Final = 30.0
+"""Seconds of silence after which a connection that was opened to ask a peer, and is not in use for
+a neighbour, is closed. Our choice: letters may follow each other on it."""
+
+MAX_CONTACTS: Final = 16
+"""Peers remembered for joining again. Our choice."""
+
+_NEWCOMER_RATE: Final = 50.0
+_NEWCOMER_BURST: Final = 500.0
+"""Newcomers per second, and at once, that may push a neighbour out of a full active view, all peers
+together. Our choice: a flood of JOINs must not keep the view in turmoil."""
+
 _OFFERED: Final = 8
 """Peers offered to somebody who is turned away. Our choice: as many as a shuffle names."""
 
@@ -68,6 +83,10 @@ class _Request(msgspec.Struct):
     sent: bool = False
 
 
+def _nothing(_peer: PeerId, _now: float, _effects: Effects) -> None:
+    """Nobody has to be told of a neighbour."""
+
+
 class ActiveView:
     """The neighbours of one peer, and the peers in reserve."""
 
@@ -78,9 +97,9 @@ class ActiveView:
         config: HyParViewConfig,
         *,
         wrap: Callable[[Membership], WireMessage],
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
-        on_up: Change = lambda _peer, _now, _effects: None,
-        on_down: Change = lambda _peer, _now, _effects: None,
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
+        on_up: Change = _nothing,
+        on_down: Change = _nothing,
     ) -> None:
         self.id = peer
         self.active: dict[PeerId, float] = {}
@@ -103,7 +122,7 @@ class ActiveView:
         self._rest = self._rested = 0
         self._has_swapped = False
         self._uninformed: dict[PeerId, None] = {}
-        self._newcomers = RateLimit(config.newcomer_rate, config.newcomer_burst)
+        self._newcomers = RateLimit(_NEWCOMER_RATE, _NEWCOMER_BURST)
 
     def neighbours(self) -> tuple[PeerId, ...]:
         """The active view, in the order in which its peers entered it."""
@@ -133,7 +152,7 @@ class ActiveView:
         if outbound:
             self._contacts.pop(peer, None)
             self._contacts[peer] = None
-            if len(self._contacts) > self._config.max_contacts:
+            if len(self._contacts) > MAX_CONTACTS:
                 del self._contacts[next(iter(self._contacts))]
             self._add_passive(peer)
         if not self.active and not self._requests:
@@ -176,7 +195,7 @@ class ActiveView:
         urgent: bool = False,
     ) -> None:
         """Ask a peer to be our neighbour, once it is connected."""
-        self._requests[peer] = _Request(now + self._config.reply_timeout, insist, urgent)
+        self._requests[peer] = _Request(now + _REPLY_TIMEOUT, insist, urgent)
         if peer in self._connected:
             self._send_request(peer, now, effects)
         else:
@@ -372,7 +391,7 @@ class ActiveView:
 
     def _close_unused(self, now: float, effects: Effects) -> None:
         """Close what we had dialled for nothing; other connections are others' to close."""
-        unused = now - self._config.linger
+        unused = now - _LINGER
         for peer in self._dialled:
             used = self._connected[peer]
             if used < unused and peer not in self.active and peer not in self._requests:

@@ -47,13 +47,6 @@ class HyParViewConfig(Config, frozen=True, kw_only=True):
     apart when it ends, and so do newcomers that joined at one moment and found only each other.
     The first exchange comes after a tenth to three tenths of this. It costs little."""
 
-    reply_timeout: float = 5.0
-    """Seconds that a peer has to answer a JOIN or NEIGHBOR, connecting included. Our choice."""
-
-    linger: float = 30.0
-    """Seconds of silence after which a connection that was opened to ask a peer, and is not in use
-    for a neighbour, is closed. Our choice: letters may follow each other on it."""
-
     epoch: float = 60.0
     """Seconds of one round of the size estimate. Our choice: thirty beats, four times as many as a
     network of a million peers has hops."""
@@ -62,26 +55,9 @@ class HyParViewConfig(Config, frozen=True, kw_only=True):
     """Draws per peer in the size estimate; its standard error is 1 / √(minima − 2). Our choice:
     18 %, of which the logarithm in the diameter leaves little, in 128 bytes."""
 
-    max_contacts: int = 16
-    """Peers remembered for joining again. Our choice."""
-
-    message_rate: float = 50.0
-    """Membership messages per second that one peer may send. Our choice: beats, walks and
-    shuffles of five neighbours are fewer than three."""
-
-    message_burst: float = 500.0
-    """The same at once. Our choice: a contact passes on the newcomers of a busy moment."""
-
-    newcomer_rate: float = 50.0
-    """Newcomers per second that may push a neighbour out of a full active view, all peers
-    together. Our choice: a flood of JOINs must not keep the view in turmoil."""
-
-    newcomer_burst: float = 500.0
-    """The same at once. Our choice."""
-
     def validate(self) -> None:
         """Refuse views and walks that contradict each other."""
-        for key in ("active_size", "passive_size", "silent_beats", "max_contacts"):
+        for key in ("active_size", "passive_size", "silent_beats"):
             require(getattr(self, key) >= 1, key, "must be at least 1")
         require(self.active_walk >= 1, "active_walk", "must be at least 1")
         require(
@@ -96,23 +72,10 @@ class HyParViewConfig(Config, frozen=True, kw_only=True):
             "shuffle_passive",
             f"a shuffle names at most {MAX_PEERS} peers",
         )
-        for key in _POSITIVE:
+        for key in ("shuffle_interval", "beat_interval", "epoch"):
             require(0 < getattr(self, key) < 2**31, key, "must be positive and finite")
         require(0 <= self.swap_interval < 2**31, "swap_interval", "must not be negative")
         require(
             self.epoch >= 2 * self.beat_interval, "epoch", "must hold at least two beat_intervals"
         )
         require(3 <= self.minima <= MAX_MINIMA, "minima", f"must be between 3 and {MAX_MINIMA}")
-
-
-_POSITIVE = (
-    "shuffle_interval",
-    "beat_interval",
-    "reply_timeout",
-    "linger",
-    "epoch",
-    "message_rate",
-    "message_burst",
-    "newcomer_rate",
-    "newcomer_burst",
-)

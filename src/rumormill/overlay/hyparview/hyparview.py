@@ -47,6 +47,12 @@ _OPEN_SHUFFLES: Final = 4
 """Shuffles that may still be answered, the latest. Our choice: answers come within seconds, and
 shuffles are seconds apart."""
 
+_MESSAGE_RATE: Final = 50.0
+MESSAGE_BURST: Final = 500.0
+"""Membership messages per second, and at once, that one peer may send. Our choice: beats, walks and
+shuffles of five neighbours are fewer than three; a contact passes on the newcomers of a busy
+moment."""
+
 
 class Shuffle(msgspec.Struct, frozen=True):
     """The timer of shuffles."""
@@ -120,8 +126,7 @@ class HyParView(ActiveView):
                 else:
                     effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
                 return
-            config = self._config
-            limit = RateLimit(config.message_rate, config.message_burst)
+            limit = RateLimit(_MESSAGE_RATE, MESSAGE_BURST)
             self._rate_limits[peer] = limit
         if not limit.take(now):
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_MESSAGES))

@@ -5,6 +5,8 @@ value without the proof that its namespace wants is no lie, since other implemen
 on without, and no success either: the search goes on for one that has it.
 """
 
+from typing import Final
+
 from rumormill.core import trace
 from rumormill.core.effects import Effects, Learn
 from rumormill.core.ids import PeerId
@@ -13,6 +15,9 @@ from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, Record
 from rumormill.overlay.kademlia.operations import LookupKind, Operation
 from rumormill.overlay.kademlia.validators import BAD_KEY, Validators
+
+PROVIDERS_WANTED: Final = 20
+"""Providers that end a search for them. Our choice: k."""
 
 WRONG_ANSWER = "kad-wrong-answer"
 
@@ -37,7 +42,7 @@ class Answers:
             return self._take_value(operation, peer, message.record, now, effects)
         if kind is LookupKind.FIND_PROVIDERS:
             for provider in message.providers:
-                if len(operation.found) >= self._config.providers_wanted:
+                if len(operation.found) >= PROVIDERS_WANTED:
                     break
                 if provider.peer not in operation.found:
                     self._take_peer(operation, provider, effects)
@@ -85,5 +90,5 @@ class Answers:
         if kind is LookupKind.GET_VALUE:
             return operation.values >= self._config.quorum
         if kind is LookupKind.FIND_PROVIDERS:
-            return len(operation.found) >= self._config.providers_wanted
+            return len(operation.found) >= PROVIDERS_WANTED
         return kind is LookupKind.FIND_PEER and bool(operation.found)

@@ -29,8 +29,6 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     quorum: int = 1
     """Valid values that end a search. One is enough where the value proves itself by its hash;
     raise it for namespaces whose values change."""
-    providers_wanted: int = 20
-    """Providers that end a search for them. Our choice: k."""
     corrections: int = 3
     """Peers near the key without the value that are given it after a search. The paper (2.3)
     gives it to one, the specification to all; our choice lies between."""
@@ -43,8 +41,6 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     """Lookups under way at once; the rest wait. Our choice: about 600 questions in flight."""
     waiting_lookups: int = 4096
     """Lookups that wait; more end at once, as `busy`. Our choice: a burst of publications."""
-    asks_per_lookup: int = 200
-    """Peers that one lookup asks. Our choice: ten times k; only invented peers need more."""
     candidates: int = 100
     """Peers that one path remembers. Our choice: five times k."""
     max_failures: int = 2
@@ -57,14 +53,8 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     recheck_after: float = 60.0
     """A contact heard of within so many seconds is not checked when another wants its place. Our
     choice: a live network hears of contacts far more often than they die."""
-    client_memory: float = 600.0
-    """Seconds for which a peer that did not answer is not asked to join again. Our choice: the
-    refresh interval."""
     refresh_interval: float = 600.0
     """Seconds between refreshes of the table (specification: 10 minutes)."""
-    refresh_buckets: int = 15
-    """The deepest bucket that is refreshed by a random key; keys for deeper ones are too dear to
-    find, and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
     bootstrap_delay: float = 1.0
     """Seconds from the first contact to the lookup of our own id (js-libp2p: 1 s)."""
     upkeep_interval: float = 60.0
@@ -80,8 +70,6 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     """Bytes of their keys and values. Our choice."""
     own_records: int = 32_768
     """Records that this peer published and republishes. Our choice."""
-    record_age: float = 36 * HOUR
-    """Seconds for which a record is held (go and js: 36 h)."""
     republish_interval: float = 22 * HOUR
     """Seconds between publications of our own values and provider records (specification)."""
     republish_at_once: int = 8
@@ -95,8 +83,6 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     providers_per_key: int = 64
     """Providers remembered of one key; the oldest makes room. Our choice: three times what a
     search wants."""
-    provider_age: float = 48 * HOUR
-    """Seconds for which a provider is remembered (specification: 48 hours)."""
     ban_time: float = 3600.0
     """Seconds for which who gave a false value is neither asked nor answered. Our choice."""
     offences_before_disconnect: int = 3
@@ -110,22 +96,21 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
         """Refuse values under which nothing can be found or kept."""
         self.limits.validate()
         for name in (
-            "k", "alpha", "paths", "quorum", "providers_wanted", "lookups", "asks_per_lookup",
-            "max_failures", "checks", "per_subnet_bucket", "per_subnet_table", "records",
-            "records_bytes", "own_records", "republish_at_once", "provider_keys",
-            "providers_per_key", "offences_before_disconnect", "bans",
+            "k", "alpha", "paths", "quorum", "lookups", "max_failures", "checks",
+            "per_subnet_bucket", "per_subnet_table", "records", "records_bytes", "own_records",
+            "republish_at_once", "provider_keys", "providers_per_key",
+            "offences_before_disconnect", "bans",
         ):  # fmt: skip
             require(getattr(self, name) >= 1, name, "must be at least 1")
         for name in (
-            "ask_timeout", "lookup_timeout", "refresh_interval", "upkeep_interval", "record_age",
-            "republish_interval", "provider_age",
+            "ask_timeout", "lookup_timeout", "refresh_interval", "upkeep_interval",
+            "republish_interval",
         ):  # fmt: skip
             require(getattr(self, name) > 0, name, "must be positive")
         for name in (
-            "corrections", "waiting_lookups", "replacements", "recheck_after", "client_memory",
-            "region", "bootstrap_delay", "replicate_interval", "ban_time", "refresh_buckets",
+            "corrections", "waiting_lookups", "replacements", "recheck_after", "region",
+            "bootstrap_delay", "replicate_interval", "ban_time",
         ):  # fmt: skip
             require(getattr(self, name) >= 0, name, "must not be negative")
         require(self.candidates >= self.k, "candidates", "must be at least k")
-        require(self.refresh_buckets <= 20, "refresh_buckets", "must be at most 20")
         require(self.k <= self.limits.closer_peers, "k", "must not exceed limits.closer_peers")

@@ -8,6 +8,7 @@ keeps its place if it answers.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import Disconnect, Effects
@@ -16,6 +17,10 @@ from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType
 from rumormill.overlay.kademlia.operations import CHECK, Questions
 from rumormill.overlay.kademlia.table import FULL, RoutingTable, network_of, network_of_text
+
+CLIENT_MEMORY: Final = 600.0
+"""Seconds for which a peer that did not answer is not asked to join again. Our choice: the refresh
+interval."""
 
 OFFENCE_WEIGHT = 1.0
 _REMEMBERED_MAX = 1024
@@ -104,7 +109,7 @@ class Contacts:
     def failed(self, peer: PeerId, now: float) -> None:
         """A peer did not answer, or could not be reached."""
         self._checking.pop(peer, None)
-        _remember(self._silent, peer, now + self._config.client_memory)
+        _remember(self._silent, peer, now + CLIENT_MEMORY)
         if self.table.failed(peer):
             _remember(self._lost, peer, None)
 

@@ -12,11 +12,12 @@ returns its number at once; its result comes later through `on_result`, never du
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.inputs import (
     Answered,
     Asked,
@@ -30,7 +31,7 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia import rfc3339
-from rumormill.overlay.kademlia.answers import WRONG_ANSWER, Answers
+from rumormill.overlay.kademlia.answers import PROVIDERS_WANTED, WRONG_ANSWER, Answers
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.lookup import Lookup
@@ -65,9 +66,8 @@ _QUESTIONS = {
 }
 """What a lookup asks on its way; all others ask FIND_NODE."""
 
-
-def _no_addresses(_: PeerId) -> Sequence[bytes]:
-    return ()
+_ASKS_PER_LOOKUP: Final = 200
+"""Peers that one lookup asks. Our choice: ten times k; only invented peers need more."""
 
 
 class Kademlia:
@@ -80,7 +80,7 @@ class Kademlia:
         config: KademliaConfig,
         *,
         on_result: Callable[[LookupResult, float, Effects], None],
-        addresses: Callable[[PeerId], Sequence[bytes]] = _no_addresses,
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
         validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
     ) -> None:
         config.validate()
@@ -270,7 +270,7 @@ class Kademlia:
         operation = self._new(LookupKind.FIND_PROVIDERS, key)
         for provider in self.providers.get(key, now):
             operation.found[provider] = None
-        if len(operation.found) >= self.config.providers_wanted:
+        if len(operation.found) >= PROVIDERS_WANTED:
             return self._finish_later(operation, "", now, effects)
         return self.submit(operation, now, effects)
 
@@ -323,7 +323,7 @@ class Kademlia:
             alpha=config.alpha,
             paths=config.paths,
             width=config.candidates,
-            limit=config.asks_per_lookup,
+            limit=_ASKS_PER_LOOKUP,
             radius=self._radius(operation.kind),
         )
         self._operations[operation.number] = operation

@@ -7,8 +7,9 @@ import msgspec
 
 from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.inputs import Command, Input
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
@@ -71,7 +72,7 @@ class KademliaPeer:
         randomness: Randomness,
         config: KademliaConfig,
         *,
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
         validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
     ) -> None:
         self.overlay = Kademlia(
@@ -99,6 +100,11 @@ class KademliaPeer:
             effects.append(Outcome(event.number, error=str(error)))
         else:
             self._commands[number] = event.number
+
+    def view(self) -> View:
+        """Show the routing table (see `core.machine`)."""
+        contacts = tuple([contact.peer for contact in self.overlay.contacts.table])
+        return View(links={"contact": {"": contacts}})
 
     def _start(self, request: object, now: float, effects: Effects) -> int:
         overlay = self.overlay

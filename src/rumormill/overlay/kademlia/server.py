@@ -14,7 +14,7 @@ from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
-from rumormill.overlay.kademlia.stores import Held, ProviderStore, RecordStore
+from rumormill.overlay.kademlia.stores import RECORD_AGE, Held, ProviderStore, RecordStore
 from rumormill.overlay.kademlia.table import position
 from rumormill.overlay.kademlia.validators import BAD_KEY, NO_VALIDATOR, Validators
 from rumormill.wire.protobuf import read_varint
@@ -143,7 +143,7 @@ class Server:
         received, proof = record.received, record.proof
         if received is None or received > now:
             received = now
-        elif now - received > self._config.record_age:
+        elif now - received > RECORD_AGE:
             return EXPIRED
         held = self._records.get(record.key, now)
         if held is not None and held.value == record.value:

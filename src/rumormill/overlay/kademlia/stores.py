@@ -11,12 +11,19 @@ was silent longest.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from rumormill.core.ids import PeerId
-from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.config import HOUR, KademliaConfig
 from rumormill.overlay.kademlia.table import position
+
+RECORD_AGE: Final = 36 * HOUR
+"""Seconds for which a record is held (go and js: 36 h)."""
+
+PROVIDER_AGE: Final = 48 * HOUR
+"""Seconds for which a provider is remembered (specification: 48 hours)."""
 
 STORE_FULL = "kad-store-full"
 PROVIDERS_FULL = "kad-providers-full"
@@ -65,7 +72,7 @@ class RecordStore:
         if own is not None:
             return own
         held = self._held.get(key)
-        if held is not None and now - held.received > self._config.record_age:
+        if held is not None and now - held.received > RECORD_AGE:
             self._drop(key)
             return None
         return held
@@ -112,7 +119,7 @@ class RecordStore:
 
     def expire(self, now: float) -> int:
         """Drop what is too old; return how many records that were."""
-        oldest = now - self._config.record_age
+        oldest = now - RECORD_AGE
         old = [key for key, held in self._held.items() if held.received < oldest]
         for key in old:
             self._drop(key)
@@ -124,7 +131,7 @@ class RecordStore:
             if held.due <= now:
                 yield held
         if self._config.replicate_interval:
-            oldest = now - self._config.record_age
+            oldest = now - RECORD_AGE
             for held in self._held.values():
                 if held.due <= now and held.received >= oldest:
                     yield held
@@ -162,7 +169,7 @@ class ProviderStore:
         providers.pop(provider, None)
         if len(providers) >= self._config.providers_per_key:
             del providers[next(iter(providers))]
-        providers[provider] = now + self._config.provider_age
+        providers[provider] = now + PROVIDER_AGE
         return ""
 
     def get(self, key: bytes, now: float) -> list[PeerId]:

@@ -8,7 +8,7 @@ together are republished a few at a time.
 """
 
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects, SetTimer
@@ -21,6 +21,9 @@ from rumormill.overlay.kademlia.table import key_in_bucket
 
 _TICK, _REFRESH = "tick", "refresh"
 OWN_FULL = "kad-own-records-full"
+_REFRESH_BUCKETS: Final = 15
+"""The deepest bucket that is refreshed by a random key; keys for deeper ones are too dear to find,
+and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
 _SOONEST_REPEAT = 15.0
 """Seconds until a small table is refreshed again, doubled each time. Our choice: peers that start
 together find each other within a minute, and a network of three does not chatter for ever."""
@@ -113,7 +116,7 @@ class Upkeep:
 
     def _choose_targets(self) -> None:
         table = self._contacts.table
-        for bucket in range(min(table.neighbourhood(), self._config.refresh_buckets + 1)):
+        for bucket in range(min(table.neighbourhood(), _REFRESH_BUCKETS + 1)):
             key = key_in_bucket(table.own, bucket, self._randomness)
             if key is not None:
                 self._targets.append(key)

@@ -6,7 +6,7 @@ protocol may reconcile any history with it.
 """
 
 from rumormill.overlay.patricia.prefix import EVERYTHING, Prefix, prefix_of
-from rumormill.overlay.patricia.reconcile import Comparison, compare, differences
+from rumormill.overlay.patricia.reconcile import Comparison, compare
 from rumormill.overlay.patricia.trie import (
     EMPTY_HASH,
     HASH_BYTES,
@@ -25,7 +25,6 @@ __all__ = [
     "Prefix",
     "Summary",
     "compare",
-    "differences",
     "inner_hash",
     "leaf_hash",
     "prefix_of",

@@ -9,13 +9,14 @@ so do all the hashes.
 
 Leaves are the keys themselves, without an object of their own. Hashes are computed when they are
 asked for and forgotten along one path by an insertion; a node without a hash has no ancestor with
-one, so forgetting stops early and loading many keys costs no hashing at all.
+one, so forgetting stops early and loading many keys costs no hashing at all. Who has loaded many
+computes their hashes in pieces (`hash_some`) before it asks for the root's.
 """
 
 import hashlib
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -33,8 +34,6 @@ MAX_BITS: Final = 512
 
 _INNER = b"\x01"
 _LEAF = b"\x00"
-
-Value = TypeVar("Value")
 
 
 class Fork(msgspec.Struct, gc=False):
@@ -83,13 +82,13 @@ def node_hash(node: Node) -> bytes:
     return known
 
 
-class PatriciaTrie(Generic[Value]):
-    """A map from keys of `bits` bits to values, which can be compared with others by hashes.
+class PatriciaTrie:
+    """A set of keys of `bits` bits, which can be compared with others by hashes.
 
     Keys are given as whole bytes; bits behind the last one of a key must be zero.
     """
 
-    __slots__ = ("_root", "_size", "_values", "bits")
+    __slots__ = ("_keys", "_root", "_size", "bits")
 
     def __init__(self, bits: int = 256) -> None:
         if not 1 <= bits <= MAX_BITS:
@@ -97,22 +96,13 @@ class PatriciaTrie(Generic[Value]):
         self.bits = bits
         self._size = (bits + 7) // 8
         self._root: Node | None = None
-        self._values: dict[bytes, Value] = {}
+        self._keys: dict[bytes, None] = {}
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._keys)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._values
-
-    def get(self, key: bytes) -> Value | None:
-        """Return the value of a key, or None."""
-        return self._values.get(key)
-
-    @property
-    def root(self) -> Node | None:
-        """The topmost node; None when there are no keys."""
-        return self._root
+        return key in self._keys
 
     @property
     def root_hash(self) -> bytes:
@@ -120,13 +110,26 @@ class PatriciaTrie(Generic[Value]):
         root = self._root
         return EMPTY_HASH if root is None else node_hash(root)
 
-    def insert(self, key: bytes, value: Value) -> bool:
-        """Add a key; return whether it is new. A key that is there keeps its value."""
-        values = self._values
-        if key in values:
+    def hash_some(self, most: int) -> bool:
+        """Compute at most so many hashes of inner nodes; return whether all are known now."""
+        unknown = _unhashed(self._root)
+        while unknown:
+            below = _unhashed(unknown[-1].zero, unknown[-1].one)
+            if below:
+                unknown += below
+            elif not most:
+                return False
+            else:
+                most -= 1
+                node_hash(unknown.pop())
+        return True
+
+    def insert(self, key: bytes) -> bool:
+        """Add a key; return whether it is new."""
+        if key in self._keys:
             return False
         self._check(key)
-        values[key] = value
+        self._keys[key] = None
         node = self._root
         if node is None:
             self._root = key
@@ -190,14 +193,6 @@ class PatriciaTrie(Generic[Value]):
         key = node.key if isinstance(node, Fork) else node
         return node if first_bits(key, length) == bits else None
 
-    def find(self, label: Prefix) -> Node | None:
-        """Find the node with exactly this label."""
-        node = self.below(label)
-        if node is None:
-            return None
-        length = self.bits if isinstance(node, bytes) else node.length
-        return node if length == label.length else None
-
     def keys(self, prefix: Prefix = EVERYTHING, after: bytes | None = None) -> Iterator[bytes]:
         """Go through the keys with a prefix in their order, from the first one behind `after`.
 
@@ -208,14 +203,18 @@ class PatriciaTrie(Generic[Value]):
         if after is not None:
             self._check(after)
             stack = _behind(stack, after)
-        return keys_below(stack)
+        return _keys_below(stack)
 
     def some_keys(self, prefix: Prefix, most: int, after: bytes | None = None) -> list[bytes]:
         """Return the first keys with a prefix behind `after`, at most so many."""
         return list(islice(self.keys(prefix, after), most))
 
 
-def keys_below(stack: list[Node]) -> Iterator[bytes]:
+def _unhashed(*nodes: Node | None) -> list[Fork]:
+    return [node for node in nodes if isinstance(node, Fork) and node.hash is None]
+
+
+def _keys_below(stack: list[Node]) -> Iterator[bytes]:
     """Go through the keys below some nodes, the last node first; the list is used up."""
     while stack:
         node = stack.pop()

@@ -79,9 +79,6 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
     """Tell a new neighbour the interests that may travel on to it. Our choice: without it, a
     changed overlay is covered again only as subscriptions are renewed."""
 
-    greet_retry: float = 1.0
-    """Seconds until interests that could not be sent to a neighbour are sent again."""
-
     settle: float = 2.0
     """With `serving = "few"`: seconds after which an interest, or a link, counts as known on
     both ends of the link. Our choice: `gather` and a slow link's latency, several times."""
@@ -180,7 +177,6 @@ _POSITIVE = (
     "max_ttl",
     "clean_interval",
     "publication_lifetime",
-    "greet_retry",
     "verify_rate",
     "verify_burst",
 )

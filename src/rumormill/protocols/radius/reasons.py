@@ -19,5 +19,5 @@ VALIDATION_FAILED: Final = "validation failed"
 VALIDATION_IGNORED: Final = "validation ignored"
 VALIDATION_THROTTLED: Final = "validation throttled"
 
-CONGESTION: Final = ("queue full", "too many letters wait")
-"""Why a runtime drops a letter that says nothing of its addressee."""
+CONGESTION: Final = ("queue full", "too many messages wait for peers out of reach")
+"""Why a runtime drops a message that says nothing of its receiver's life."""

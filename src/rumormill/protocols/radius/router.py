@@ -5,7 +5,7 @@ publisher. Whoever gets both sends the publication to the subscriber in a letter
 two radii together are at least the diameter of the overlay, then on a shortest path from publisher
 to subscriber there is a peer within both, and every subscriber is reached. Hops are exact: what
 starts with r hops reaches everybody within distance r and nobody beyond it, in whatever order
-messages arrive (`floods`).
+messages arrive (`publications`).
 
 Nothing is believed that is not signed: interests by their owner, publications by their author. Hop
 counts are outside the signatures and bounded instead. A publication is accepted for a limited time
@@ -54,19 +54,22 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview.hyparview import HyParView
+from rumormill.overlay.hyparview.messages import Membership
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.codec import check_publication, sign_publication
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
-from rumormill.protocols.radius.copies import Copy, event_of
-from rumormill.protocols.radius.floods import DIRECT, Floods
 from rumormill.protocols.radius.messages import MARK_BYTES, Frame, Publication, Relay
 from rumormill.protocols.radius.neighbours import Links, Overlay
-from rumormill.protocols.radius.serving import few_of, live_subscribers
+from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications, event_of
+from rumormill.protocols.radius.rendezvous import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import Gather, Renew, Subscriptions
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
 RADIUS: Final = "/rumormill/radius/1.0.0"
+
+_GREET_RETRY: Final = 1.0
+"""Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
 
 NOBODY: Final = "no neighbour and no known subscriber"
 
@@ -97,6 +100,11 @@ class Greet(msgspec.Struct, frozen=True):
     peer: PeerId
 
 
+def _wrapped(message: Membership) -> Frame:
+    """A message of the membership as it travels."""
+    return Frame(membership=(message,))
+
+
 class Radius:
     """A radius gossip peer."""
 
@@ -111,7 +119,7 @@ class Radius:
         self.id = identity.peer
         self.neighbours: dict[PeerId, float] = {}
         """Whom messages are passed on to, each with the time since when."""
-        self.book = Subscriptions(
+        self.subscriptions = Subscriptions(
             identity,
             randomness,
             config,
@@ -126,7 +134,7 @@ class Radius:
                 identity.peer,
                 randomness,
                 config.hyparview,
-                wrap=lambda message: Frame(membership=(message,)),
+                wrap=_wrapped,
                 addresses=hooks.addresses,
                 on_up=self._on_up,
                 on_down=self._on_down,
@@ -135,7 +143,7 @@ class Radius:
         self._config = config
         self._validator = hooks.validator
         remembered = config.publication_lifetime + 2 * config.clock_skew
-        self.floods = Floods(remembered, config.max_delivered)
+        self.seen = SeenPublications(remembered, config.max_delivered)
         self._last_time = 0
         self._pending: dict[MessageId, Copy] = {}
         self._unsaid: Unsaid[Publication] = Unsaid()
@@ -152,8 +160,8 @@ class Radius:
     def view(self) -> View:
         """Show subscriptions, known subscribers and neighbours (see `core.machine`)."""
         return View(
-            tuple(self.book.own),
-            self.book.interests.by_topic(),
+            tuple(self.subscriptions.own),
+            self.subscriptions.interests.by_topic(),
             {"neighbour": {"": tuple(self.neighbours)}},
         )
 
@@ -178,10 +186,10 @@ class Radius:
     def _on_start(self, event: Start, now: float, effects: Effects) -> None:
         self.overlay.start(now, effects)
         effects.append(SetTimer(Clean(), now + self._config.clean_interval))
-        self.book.start(self.sub_hops, now, effects)
+        self.subscriptions.start(self.sub_hops, now, effects)
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
-        topic, own = event.topic, self.book.own
+        topic, own = event.topic, self.subscriptions.own
         if topic in (self.publish_only if event.publish_only else own):
             return
         if topic in own or topic in self.publish_only:
@@ -198,19 +206,19 @@ class Radius:
             self.publish_only[topic] = None
             return
         effects.append(trace.Join(topic))
-        self.book.subscribe(topic, self.sub_hops, now, effects)
+        self.subscriptions.subscribe(topic, self.sub_hops, now, effects)
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         self.publish_only.pop(topic, None)
-        if topic in self.book.own:
+        if topic in self.subscriptions.own:
             effects.append(trace.Leave(topic))
-            self.book.unsubscribe(topic, self.sub_hops, now, effects)
+            self.subscriptions.unsubscribe(topic, self.sub_hops, now, effects)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
         publication, topic = self._compose(event, now), event.topic
         own = event_of(publication)
-        deliver = topic in self.book.own or topic in self.publish_only
+        deliver = topic in self.subscriptions.own or topic in self.publish_only
         self._unsaid.append(event.number, own, publication, deliver, effects)
 
     def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
@@ -236,7 +244,7 @@ class Radius:
 
     def _publish(self, own: Waiting[Publication], now: float, effects: Effects) -> None:
         publication, topic = own.message, own.event.topic
-        self.floods.put(publication.id, self.pub_hops, now)
+        self.seen.put(publication.id, self.pub_hops, now)
         effects.append(trace.PublishMessage(publication.id, topic))
         if own.delivered:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
@@ -265,7 +273,7 @@ class Radius:
     def _on_up(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours[peer] = now
         if self._config.greet:
-            self.book.greet(peer, effects)
+            self.subscriptions.greet(peer, effects)
 
     def _on_down(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours.pop(peer, None)
@@ -282,7 +290,7 @@ class Radius:
         if peer not in self.neighbours:
             self.overlay.touch(peer, now)
         if frame.interests:
-            self.book.on_spreads(peer, frame.interests, now, effects)
+            self.subscriptions.on_spreads(peer, frame.interests, now, effects)
         for relay in frame.publications:
             self._on_relay(peer, relay, now, effects)
         for publication in frame.direct:
@@ -296,7 +304,7 @@ class Radius:
             effects.append(trace.Refuse(peer, reasons.HOPS_CLAMPED, publication.topic))
             hops = self._config.max_hops
         uid = publication.id
-        best = self.floods.get(uid)
+        best = self.seen.get(uid)
         if best is not None and hops <= best:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
             return
@@ -307,9 +315,9 @@ class Radius:
             # The verdict is awaited; what counts by then is the copy that may travel farthest.
             if self._refusal(copy, now) is None:
                 self._pending[uid] = copy
-                self.floods.put(uid, hops, now)
+                self.seen.put(uid, hops, now)
         elif self._accepts(copy, now, effects):
-            self.floods.put(uid, hops, now)
+            self.seen.put(uid, hops, now)
             if best is None:
                 self._judge(copy, now, effects)
             else:
@@ -319,14 +327,14 @@ class Radius:
         self, peer: PeerId, publication: Publication, now: float, effects: Effects
     ) -> None:
         uid = publication.id
-        if self.floods.get(uid) is not None:
+        if self.seen.get(uid) is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
-        elif publication.topic not in self.book.own:
+        elif publication.topic not in self.subscriptions.own:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, publication.topic))
         else:
             copy = Copy(peer, publication, DIRECT)
             if self._accepts(copy, now, effects):
-                self.floods.put(uid, DIRECT, now)
+                self.seen.put(uid, DIRECT, now)
                 self._judge(copy, now, effects)
 
     def _accepts(self, copy: Copy, now: float, effects: Effects) -> bool:
@@ -355,7 +363,7 @@ class Radius:
 
     def _judge(self, copy: Copy, now: float, effects: Effects) -> None:
         """Ask the application about a publication of a topic of ours; others are passed on."""
-        if self._validator is None or copy.publication.topic not in self.book.own:
+        if self._validator is None or copy.publication.topic not in self.subscriptions.own:
             self._accept(copy, now, effects)
             return
         verdict = self._validator(event_of(copy.publication), copy.peer)
@@ -384,7 +392,7 @@ class Radius:
 
     def _drop(self, copy: Copy, reason: str, now: float, effects: Effects) -> None:
         """Go no further with a true publication; no copy of it, however good, is passed on."""
-        self.floods.put(copy.publication.id, self._config.max_hops, now)
+        self.seen.put(copy.publication.id, self._config.max_hops, now)
         self._reject(copy, reason, effects)
 
     def _reject(self, copy: Copy, reason: str, effects: Effects) -> None:
@@ -395,7 +403,7 @@ class Radius:
     def _accept(self, copy: Copy, now: float, effects: Effects) -> None:
         publication = copy.publication
         topic = publication.topic
-        if topic in self.book.own:
+        if topic in self.subscriptions.own:
             effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
             effects.append(Append(event_of(publication), deliver=True))
         if copy.hops != DIRECT:
@@ -409,8 +417,8 @@ class Radius:
         With `again` it is a farther travelling copy of a publication that was served before.
         """
         publication, config = copy.publication, self._config
-        onward = self.book.chosen(copy.peer) if copy.hops > 0 else ()
-        entries = self.book.interests.of_topic(publication.topic)
+        onward = self.subscriptions.chosen(copy.peer) if copy.hops > 0 else ()
+        entries = self.subscriptions.interests.of_topic(publication.topic)
         subscribers = live_subscribers(entries, publication.author, now)
         marks = b""
         if config.serving == "few":
@@ -448,26 +456,26 @@ class Radius:
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, Gather):
-            self.book.flush(effects)
+            self.subscriptions.flush(effects)
         elif isinstance(timer, Renew):
-            self.book.renew(self.sub_hops, now, effects)
+            self.subscriptions.renew(self.sub_hops, now, effects)
         elif isinstance(timer, Clean):
             effects.append(SetTimer(timer, now + self._config.clean_interval))
-            self.book.clean(now)
-            self.floods.turn(now)
+            self.subscriptions.clean(now)
+            self.seen.turn(now)
         elif isinstance(timer, Greet):
             if timer.peer in self.neighbours:
-                self.book.greet(timer.peer, effects)
+                self.subscriptions.greet(timer.peer, effects)
         elif self.overlay.on_timer(timer, now, effects):
-            self.book.widen(self.sub_hops, now, effects)
+            self.subscriptions.widen(self.sub_hops, now, effects)
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         peer = event.peer
         frame: Frame = event.message  # type: ignore[assignment]
         if frame.direct and event.reason not in reasons.CONGESTION:
             # A letter failed, and not for want of room here: its addressee is out of reach.
-            lost = self.book.interests.lose(peer)
+            lost = self.subscriptions.interests.lose(peer)
             if lost:
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
         if frame.interests and peer in self.neighbours:
-            effects.append(SetTimer(Greet(peer), now + self._config.greet_retry))
+            effects.append(SetTimer(Greet(peer), now + _GREET_RETRY))

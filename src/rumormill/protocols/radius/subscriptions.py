@@ -20,7 +20,7 @@ from rumormill.core.randomness import Randomness
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.codec import DEFAULT_LIMITS, check_interest, sign_interest
 from rumormill.protocols.radius.config import RadiusConfig
-from rumormill.protocols.radius.interests import Entry, Interests
+from rumormill.protocols.radius.interest_table import Entry, InterestTable
 from rumormill.protocols.radius.messages import Frame, Interest, Spread, spread_size
 
 _EARLY: Final = 0.05
@@ -50,7 +50,7 @@ class Subscriptions:
     ) -> None:
         self.own: dict[Topic, Entry] = {}
         """Our subscriptions, those that end first in front."""
-        self.interests = Interests(config)
+        self.interests = InterestTable(config)
         self._identity = identity
         self._randomness = randomness
         self._config = config

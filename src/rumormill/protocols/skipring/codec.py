@@ -15,9 +15,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.ids import Topic
 from rumormill.overlay.patricia import HASH_BYTES, Prefix, Summary
 from rumormill.protocols.skipring import envelope, messages
-from rumormill.protocols.skipring.envelope import Publication, named
-from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of, number_of
-from rumormill.protocols.skipring.limits import (
+from rumormill.protocols.skipring.config import (
     MAX_ADDRESS,
     MAX_ADDRESSES,
     MAX_DATA,
@@ -29,6 +27,8 @@ from rumormill.protocols.skipring.limits import (
     MAX_SIGNATURE,
     MAX_TOPIC,
 )
+from rumormill.protocols.skipring.envelope import Publication, named
+from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of, number_of
 from rumormill.protocols.skipring.messages import Flag, Letter, Reference
 from rumormill.protocols.skipring.publication_messages import (
     CheckAndPublish,

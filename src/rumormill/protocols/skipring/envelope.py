@@ -16,7 +16,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.protocols.skipring.limits import MAX_KEY, MAX_SIGNATURE
+from rumormill.protocols.skipring.config import MAX_KEY, MAX_SIGNATURE
 from rumormill.wire import schema
 from rumormill.wire.protobuf import bytes_field, field_size, string_field, varint_field, varint_size
 

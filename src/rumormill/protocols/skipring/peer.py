@@ -11,18 +11,12 @@ member until the supervisor permits it to go (section 4), and answers for the to
 somebody without a label does: forget me.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import (
-    Effects,
-    Mail,
-    Outcome,
-    Published,
-    SetTimer,
-)
+from rumormill.core.effects import Effects, Mail, Outcome, Published, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic, check_topic
@@ -30,6 +24,7 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
+    Loaded,
     NotStored,
     PeerConnected,
     PeerDisconnected,
@@ -48,15 +43,14 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks
 from rumormill.protocols.skipring import messages, reasons
-from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, SkipRingConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
 from rumormill.protocols.skipring.labels import text_of
-from rumormill.protocols.skipring.limits import MAX_ADDRESS, MAX_ADDRESSES
 from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
-from rumormill.protocols.skipring.publications import Publications
-from rumormill.protocols.skipring.sharing import Supervisors
+from rumormill.protocols.skipring.publications import Brought, Hash, Publications
+from rumormill.protocols.skipring.reads import Answer, Reads
 from rumormill.protocols.skipring.subscriber import Subscriber
-from rumormill.protocols.skipring.supervisor import Supervisor
+from rumormill.protocols.skipring.supervisor import Supervisor, Supervisors
 from rumormill.protocols.unsaid import Unsaid
 
 TIMEOUT = "timeout"
@@ -66,8 +60,6 @@ NO_NEIGHBOURS = "no neighbour in the topic's ring yet"
 NO_SUPERVISOR = "no supervisor is known: every peer of a skip ring must be told who supervises"
 _MAX_HAND_OVERS = 8
 """A request, its configuration and the acknowledgement are three; corrupt states may ask again."""
-QUEUE_FULL = "queue full"
-"""The runtimes' reason for a drop that says nothing of the receiver's life."""
 
 _TO_SUPERVISOR = frozenset(
     {
@@ -107,13 +99,12 @@ class RingView(msgspec.Struct, frozen=True):
     """Ring neighbours and ends of shortcuts."""
     publications: int
     root_hash: bytes
-    """Equal at two peers exactly when they have the same publications."""
+    """Equal at two peers exactly when they have the same publications; empty while a peer's own
+    are still being read from its log."""
 
 
 class Member:
     """One topic's ring as this peer takes part in it."""
-
-    __slots__ = ("hears_own", "publications", "subscriber")
 
     def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
         self.subscriber = subscriber
@@ -146,6 +137,7 @@ class SkipRing:
         self._hooks = hooks
         self._author = Author(identity)
         self._unsaid: Unsaid[Publication] = Unsaid()
+        self._reads = Reads()
 
     def view(self) -> View:
         """Show our neighbours in each topic's ring (see `core.machine`)."""
@@ -195,12 +187,20 @@ class SkipRing:
         # Peers that start together shall not have all their TIMEOUTs together.
         first = now + self._config.interval * self._randomness.random()
         effects.append(SetTimer(TIMEOUT, first))
+        self._reads.restart()
+        for member in self.members.values():
+            member.publications.read(effects)
 
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         if event.timer == ENTERED:
             for member in self.members.values():
                 if member.subscriber.own is None and not member.subscriber.leaving:
                     member.subscriber.subscribe(effects)
+            return
+        if isinstance(event.timer, Hash):
+            hashed = self.members.get(event.timer.topic)
+            if hashed is not None:
+                hashed.publications.hash_some(now, effects)
             return
         effects.append(SetTimer(TIMEOUT, now + self._config.interval))
         for topic in list(self.supervised):
@@ -245,18 +245,17 @@ class SkipRing:
         supervisor = self.supervisors.of(topic)
         if supervisor is None:
             raise LocalError(NO_SUPERVISOR)
-        hooks = self._hooks
         subscriber = Subscriber(topic, self.id, supervisor, self._randomness, self._addresses)
         publications = Publications(
             topic,
             self._identity,
-            hooks.archive,
             self._config.publications,
             self._randomness,
-            neighbours=lambda: tuple(subscriber.neighbours),
-            validator=hooks.validator,
+            ring=subscriber,
+            reads=self._reads,
+            validator=self._hooks.validator,
         )
-        publications.restore()
+        publications.read(effects)
         member = self.members[topic] = Member(subscriber, publications)
         effects.append(SetTimer(ENTERED, now))
         return member
@@ -285,7 +284,9 @@ class SkipRing:
         self._unsaid.append(event.number, own, publication, member.hears_own, effects)
 
     def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
-        for own in self._unsaid.stored(event):
+        for brought, member in self._brought(event.barriers):
+            member.publications.stored(brought.key)
+        for own in self._unsaid.stored(Stored(_own(event.barriers))):
             topic = own.event.topic
             member = self.members.get(topic) or self._enter(topic, now, effects)
             reached = member.publications.publish(own.message, own.delivered, effects)
@@ -293,7 +294,25 @@ class SkipRing:
             effects.append(Published(own.number, own.event, reached, note))
 
     def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
-        self._unsaid.not_stored(event, effects)
+        for brought, member in self._brought(event.barriers):
+            member.publications.not_stored(brought.key, event.reason, effects)
+        self._unsaid.not_stored(NotStored(_own(event.barriers), event.reason), effects)
+
+    def _brought(self, barriers: tuple[Hashable, ...]) -> list[tuple[Brought, Member]]:
+        """Those of the barriers that are others' publications, in topics that we are still in."""
+        return [
+            (each, self.members[each.topic])
+            for each in barriers
+            if isinstance(each, Brought) and each.topic in self.members
+        ]
+
+    def _on_loaded(self, event: Loaded, now: float, effects: Effects) -> None:
+        read = self._reads.loaded(event, effects)
+        if isinstance(read, Answer):
+            if read.topic in self.members:
+                self.members[read.topic].publications.send(read, event, effects)
+        elif read in self.members:
+            self.members[read].publications.restore(event.events, now, effects)
 
     def _on_command(self, event: Command, now: float, effects: Effects) -> None:
         body = event.body
@@ -303,7 +322,7 @@ class SkipRing:
         elif isinstance(body, LookAt):
             member = self.members.get(body.topic)
             error = "" if member is not None else f"not in the ring of {body.topic!r}"
-            view = None if member is None else _view(member)
+            view = None if member is None else _ring_view(member)
             effects.append(Outcome(event.number, view, error))
         else:
             error = f"the skip ring has no command {type(body).__name__}"
@@ -346,6 +365,7 @@ class SkipRing:
             member.subscriber.receive(sender, message, effects)  # type: ignore[arg-type]
             if member.subscriber.gone:
                 del self.members[topic]
+                self._reads.forget_history(topic)
 
     def _supervise(self, sender: PeerId, message: messages.RingMessage, effects: Effects) -> None:
         topic = message.topic
@@ -378,7 +398,7 @@ class SkipRing:
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         """A letter came back: its receiver may be dead."""
-        if event.reason == QUEUE_FULL:
+        if event.reason in reasons.CONGESTION:
             return
         peer = event.peer
         message: messages.Letter = event.message  # type: ignore[assignment]
@@ -399,7 +419,12 @@ class SkipRing:
         """Nothing here asks for a connection."""
 
 
-def _view(member: Member) -> RingView:
+def _own(barriers: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """Those of the barriers that are our own publications."""
+    return tuple([each for each in barriers if not isinstance(each, Brought)])
+
+
+def _ring_view(member: Member) -> RingView:
     subscriber, publications = member.subscriber, member.publications
     own = subscriber.own
     return RingView(
@@ -419,6 +444,7 @@ _HANDLERS: dict[type[Input], Callable[..., None]] = {
     Publish: SkipRing._on_publish,
     Stored: SkipRing._on_stored,
     NotStored: SkipRing._on_not_stored,
+    Loaded: SkipRing._on_loaded,
     Command: SkipRing._on_command,
     Validated: SkipRing._on_validated,
     SendDropped: SkipRing._on_send_dropped,

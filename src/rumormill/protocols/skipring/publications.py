@@ -13,28 +13,28 @@ The rules beyond the paper: a publication counts only when its author has signed
 a bounded size and names what did not fit, which the receiver asks for as long as that brings it
 something new; a check is answered by one message at most; and what one peer can have done for it
 between two timeouts is limited, so that a chain without end is cut off and counted. The data lies
-in the archive; the trie holds keys alone and is rebuilt from the archive at the start.
+in the log and the trie holds keys alone: of what is stored, and of nothing else. While a history is
+being read into it (`whole`) nobody is told a hash, which would say that we lack all that is yet to
+be read, and no check is answered; new publications are taken as always.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.archive import Archive
-from rumormill.core.effects import Append, Effects, Mail, Validate
+from rumormill.core.effects import Append, Effects, Mail, SetTimer, Validate
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.inputs import Verdict
+from rumormill.core.inputs import Loaded, Verdict
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.patricia import PatriciaTrie, Prefix, Summary, compare
-from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.skipring import envelope
+from rumormill.protocols.skipring import envelope, reasons
+from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication
-from rumormill.protocols.skipring.publication_config import PublicationConfig
 from rumormill.protocols.skipring.publication_messages import (
     CheckAndPublish,
     CheckTrie,
@@ -43,17 +43,42 @@ from rumormill.protocols.skipring.publication_messages import (
     PublishNew,
     Want,
 )
+from rumormill.protocols.skipring.reads import Answer, Reads
 
-TOO_MANY_CHECKS = "too-many-checks"
-TOO_MANY_BYTES = "too-many-bytes-asked-for"
-TOO_MANY_FORGERIES = "too-many-forgeries"
-TOO_MANY_PEERS = "too-many-peers"
-WRONG_TOPIC = "wrong-topic"
-NO_LONGER_KEPT = "no-longer-kept"
-ALREADY_REFUSED = "refused-before"
+CHECK_AGAIN: Final = 16
+"""Publications that a chain moved from which on another follows it at once, and not at the next
+timeout: a chain finds some hundred differences, and where it found many there are probably more."""
 
+MAX_REFUSED: Final = 4096
+"""Publications that the application refused and that are remembered, so that the next offer is not
+judged again. Our choice."""
+
+HASHES_PER_STEP: Final = 2048
+"""Hashes that are computed at a time when a history has been read. Our choice: 5 milliseconds."""
 
 Item = TypeVar("Item")
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """The barrier behind which a publication that a peer brought enters the trie."""
+
+    topic: Topic
+    key: MessageId
+
+
+class Hash(msgspec.Struct, frozen=True):
+    """The timer at which more hashes of a topic's trie are computed."""
+
+    topic: Topic
+
+
+class Neighbourhood(Protocol):
+    """Whoever knows our neighbours in the topic's ring; a `Subscriber` does."""
+
+    @property
+    def neighbours(self) -> Mapping[PeerId, None]:
+        """Everybody that a flood goes on to."""
+        ...
 
 
 class _Use(msgspec.Struct, gc=False):
@@ -65,7 +90,7 @@ class _Use(msgspec.Struct, gc=False):
     moved: int = 0
     """Publications that passed between us since a chain ended here."""
     serving: bool = False
-    """The peer was told that our last answer has a rest, and will ask for it."""
+    """Our answer is being read, or had a rest: the peer was told so, and will ask for it."""
     asking: bool = False
     """We have asked for the rest of an answer."""
 
@@ -77,43 +102,75 @@ class Publications:
         self,
         topic: Topic,
         identity: Identity,
-        archive: Archive,
         config: PublicationConfig,
         randomness: Randomness,
         *,
-        neighbours: Callable[[], Sequence[PeerId]],
+        ring: Neighbourhood,
+        reads: Reads,
         validator: Callable[[Event, PeerId], Verdict] | None = None,
     ) -> None:
-        """Make a topic's publications; `neighbours` tells where a flood goes on to."""
         self.topic = topic
-        self.trie: PatriciaTrie[None] = PatriciaTrie(config.key_bits)
-        self._identity = identity
-        self._archive = archive
-        self._config = config
-        self._randomness = randomness
-        self._neighbours = neighbours
-        self._validator = validator
+        self.trie = PatriciaTrie(config.key_bits)
+        self.whole = False
+        """Whether everything that was stored at the beginning is in the trie."""
         self.delivers = False
         """Whether the application is told of others' publications."""
+        self._identity = identity
+        self._config = config
+        self._randomness = randomness
+        self._ring = ring
+        self._reads = reads
+        self._validator = validator
         self._used: dict[PeerId, _Use] = {}
         self._pending: dict[MessageId, tuple[PeerId, Publication, bool]] = {}
+        self._unstored: dict[MessageId, bool] = {}
+        """What peers brought and the log has yet to take, and whether the application gets it."""
         self._refused: dict[MessageId, None] = {}
 
     @property
     def root_hash(self) -> bytes:
-        """Equal at two subscribers exactly when they have the same publications."""
-        return self.trie.root_hash
+        """Equal at two subscribers exactly when they have the same publications.
 
-    def restore(self) -> int:
-        """Build the trie from what the archive has kept; return how many publications it has.
+        Empty while our own are being read.
+        """
+        return self.trie.root_hash if self.whole else b""
 
-        Events of the topic that another protocol kept have no keys of ours and are passed over.
+    # What is stored.
+
+    def read(self, effects: Effects) -> None:
+        """Fill the trie from the log: at the beginning, and when the runtime starts us again."""
+        self.whole = False
+        self._unstored.clear()
+        self._reads.read_history(self.topic, effects)
+
+    def restore(self, events: Sequence[Event], now: float, effects: Effects) -> None:
+        """Take a piece of the history.
+
+        Events of the topic that another protocol stored have no keys of ours and are passed over.
         """
         bits = self._config.key_bits
-        for event in self._archive.scan(self.topic):
+        for event in events:
             if envelope.is_publication(event, bits):
-                self.trie.insert(event.id, None)
-        return len(self.trie)
+                self.trie.insert(event.id)
+        self.hash_some(now, effects)
+
+    def hash_some(self, now: float, effects: Effects) -> None:
+        """When all is read, hash it; when all is hashed, we can speak of it."""
+        if self.whole or self.topic in self._reads:
+            return
+        self.whole = self.trie.hash_some(HASHES_PER_STEP)
+        if not self.whole:
+            effects.append(SetTimer(Hash(self.topic), now))
+
+    def stored(self, key: MessageId) -> None:
+        """The log has taken a publication that a peer brought."""
+        self._unstored.pop(key, None)
+        self.trie.insert(key)
+
+    def not_stored(self, key: MessageId, reason: str, effects: Effects) -> None:
+        """The log has not taken it: to others we still lack it, so it is brought again."""
+        if self._unstored.pop(key, False):
+            effects.append(trace.UndeliverableMessage(key, self.topic, reason))
 
     # What we say.
 
@@ -123,7 +180,7 @@ class Publications:
         Before it is stored it must not stand in the trie, which tells others of it.
         """
         own, topic = self._identity.peer, self.topic
-        self.trie.insert(publication.id, None)
+        self.trie.insert(publication.id)
         effects.append(trace.PublishMessage(publication.id, topic))
         if delivered:
             effects.append(trace.DeliverMessage(publication.id, topic, own))
@@ -132,7 +189,7 @@ class Publications:
     def check_neighbour(self, ring: Sequence[PeerId], effects: Effects) -> None:
         """PUBLISHTIMEOUT: name our root to one of the ring neighbours; a new interval begins."""
         self._used.clear()
-        if ring:
+        if ring and self.whole:
             root = (self.trie.root_summary(),)
             effects.append(Mail(self._randomness.choice(ring), CheckTrie(self.topic, root)))
 
@@ -141,7 +198,7 @@ class Publications:
             return 0
         message = PublishNew(self.topic, publication)
         reached = 0
-        for peer in dict.fromkeys(self._neighbours()):
+        for peer in self._ring.neighbours:
             if peer != received_from:
                 effects.append(Mail(peer, message))
                 reached += 1
@@ -153,7 +210,7 @@ class Publications:
         """Take a message of another subscriber."""
         use = self._use_of(peer)
         if use is None:
-            effects.append(trace.Refuse(peer, TOO_MANY_PEERS, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))
         elif isinstance(message, PublishNew):
             self._take(peer, use, message.publication, effects, flood=True)
         elif isinstance(message, PublishBundle):
@@ -184,9 +241,12 @@ class Publications:
         answer is about is drawn each time, because some differences stay: publications that one
         side refuses, or no longer has, must not hide the others for ever.
         """
+        if not self.whole:
+            effects.append(trace.Refuse(peer, reasons.HISTORY_UNREAD, self.topic))
+            return
         use.nodes += len(nodes) + len(wants)
         if use.nodes > self._config.nodes_per_interval:
-            effects.append(trace.Refuse(peer, TOO_MANY_CHECKS, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_CHECKS, self.topic))
             return
         trie = self.trie
         answer: list[Summary] = []
@@ -202,13 +262,17 @@ class Publications:
             effects.append(Mail(peer, reply))
         elif answer:
             effects.append(Mail(peer, CheckTrie(self.topic, self._part_of(answer))))
+        goes_on = bool(answer or missing)
         if wants:
-            use.serving = self._serve(peer, use, wants, effects)
-        goes_on = answer or missing or use.serving or use.asking
-        if not goes_on and use.moved >= self._config.check_again:
-            # The chain has ended here. Where much was missing, more may be: begin another.
+            use.serving = self._serve(peer, use, wants, goes_on, effects)
+        self._end_chain(peer, use, goes_on, effects)
+
+    def _end_chain(self, peer: PeerId, use: _Use, goes_on: bool, effects: Effects) -> None:
+        """Unless a chain goes on, it has ended here: where much was missing, begin another."""
+        goes_on = goes_on or use.serving or use.asking
+        if not goes_on and use.moved >= CHECK_AGAIN:
             use.moved = 0
-            effects.append(Mail(peer, CheckTrie(self.topic, (trie.root_summary(),))))
+            effects.append(Mail(peer, CheckTrie(self.topic, (self.trie.root_summary(),))))
 
     def _part_of(self, items: list[Item]) -> tuple[Item, ...]:
         """As many items as fit a message, from an arbitrary place on and round the end."""
@@ -218,45 +282,71 @@ class Publications:
         start = self._randomness.randrange(len(items))
         return tuple([*items[start:], *items[:start]][:most])
 
-    def _serve(self, peer: PeerId, use: _Use, wants: tuple[Want, ...], effects: Effects) -> bool:
-        """Send the publications that a peer lacks; return whether some did not fit the answer."""
+    def _serve(
+        self, peer: PeerId, use: _Use, wants: tuple[Want, ...], goes_on: bool, effects: Effects
+    ) -> bool:
+        """Read the publications that a peer lacks; return whether there are any for it."""
         if use.bytes >= self._config.bytes_per_interval:
-            effects.append(trace.Refuse(peer, TOO_MANY_BYTES, self.topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_BYTES, self.topic))
             return False
-        found: list[Publication] = []
-        rest: list[Want] = []
-        size = looked_at = 0
-        most, full = self._config.publications_per_message, self._config.answer_bytes
+        if not self._reads.has_room(peer):
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_READS, self.topic))
+            return False
+        answer = self._sought(peer, wants, goes_on)
+        if answer.keys:
+            self._reads.read_for(answer, effects)
+        return bool(answer.keys)
+
+    def _sought(self, peer: PeerId, wants: tuple[Want, ...], goes_on: bool) -> Answer:
+        """The first keys of what a peer lacks, as many as one answer may hold."""
+        most = self._config.publications_per_message
+        keys: list[tuple[int, MessageId]] = []
         for place, want in enumerate(wants):
-            after = want.after
-            for key in self.trie.some_keys(want.prefix, most - looked_at + 1, after or None):
-                publication = None if looked_at == most else self._kept(key, peer, effects)
-                if looked_at == most or (
-                    publication is not None and found and size + publication.size > full
-                ):
-                    rest = [Want(want.prefix, after), *wants[place + 1 :]]
+            behind = self.trie.some_keys(want.prefix, most - len(keys) + 1, want.after or None)
+            keys += [(place, key) for key in behind]
+            if len(keys) > most:
+                break
+        everything = Answer(self.topic, peer, wants, tuple(keys), (), goes_on)
+        return everything if len(keys) <= most else everything.cut(most)
+
+    def send(self, answer: Answer, loaded: Loaded, effects: Effects) -> None:
+        """PUBLISH: what a peer lacks, as far as it fits one answer, and what did not fit."""
+        peer, use = answer.peer, self._use_of(answer.peer)
+        if use is None:
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))
+            return
+        events = {event.id: event for event in loaded.events}
+        last = loaded.events[-1].id if loaded.more and loaded.events else None
+        found: list[Publication] = []
+        rest = answer.rest
+        size = 0
+        for number, (_, key) in enumerate(answer.keys):
+            publication = self._publication(events.get(key), peer, effects)
+            if publication is not None:
+                if found and size + publication.size > self._config.answer_bytes:
+                    rest = answer.rest_from(number)
                     break
-                looked_at += 1
-                after = key
-                if publication is not None:
-                    size += publication.size
-                    found.append(publication)
-            if rest:
+                size += publication.size
+                found.append(publication)
+            if key == last and number + 1 < len(answer.keys):
+                rest = answer.rest_from(number + 1)
                 break
         use.bytes += size
         use.moved += len(found)
         if found:
-            effects.append(Mail(peer, PublishBundle(self.topic, tuple(found), tuple(rest))))
-        return bool(rest)
+            effects.append(Mail(peer, PublishBundle(self.topic, tuple(found), rest)))
+        use.serving = bool(rest)
+        self._end_chain(peer, use, answer.goes_on, effects)
 
-    def _kept(self, key: MessageId, peer: PeerId, effects: Effects) -> Publication | None:
-        event = self._archive.get(self.topic, key)
+    def _publication(
+        self, event: Event | None, peer: PeerId, effects: Effects
+    ) -> Publication | None:
         if event is not None:
             try:
                 return envelope.from_event(event)
             except DecodeError:
                 pass
-        effects.append(trace.Refuse(peer, NO_LONGER_KEPT, self.topic))
+        effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
         return None
 
     def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
@@ -276,17 +366,17 @@ class Publications:
     ) -> bool:
         """Take a publication that a peer brings; return whether it was new and true."""
         key, topic = publication.id, self.topic
-        if key in self.trie or key in self._pending:
+        if key in self.trie or key in self._unstored or key in self._pending:
             effects.append(trace.DuplicateMessage(key, peer, topic))
             return False
         if key in self._refused:
-            effects.append(trace.Refuse(peer, ALREADY_REFUSED, topic))
+            effects.append(trace.Refuse(peer, reasons.REFUSED_BEFORE, topic))
             return False
         if publication.topic != topic:
-            effects.append(trace.RejectMessage(key, peer, WRONG_TOPIC, topic))
+            effects.append(trace.RejectMessage(key, peer, reasons.WRONG_TOPIC, topic))
             return False
         if use.forgeries >= self._config.forgeries_per_interval:
-            effects.append(trace.Refuse(peer, TOO_MANY_FORGERIES, topic))
+            effects.append(trace.Refuse(peer, reasons.TOO_MANY_FORGERIES, topic))
             return False
         if not envelope.check(publication, self._identity):
             use.forgeries += 1
@@ -330,17 +420,15 @@ class Publications:
             effects.append(trace.RejectMessage(key, peer, reason, topic))
             self._remember_refused(key)
             return False
-        self.trie.insert(key, None)
+        self._unstored[key] = self.delivers
         if self.delivers:
             effects.append(trace.DeliverMessage(key, topic, peer))
-        effects.append(Append(event, self.delivers))
+        effects.append(Append(event, self.delivers, Brought(topic, key)))
         if flood:
             self._flood(publication, peer, effects)
         return True
 
     def _remember_refused(self, key: MessageId) -> None:
-        refused = self._refused
-        if self._config.max_refused:
-            if len(refused) >= self._config.max_refused:
-                del refused[next(iter(refused))]
-            refused[key] = None
+        if len(self._refused) >= MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[key] = None

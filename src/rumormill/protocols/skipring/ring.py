@@ -15,7 +15,7 @@ A step that the paper sends to the subscriber itself is taken at once.
 from collections.abc import Callable, Sequence
 
 from rumormill.core.effects import Effects, Mail
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.protocols.skipring.labels import Label
 from rumormill.protocols.skipring.messages import (
     Check,
@@ -41,7 +41,7 @@ class RingNode:
         self,
         topic: Topic,
         peer: PeerId,
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
     ) -> None:
         self.topic = topic
         self.id = peer

@@ -10,13 +10,16 @@ from rumormill.core.ids import PeerId
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.registry import Hooks, ProtocolSpec, Servers, Study
+from rumormill.protocols.registry import Hooks, InspectionSpec, ProtocolSpec, Servers
 from rumormill.protocols.skipring.codec import decode_letter, encode_letter
-from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.config import MAX_MESSAGE, SkipRingConfig
+from rumormill.protocols.skipring.inspection import (
+    RingInspection,
+    begin_arbitrary,
+    begin_legitimate,
+)
 from rumormill.protocols.skipring.junk import junk_letter
-from rumormill.protocols.skipring.limits import MAX_MESSAGE
 from rumormill.protocols.skipring.peer import SetSupervisors, SkipRing
-from rumormill.protocols.skipring.study import RingInspection, begin_arbitrary, begin_legitimate
 
 SKIPRING = "/rumormill/skipring/1.0.0"
 
@@ -51,7 +54,7 @@ SPEC = ProtocolSpec(
     reads_archive=True,
     servers=Servers(_supervisor_count, _appoint, SetSupervisors),
     publishes_from_within=True,
-    study=Study(
+    inspection=InspectionSpec(
         lambda config: config.interval,
         RingInspection,
         {"empty": None, "legitimate": begin_legitimate, "arbitrary": begin_arbitrary},

@@ -18,7 +18,7 @@ What departs from the letter of the paper, and why, is in docs/skipring.md.
 from collections.abc import Callable, Sequence
 
 from rumormill.core.effects import Effects, Learn, Mail
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.core.randomness import Randomness
 from rumormill.core.trace import Refuse
 from rumormill.protocols.skipring import reasons
@@ -65,7 +65,7 @@ class Subscriber(RingNode):
         peer: PeerId,
         supervisor: PeerId,
         randomness: Randomness,
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
     ) -> None:
         super().__init__(topic, peer, addresses)
         self.supervisor = supervisor

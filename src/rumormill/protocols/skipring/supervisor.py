@@ -1,4 +1,4 @@
-"""The supervisor of one topic: Algorithm 3.
+"""The supervisor of one topic, Algorithm 3, and which of several supervisors a topic has.
 
 The database maps labels to subscribers. Sound, it holds exactly the labels l(0), ..., l(n-1), each
 subscriber once; then the neighbours of any label follow from n alone, and every operation touches a
@@ -16,18 +16,26 @@ The failure detector (section 3.3) is here and nowhere else. A subscriber acknow
 configuration. One that does not, or that the runtime cannot reach, is sent its configuration again;
 after some misses in a row it is removed. When somebody who was removed for its silence proves to be
 alive, the detector's patience doubles: however slow the network, it is right in the end.
+
+Several supervisors share the topics by consistent hashing, as the end of section 1.3 proposes.
+Supervisors and topics are hashed to points of a circle, a supervisor to many; a topic belongs to
+the supervisor whose point is the next one. So everybody who knows the same supervisors agrees, and
+one that joins or leaves changes the supervisor of its own share of the topics and of no other.
 """
 
+import hashlib
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from rumormill.core.effects import Effects, Learn, Mail
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.core.trace import Refuse
 from rumormill.protocols.skipring import reasons
-from rumormill.protocols.skipring.config import SkipRingConfig
+from rumormill.protocols.skipring.config import MAX_PATIENCE, SkipRingConfig
 from rumormill.protocols.skipring.labels import Label, label_of, number_of, ring_neighbours
 from rumormill.protocols.skipring.messages import (
     Acknowledge,
@@ -38,6 +46,9 @@ from rumormill.protocols.skipring.messages import (
     Subscribe,
     Unsubscribe,
 )
+
+POINTS: Final = 128
+"""Points of one supervisor. Our choice: shares then differ by a tenth or so."""
 
 
 class _Silence(msgspec.Struct):
@@ -55,7 +66,7 @@ class Supervisor:
         self,
         topic: Topic,
         config: SkipRingConfig,
-        addresses: Callable[[PeerId], Sequence[bytes]] = lambda _: (),
+        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
     ) -> None:
         self.topic = topic
         self.database: OrderedDict[Label, PeerId | None] = OrderedDict()
@@ -279,7 +290,7 @@ class Supervisor:
         self._silent.pop(peer, None)
         if peer in self._removed:
             del self._removed[peer]
-            self.patience = min(2 * self.patience, self._config.max_patience)
+            self.patience = min(2 * self.patience, MAX_PATIENCE)
 
     def unreachable(self, peer: PeerId) -> None:
         """The runtime could not reach a subscriber: do not wait for its acknowledgement."""
@@ -306,3 +317,32 @@ class Supervisor:
                 again = silent.get(peer)
                 if again is not None:
                     again.misses = silence.misses + 1
+
+
+def _point(kind: bytes, name: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(kind + name).digest()[:8], "big")
+
+
+class Supervisors:
+    """The supervisors that share all topics."""
+
+    def __init__(self, peers: Iterable[PeerId]) -> None:
+        self.peers: dict[PeerId, None] = dict.fromkeys(peers)
+        points = [
+            (_point(b"supervisor", number.to_bytes(2, "big") + peer), peer)
+            for peer in self.peers
+            for number in range(POINTS)
+        ]
+        points.sort()
+        self._points = [point for point, _ in points]
+        self._owners = [peer for _, peer in points]
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self.peers
+
+    def of(self, topic: Topic) -> PeerId | None:
+        """The supervisor of a topic; None when there is no supervisor at all."""
+        if not self._points:
+            return None
+        place = bisect_left(self._points, _point(b"topic", topic.encode()))
+        return self._owners[place % len(self._owners)]

@@ -22,7 +22,6 @@ from rumormill.protocols.skipring.labels import (
     chain,
     label_of,
     ring_neighbours,
-    text_of,
 )
 from rumormill.protocols.skipring.messages import Reference
 from rumormill.protocols.skipring.peer import Member, SkipRing
@@ -154,16 +153,6 @@ class RingInspection:
             ),
         }
 
-    def dump(self, machines: Mapping[PeerId, Machine]) -> dict[str, Any]:
-        """The ring of the only topic; with several, one such table for each under `topics`."""
-        rings = rings_of(machines)
-        tables = {
-            topic: _table(supervisor_of(machines, topic), ring) for topic, ring in rings.items()
-        }
-        if len(tables) == 1:
-            return next(iter(tables.values()))
-        return {"topics": tables}
-
 
 def _speaker(machines: Mapping[PeerId, Machine], topic: Topic) -> PeerId:
     """Under whose name a topic's changes are traced: its supervisor's."""
@@ -179,40 +168,6 @@ def _degrees(rings: Rings) -> tuple[int, int, int]:
         len(member.subscriber.neighbours) for ring in rings.values() for member in ring.values()
     ]
     return sum(degrees), max(degrees, default=0), len(degrees)
-
-
-def _table(supervisor: Supervisor | None, ring: Mapping[PeerId, Member]) -> dict[str, Any]:
-    database = () if supervisor is None else supervisor.database.items()
-    return {
-        "subscribers": [_subscriber(member.subscriber) for member in ring.values()],
-        "database": [
-            {"label": text_of(label), "id": None if peer is None else peer.hex()}
-            for label, peer in sorted(database)
-        ],
-        "root_hashes": {
-            peer.hex(): member.publications.root_hash.hex() for peer, member in ring.items()
-        },
-    }
-
-
-def _subscriber(subscriber: Subscriber) -> dict[str, Any]:
-    return {
-        "id": subscriber.id.hex(),
-        "label": None if subscriber.label is None else text_of(subscriber.label),
-        "left": _neighbour(subscriber.left),
-        "right": _neighbour(subscriber.right),
-        "ring": _neighbour(subscriber.ring),
-        "shortcuts": [
-            {"id": None if peer is None else peer.hex(), "label": text_of(label)}
-            for label, peer in sorted(subscriber.shortcuts.items())
-        ],
-    }
-
-
-def _neighbour(reference: Reference | None) -> dict[str, str] | None:
-    if reference is None:
-        return None
-    return {"id": reference.peer.hex(), "label": text_of(reference.label)}
 
 
 # How a run may begin.

@@ -1,4 +1,4 @@
-"""Which publications came here, and how far each could still travel at best.
+"""Publications as they come to a peer: which came already, and how far each may still travel.
 
 First copies are not always the ones with most hops left: a copy that took a long way over fast
 links arrives before one that took the short way over a slow link. If only the first were passed on,
@@ -13,13 +13,39 @@ forgotten before its time, and counted.
 
 from typing import Final
 
-from rumormill.core.ids import MessageId
+import msgspec
+
+from rumormill.core.event import Event
+from rumormill.core.ids import MessageId, PeerId
+from rumormill.protocols.radius.messages import Publication
 
 DIRECT: Final = -1
 """Stands for hops where a publication came as a letter and not yet as a flood."""
 
 
-class Floods:
+class Copy(msgspec.Struct):
+    """One copy of a publication; `hops` is `DIRECT` for a letter."""
+
+    peer: PeerId
+    """Who sent it; ourselves, for what we publish."""
+    publication: Publication
+    hops: int
+    served: bytes = b""
+
+
+def event_of(publication: Publication) -> Event:
+    """The event that a publication is."""
+    return Event(
+        publication.topic,
+        publication.data,
+        publication.author,
+        publication.id,
+        created=publication.time / 1e9,
+        proof=publication.proof,
+    )
+
+
+class SeenPublications:
     """The most hops that were left, by publication, in two generations."""
 
     __slots__ = ("_half", "_old", "_ttl", "_turn_at", "_young", "evicted")

@@ -1,4 +1,4 @@
-"""Who sends a publication to whom: the meeting of the two floods.
+"""Where a publication meets a subscription: who of those who know both serves the subscriber.
 
 `all` is the design's rule: every peer that a publication reaches sends it to every subscriber that
 it knows. In a well-connected network most peers know most subscribers, so a subscriber gets nearly
@@ -24,7 +24,7 @@ peers from serving, where under `all` it could only keep silent itself.
 import hashlib
 
 from rumormill.core.ids import MessageId, PeerId
-from rumormill.protocols.radius.interests import Entry
+from rumormill.protocols.radius.interest_table import Entry
 from rumormill.protocols.radius.messages import MARK_BYTES
 
 

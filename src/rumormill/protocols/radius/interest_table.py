@@ -4,7 +4,7 @@ Of two words of an owner about a topic the one with the higher sequence number c
 order they arrive: a SUB that was overtaken by its UNSUB finds the UNSUB here and changes nothing.
 An UNSUB is kept until the date until which any earlier SUB could last, which it names itself, so
 nothing that it withdrew can come back to life after it is forgotten. A copy of the same word with
-more hops left extends its radius (see `floods`).
+more hops left extends its radius (see `publications`).
 
 A subscriber that could not be reached is not served until it speaks again, with a new number.
 """
@@ -42,7 +42,7 @@ class _Topic(msgspec.Struct, eq=False):
     soonest: int
 
 
-class Interests:
+class InterestTable:
     """The table. Times in it are microseconds, as interests carry them."""
 
     __slots__ = ("_config", "_topics", "count", "owners")

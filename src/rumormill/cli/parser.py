@@ -1,0 +1,71 @@
+"""The parser of all verbs, out of their help pages.
+
+A verb's module is imported when the verb runs, not before; only the standard library is imported
+here, because `rumormill --help` imports it.
+"""
+
+import argparse
+import importlib
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from rumormill.cli.grammar import Formatter, Parser
+from rumormill.cli.pages import EXAMPLES, PAGES, SHARED
+from rumormill.version import __version__
+
+MODULES: Final = {
+    "rumormill.cli.bench": ("bench",),
+    "rumormill.cli.completion": ("completion",),
+    "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
+    "rumormill.cli.demo": ("demo",),
+    "rumormill.cli.doctor": ("doctor",),
+    "rumormill.cli.history": ("history", "peers"),
+    "rumormill.cli.inspecting": ("inspect",),
+    "rumormill.cli.milling": ("mill", "sweep", "report"),
+    "rumormill.cli.publishing": ("pub",),
+    "rumormill.cli.settings": ("config",),
+    "rumormill.cli.sim": ("sim",),
+    "rumormill.cli.subscribing": ("sub",),
+    "rumormill.cli.topics": ("topics",),
+}
+"""Where verbs are carried out, each by a function `run_VERB`."""
+
+
+def _expanded(lines: str) -> str:
+    """Lines with those that they name by `@` in their place."""
+    return re.sub(r"(?m)^@(\w+)$", lambda match: _expanded(SHARED[match[1]]), lines)
+
+
+def build_parser() -> Parser:
+    """Make the parser of every verb."""
+    parser = Parser(
+        prog="rumormill",
+        description="Brokerless topic publish/subscribe: nodes, and a simulator to study them.",
+        epilog=EXAMPLES,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"rumormill {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for name, page in PAGES.items():
+        brief, description, lines, examples = page.split("\n\n")
+        verb = verbs.add_parser(
+            name,
+            help=brief,
+            description=description,
+            epilog=examples,
+            formatter_class=Formatter,
+            allow_abbrev=False,
+        )
+        verb.add_lines(_expanded(lines))
+        verb.set_defaults(run=partial(_run, name))
+    return parser
+
+
+def _run(verb: str, options: argparse.Namespace) -> int:
+    (module,) = (name for name, verbs in MODULES.items() if verb in verbs)
+    run: Callable[[argparse.Namespace], int]
+    run = getattr(importlib.import_module(module), f"run_{verb.replace('-', '_')}")
+    return run(options)

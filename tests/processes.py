@@ -1,0 +1,178 @@
+"""Programs beside a test: it waits for their lines, talks to them, and ends them as it likes."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, Self
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "src"
+RUMORMILL = (sys.executable, "-m", "rumormill")
+
+PATIENCE = 120.0
+"""Seconds after which a silent program is called stuck; no test waits for time to pass."""
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment of a program that finds this source tree first."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONHASHSEED"}
+    return {**kept, "PYTHONPATH": str(SOURCES), **extra}
+
+
+def rumormill(
+    *arguments: str | Path, cwd: Path | None = None, stdin: str | None = None, **extra: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `rumormill` with these arguments and wait for it; `extra` goes to its environment."""
+    return subprocess.run(
+        [*RUMORMILL, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        input=stdin,
+        env=environment(**extra),
+    )
+
+
+class Program:
+    """A program that runs beside the test, and everything that it has said.
+
+    As a context it does not outlive the test. `options` are those of `subprocess.Popen`; with
+    `start_new_session` signals go to everything that the program has started.
+    """
+
+    def __init__(self, command: Sequence[str | Path], **options: Any) -> None:
+        self.output: list[str] = []
+        self.errors: list[str] = []
+        self._apart = options.get("start_new_session", False)
+        self._heard = 0
+        self._changed = threading.Condition()
+        self.process: subprocess.Popen[str] = subprocess.Popen(
+            command,
+            text=True,
+            stdout=subprocess.PIPE,
+            **{"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "env": environment()}
+            | options,
+        )
+        said = ((self.process.stdout, self.output), (self.process.stderr, self.errors))
+        self._readers = [
+            threading.Thread(target=self._read, args=(pipe, lines), daemon=True)
+            for pipe, lines in said
+            if pipe is not None
+        ]
+        self._open = len(self._readers)
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, pipe: IO[str], lines: list[str]) -> None:
+        with pipe:
+            for line in pipe:
+                with self._changed:
+                    lines.append(line.rstrip("\n"))
+                    self._changed.notify_all()
+        with self._changed:
+            self._open -= 1
+            self._changed.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until what it has said fulfils a condition."""
+        with self._changed:
+            self._changed.wait_for(lambda: condition() or not self._open, PATIENCE)
+            assert condition(), f"{what} did not come; it said {self.output} and {self.errors}"
+
+    def prints(self, count: int = 1) -> list[str]:
+        """Wait for so many lines on stdout."""
+        self.wait_for(lambda: len(self.output) >= count, f"line {count}")
+        return self.output[:count]
+
+    def hears(self) -> str:
+        """The next line on stdout."""
+        self._heard += 1
+        self.wait_for(lambda: len(self.output) >= self._heard, f"line {self._heard}")
+        return self.output[self._heard - 1]
+
+    def says(self, text: str) -> str:
+        """Wait for a line on stderr that contains a text."""
+
+        def found() -> list[str]:
+            return [line for line in self.errors if text in line]
+
+        self.wait_for(found, repr(text))
+        return found()[0]
+
+    def told(self, line: str) -> None:
+        """Write one line to its stdin."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def ends(self, patience: float = PATIENCE) -> int:
+        """Wait for the end; return the exit code."""
+        code = self.process.wait(patience)
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        return code
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, by default one that asks it to stop, and wait."""
+        if self._apart:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+        return self.ends()
+
+    def close(self) -> int:
+        """End its input, and wait."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.ends()
+
+    def kill(self) -> None:
+        """kill -9 of what must still be running."""
+        assert self.stop(signal.SIGKILL) == -signal.SIGKILL
+
+    def end(self) -> None:
+        """End it, however, and what it started where it is apart."""
+        self.stop(signal.SIGKILL)
+
+
+class Terminal(Program):
+    """A `rumormill` command that runs beside the test."""
+
+    def __init__(self, *arguments: str | Path, **extra: str) -> None:
+        super().__init__([*RUMORMILL, *arguments], env=environment(**extra))
+
+
+class Group(Program):
+    """Some nodes in one script, which answers each line of its stdin by one line of JSON."""
+
+    def __init__(self, script: Path, names: list[str], arguments: list[str]) -> None:
+        self.names = names
+        command = [sys.executable, script, *arguments, *names]
+        super().__init__(command, stdin=subprocess.PIPE, stderr=None)
+
+    def answer(self) -> Any:
+        """Read one line."""
+        return json.loads(self.hears())
+
+
+def ask_all(groups: list[Group], request: str) -> list[Any]:
+    """Ask all at once; return their answers, each a list, as one list."""
+    for group in groups:
+        group.told(request)
+    return [each for group in groups for each in group.answer()]
