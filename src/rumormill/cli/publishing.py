@@ -30,6 +30,10 @@ def run_pub(options: argparse.Namespace) -> int:
     """Publish what was typed or piped in."""
     resolved = resolve(options)
     set_up_logs(resolved)
+    return run_async(_publish(options, resolved))
+
+
+async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
     resolved.check_topic(options.topic)
     count = whole("--count", options.count)
     rate = seconds("--rate", options.rate)
@@ -41,16 +45,6 @@ def run_pub(options: argparse.Namespace) -> int:
         rate = 1 / pause
     if count is not None and options.data is None:
         raise CommandError("--count repeats DATA, and there is none", USAGE)
-    return run_async(_publish(options, resolved, count or 1, rate, wait))
-
-
-async def _publish(
-    options: argparse.Namespace,
-    resolved: Resolved,
-    count: int,
-    rate: float | None,
-    wait: float | None,
-) -> int:
     async with open_session(resolved) as session:
         if session.ephemeral and not session.joined:
             raise CommandError(
@@ -60,19 +54,19 @@ async def _publish(
             )
         if session.ephemeral or wait is not None:
             await session.service.wait(options.topic, 1, wait or 5.0)
-        return await _send(options, session, count, rate)
+        if options.data is None:
+            source = _lines_of_stdin(whole_input=options.send_on == "eof")
+        else:
+            source = _repeated(options.data.encode(errors="surrogateescape"), count or 1)
+        return await _send(options, session, _batches(source, rate))
 
 
 async def _send(
-    options: argparse.Namespace, session: Session, count: int, rate: float | None
+    options: argparse.Namespace, session: Session, batches: AsyncIterator[list[bytes]]
 ) -> int:
-    if options.data is not None:
-        source = _repeated(options.data.encode(errors="surrogateescape"), count)
-    else:
-        source = _lines_of_stdin(whole_input=options.send_on == "eof")
     published = unheard = 0
     last = note = ""
-    async for batch in _batches(source, rate):
+    async for batch in batches:
         for receipt in await session.service.publish(options.topic, batch):
             published += 1
             if not receipt.peers:

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from rumormill.core.identity import Identity
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.radius.codec import FrameLimits, decode_frame, encode_frame
 from rumormill.protocols.radius.config import PRESETS, RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
-from rumormill.protocols.radius.messages import Frame
+from rumormill.protocols.radius.messages import Frame, FrameLimits, decode_frame, encode_frame
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
