@@ -94,11 +94,8 @@ async def _send(
 
 
 async def _repeated(data: bytes, count: int) -> AsyncIterator[list[bytes]]:
-    most = max(1, min(BATCH_EVENTS, BATCH_BYTES // max(1, len(data))))
-    while count:
-        now = min(count, most)
-        yield [data] * now
-        count -= now
+    for start in range(0, count, BATCH_EVENTS):
+        yield [data] * min(count - start, BATCH_EVENTS)
 
 
 async def _batches(
