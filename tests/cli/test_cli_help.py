@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
@@ -13,7 +14,7 @@ from rumormill.cli.parser import build_parser
 from rumormill.cli.sim import FLAGS
 from rumormill.daemon.endpoint import FLIGHT_ENDPOINT
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
-from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
+from rumormill.sim.scenario import Scenario, TopologyKind, WorkloadKind
 
 VERBS = (
     "demo", "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
@@ -69,8 +70,8 @@ def test_what_help_names_is_what_there_is() -> None:
     """Help lists names without importing them; here they are compared with the real ones."""
     assert PROTOCOLS == PROTOCOL_NAMES
     assert build_parser().parse_args(["node", "--flight"]).flight == str(FLIGHT_ENDPOINT)
-    assert KNOWN["--workload"] == ALL_WORKLOADS
-    assert {*KNOWN["--topology"]} == {*ALL_TOPOLOGIES} - {"file"}
+    assert KNOWN["--workload"] == get_args(WorkloadKind)
+    assert {*KNOWN["--topology"]} == {*get_args(TopologyKind)} - {"file"}
     presets = dict.fromkeys(name for each in PROTOCOLS for name in protocol(each).presets)
     assert {*KNOWN["--preset"]} == {*presets}
 

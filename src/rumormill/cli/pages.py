@@ -35,6 +35,9 @@ options:
 --listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0); may be repeated
 --set KEY=VALUE*     a parameter of the protocol (D=8), the node (node.max_connections=50) or the
     log (store.max_database_bytes=1000000); may be repeated""",
+    "direct": """\
+--direct TICKET*     stay connected to this node and send it everything of its topics, apart from
+    any mesh; it should be told the same of us (gossipsub); may be repeated""",
     "durability": """\
 --durability MODE    when an event counts as kept: fsync (default), os, memory""",
     "daemon": """\
@@ -91,6 +94,7 @@ Run a node until SIGINT or SIGTERM. Its join tickets are printed to stdout, one 
 line; pub, sub, topics, peers and history of the same home use it while it runs.
 
 @peer
+@direct
 @durability
 --topic TOPIC*       follow this topic from the start, so that the log has all of it; may be
     repeated
@@ -276,6 +280,7 @@ Show every setting with its origin. A flag overrides the environment, which
 overrides the configuration file, which overrides the default.
 
 @peer
+@direct
 @durability
 --metrics HOST:PORT  where metrics are served
 @flight

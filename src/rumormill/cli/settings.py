@@ -241,6 +241,8 @@ def _resolve(options: argparse.Namespace, environment: Mapping[str, str]) -> Res
         for key, value in pairs(origin, texts, hint=", such as D=8"):
             table = "" if key.partition(".")[0] in ("node", "store") else "parameters."
             put(f"{table}{key}", value, origin)
+    if direct := getattr(options, "direct", None):
+        put("parameters.direct_peers", direct, "--direct")
     return Resolved(values, origins, changes)
 
 

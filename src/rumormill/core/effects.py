@@ -75,7 +75,7 @@ class Decline(msgspec.Struct, frozen=True, gc=False):
 
 
 class Learn(msgspec.Struct, frozen=True):
-    """Remember where a peer may be reached: binary multiaddrs, as some other peer names them."""
+    """Remember where a peer may be reached: binary multiaddrs, as others or settings say."""
 
     peer: PeerId
     addresses: tuple[bytes, ...]

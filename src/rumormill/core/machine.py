@@ -16,12 +16,13 @@ class View(msgspec.Struct, frozen=True):
     `subscriptions` are the topics that the application wants, `peers` whom a publication in a topic
     would go to or through, as far as this peer knows. `links` are the edges of the protocol's own
     overlay by their kind ("mesh", "parent", "shortcut", ...) and topic; those that serve all topics
-    stand under the topic "".
+    stand under the topic "". `scores` say what it thinks of connected peers, where it does.
     """
 
     subscriptions: tuple[Topic, ...] = ()
     peers: Mapping[Topic, tuple[PeerId, ...]] = {}
     links: Mapping[str, Mapping[Topic, tuple[PeerId, ...]]] = {}
+    scores: Mapping[PeerId, float] = {}
 
 
 class Machine(Protocol):

@@ -193,10 +193,6 @@ class EventLog:
             row = get_topic(db, name)
         return None if row is None else self._info(row)
 
-    def next_offsets(self) -> dict[str, int]:
-        """For every topic the offset that its next event will have."""
-        return {info.name: info.next_offset for info in self.topics()}
-
     def read(
         self, topic: str, start: int, limit: int = 1000, max_bytes: int = 8 * 2**20
     ) -> list[Event]:

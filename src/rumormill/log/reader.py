@@ -32,6 +32,10 @@ from rumormill.log.schema import connect_reader, rollback
 
 Found_co = TypeVar("Found_co", covariant=True)
 
+_CHUNK_EVENTS = 512
+_CHUNK_BYTES = 8 * 2**20
+"""Our choice: what a walk over a whole range has in memory at a time."""
+
 
 class RangeReader(Protocol[Found_co]):
     """Reads and verifies a range of rows; `prev` is what the first must link to, if known."""
@@ -199,8 +203,6 @@ def walk(
     *,
     barred: list[Finding],
     use_rows: Callable[[list[EventRow]], None],
-    chunk_events: int = 512,
-    chunk_bytes: int = 8 * 2**20,
 ) -> list[Finding]:
     """Read and verify a whole range, step over all damage, and return the damage, merged.
 
@@ -214,8 +216,8 @@ def walk(
         if bar is not None and bar.start <= position:
             position, prev = bar.end, None
             continue
-        end = min(stop, position + chunk_events, stop if bar is None else bar.start)
-        rows, finding = read_rows(db, topic, position, end, max_bytes=chunk_bytes, prev=prev)
+        end = min(stop, position + _CHUNK_EVENTS, stop if bar is None else bar.start)
+        rows, finding = read_rows(db, topic, position, end, max_bytes=_CHUNK_BYTES, prev=prev)
         if rows:
             use_rows(rows)
             position += len(rows)

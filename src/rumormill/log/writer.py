@@ -44,6 +44,9 @@ _Places = tuple[list[int], dict[int, None]]
 _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
+_HEADS_SYNC_SECONDS = 1.0
+"""When the log is quiet, the heads file is flushed so long after a commit: our choice, about what a
+disk takes to write back by itself, and no burden on one that sleeps."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
@@ -190,7 +193,7 @@ class Writer:
                 if self._heads.unflushed_commits >= self.config.heads_sync_commits:
                     self._heads.flush()
                 elif self._heads.unflushed_commits == 1:
-                    self._heads_due = time.monotonic() + self.config.heads_sync_seconds
+                    self._heads_due = time.monotonic() + _HEADS_SYNC_SECONDS
 
     def transact(self, body: Callable[[Group], None]) -> None:
         """Run `body` in a transaction and commit what it changed; undo everything if it fails."""
