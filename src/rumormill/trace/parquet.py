@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from rumormill.core import trace
-from rumormill.trace.entries import Batch, Entry, TraceError, to_seconds
+from rumormill.trace.entries import Batch, Entry, TraceError, to_seconds, writing
 from rumormill.trace.ndjson import PAYLOAD_TYPES
 from rumormill.trace.shapes import SHAPES
 from rumormill.trace.writers import TraceWriter
@@ -34,7 +34,7 @@ class ParquetWriter(TraceWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._rows: list[Entry] = []
-        self._table = pq.ParquetWriter(self._file.stream, SCHEMA, compression="zstd")
+        self._table = pq.ParquetWriter(self._stream, SCHEMA, compression="zstd")
 
     def observe(self, batch: Batch) -> None:
         """Write the next entries."""
@@ -44,32 +44,29 @@ class ParquetWriter(TraceWriter):
 
     def close(self) -> None:
         """Write what is left and complete the file."""
-        if not self._file.stream.closed:
+        if not self._stream.closed:
             try:
                 self._write_rows()
             except BaseException:
                 self.abort()
                 raise
-            self._checked(self._table.close)
+            with writing(self.path):
+                self._table.close()
         super().close()
 
     def abort(self) -> None:
         """Remove the incomplete file."""
-        if not self._file.stream.closed:
-            self._checked(self._table.close)
+        if not self._stream.closed:
+            with writing(self.path):
+                self._table.close()
         super().abort()
 
     def _write_rows(self) -> None:
         if self._rows:
             rows, self._rows = self._rows, []
             table = table_of(rows)
-            self._checked(lambda: self._table.write_table(table, row_group_size=ROW_GROUP))
-
-    def _checked(self, action: Any) -> None:
-        try:
-            action()
-        except OSError as error:
-            raise TraceError(f"cannot write {self._file.path}: {error}") from error
+            with writing(self.path):
+                self._table.write_table(table, row_group_size=ROW_GROUP)
 
 
 def read_parquet(path: Path) -> Iterator[Entry]:
