@@ -6,6 +6,7 @@ each request with one record, in order; a `Subscribe` is answered with `Begun` a
 """
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Union
 
@@ -208,30 +209,27 @@ def encode(record: Request | Answer) -> bytes:
     return len(body).to_bytes(4) + body
 
 
-async def _read_frame(reader: asyncio.StreamReader) -> bytes | None:
+async def _read(
+    reader: asyncio.StreamReader, decode: Callable[[bytes], Any], complaint: str
+) -> Any:
     try:
-        head = await reader.readexactly(4)
-        size = int.from_bytes(head)
+        size = int.from_bytes(await reader.readexactly(4))
         if size > MAX_FRAME:
             raise ControlError(f"a frame of {size} bytes is over {MAX_FRAME}", "too-large")
-        return await reader.readexactly(size)
+        return decode(await reader.readexactly(size))
     except (asyncio.IncompleteReadError, OSError):
         return None
+    except msgspec.MsgspecError as error:
+        raise ControlError(f"{complaint}: {error}", "not-understood") from None
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
     """The next request; None when the client has hung up."""
-    body = await _read_frame(reader)
-    try:
-        return None if body is None else _decode_request(body)
-    except msgspec.MsgspecError as error:
-        raise ControlError(f"not a request: {error}", "not-understood") from None
+    found: Request | None = await _read(reader, _decode_request, "not a request")
+    return found
 
 
 async def read_answer(reader: asyncio.StreamReader) -> Answer | None:
     """The next answer; None when the service has hung up."""
-    body = await _read_frame(reader)
-    try:
-        return None if body is None else _decode_answer(body)
-    except msgspec.MsgspecError as error:
-        raise ControlError(f"the daemon's answer is not one: {error}", "not-understood") from None
+    found: Answer | None = await _read(reader, _decode_answer, "the daemon's answer is not one")
+    return found

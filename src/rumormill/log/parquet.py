@@ -16,13 +16,13 @@ import msgspec
 
 from rumormill.log.errors import EventRefusedError, ImportRefusedError, MissingExtraError, from_os
 from rumormill.log.event_log import EventLog
-from rumormill.log.group import Group
 from rumormill.log.model import check_event, check_topic
 from rumormill.log.rows import (
     INSERT,
     MAX_OFFSET,
     UNKNOWN_HASH,
     EventRow,
+    Group,
     TopicRow,
     pack_parents,
     row_event,

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from rumormill.core.event import Event
 from rumormill.log.errors import Finding, FindingKind, StoreClosedError
 from rumormill.log.rows import (
     MARK_EVERY,
@@ -24,7 +23,6 @@ from rumormill.log.rows import (
     EventRow,
     TopicRow,
     row_bytes,
-    row_event,
     row_is_whole,
     seal_mark,
 )
@@ -258,11 +256,6 @@ def offset_before(db: sqlite3.Connection, topic: TopicRow, since: float) -> int:
         else:
             high = middle - 1
     return max(topic.first_offset, low * MARK_EVERY)
-
-
-def events_of(rows: list[EventRow], topic: str) -> list[Event]:
-    """The events in verified rows."""
-    return [row_event(row, topic) for row in rows]
 
 
 def _mark_is_before(db: sqlite3.Connection, key: int, since: float) -> bool:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import msgspec
+
 from rumormill.core.event import Event, Note
 from rumormill.log.errors import (
     DiskFullError,
@@ -31,11 +33,10 @@ from rumormill.log.errors import (
     from_os,
     from_sqlite,
 )
-from rumormill.log.group import Group
 from rumormill.log.heads import HeadsFile
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.notes import put_notes
-from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
+from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, rollback
 
 Ticket = Future[tuple[Appended, ...]]
@@ -47,29 +48,23 @@ _MAX_JOBS = 64
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
-class Call:
+class Call(msgspec.Struct):
     """One append on its way through the queue."""
 
-    __slots__ = ("events", "notes", "size", "ticket")
-
-    def __init__(self, events: Sequence[Event], size: int, notes: Sequence[Note]) -> None:
-        self.events = events
-        self.size = size
-        self.notes = notes
-        self.ticket: Ticket = Future()
+    events: Sequence[Event]
+    size: int
+    notes: Sequence[Note]
+    ticket: Ticket = msgspec.field(default_factory=Future)
 
 
-class Counters:
+class Counters(msgspec.Struct):
     """What the writer has done since it started."""
 
-    __slots__ = ("appended", "commits", "duplicates", "failed", "refused")
-
-    def __init__(self) -> None:
-        self.appended = 0
-        self.duplicates = 0
-        self.commits = 0
-        self.failed = 0
-        self.refused = 0
+    appended: int = 0
+    duplicates: int = 0
+    commits: int = 0
+    failed: int = 0
+    refused: int = 0
 
 
 class Writer:
