@@ -21,8 +21,8 @@ from rumormill.cli.session import run_async
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
 from rumormill.daemon.doors import Doors
+from rumormill.daemon.endpoint import reachable
 from rumormill.daemon.flight_messages import TOKEN_FILE
-from rumormill.daemon.tickets import reachable
 from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.node import Node
 from rumormill.trace.entries import Observer

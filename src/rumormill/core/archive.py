@@ -18,11 +18,9 @@ class Archive(Protocol):
 
     def get(self, topic: Topic, event_id: MessageId) -> Event | None:
         """Return an event, or None when it was never kept or is no longer."""
-        ...
 
     def scan(self, topic: Topic) -> Iterator[Event]:
         """Go through all events of a topic, in the order in which they were kept."""
-        ...
 
 
 class EmptyArchive:

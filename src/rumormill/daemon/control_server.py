@@ -18,8 +18,8 @@ from typing import Final
 
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.closing import close_server
 from rumormill.daemon.control_service import Service
+from rumormill.daemon.endpoint import close_server
 from rumormill.log.errors import CorruptLogError, DiskFullError
 
 MAX_CLIENTS: Final = 64

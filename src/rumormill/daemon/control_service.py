@@ -19,8 +19,8 @@ from rumormill.core.peer_view import PeerView
 from rumormill.core.receipt import Receipt
 from rumormill.core.topics import TopicOptions
 from rumormill.daemon import control_messages as messages
+from rumormill.daemon.endpoint import reachable
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
-from rumormill.daemon.tickets import reachable
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import TopicExtent
 from rumormill.wire.keys import PeerId

@@ -28,7 +28,7 @@ from rumormill.log.errors import (
 )
 from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
 from rumormill.log.model import Report, StoreConfig
-from rumormill.log.reader import walk
+from rumormill.log.reader import hash_at, walk
 from rumormill.log.rows import MAX_OFFSET, UNKNOWN_HASH, EventRow, TopicRow, row_bytes
 from rumormill.log.schema import get_file_stamp, get_losses, get_store, get_topics, latest_epoch
 
@@ -205,11 +205,10 @@ def _head_matches(db: sqlite3.Connection, row: TopicRow, head: Head, losses: lis
     if last < row.first_offset or any(loss.start <= last < loss.end for loss in losses):
         return True
     try:
-        query = "SELECT hash FROM events WHERE key = ?"
-        found = db.execute(query, (row.key(last),)).fetchone()
+        found = hash_at(db, row, last)
     except sqlite3.Error:
         return True  # an unreadable row is for the row checks to report
-    return found is None or found[0] == head.head_hash
+    return found is None or found == head.head_hash
 
 
 def _check_stamp(path: Path, witness: Witness) -> list[Finding]:

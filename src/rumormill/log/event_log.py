@@ -21,20 +21,8 @@ from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Note
-from rumormill.log import errors, schema
-from rumormill.log.check import (
-    HEADS_NAME,
-    STORE_ID_BYTES,
-    State,
-    all_lost,
-    damaged,
-    examine,
-    find_witness,
-    new_witness,
-    opening_error,
-    refuse_damage,
-    verify_all,
-)
+from rumormill.log import check, errors, schema
+from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Witness
 from rumormill.log.model import (
     Durability,
@@ -55,7 +43,7 @@ from rumormill.log.reader import (
 )
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
-from rumormill.log.segments import open_segments
+from rumormill.log.segments import Segments
 from rumormill.log.writer import Call, Counters, Ticket, Writer
 
 DEFAULT_CONFIG = StoreConfig()
@@ -88,7 +76,9 @@ class EventLog:
             )
         self.config = config
         self.home = None if home is None else Path(home)
-        self.segments = open_segments(self.home, config.segment_rows)
+        self.segments: Segments | None = None
+        if self.home is not None and config.segment_rows:
+            self.segments = Segments(self.home, config.segment_rows)
         self._barred: dict[str, list[errors.Finding]] = {}
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None
@@ -243,7 +233,7 @@ class EventLog:
     def verify(self) -> Report:
         """Verify every row and every record; takes as long as reading the whole file."""
         with self.snapshot() as db:
-            report = verify_all(db)
+            report = check.verify_all(db)
         findings = (*report.findings, *self.findings)
         return Report(tuple(dict.fromkeys(findings)), report.events, report.size)
 
@@ -272,7 +262,7 @@ class EventLog:
     def _open_memory(self) -> None:
         db = schema.connect_writer(None, self.config)
         self._cleanup.callback(db.close)
-        schema.create_schema(db, os.urandom(STORE_ID_BYTES))
+        schema.create_schema(db, os.urandom(check.STORE_ID_BYTES))
         self.findings: tuple[errors.Finding, ...] = ()
         self._readers = Readers(None, self.config.readers, shared=db)
         self._start(db, State(), None, "in memory")
@@ -281,16 +271,16 @@ class EventLog:
         schema.make_home(home)
         self._cleanup.enter_context(schema.store_lock(home))
         with self._translated():
-            witness, complaint = find_witness(home)
+            witness, complaint = check.find_witness(home)
             if witness is None and complaint is None and schema.latest_epoch(home) == 0:
-                witness = new_witness(home, self.config)
+                witness = check.new_witness(home, self.config)
             path = schema.database_path(
                 home, witness.epoch if witness else schema.latest_epoch(home)
             )
             is_new = not path.exists() or path.stat().st_size == 0
             if is_new and witness is not None and witness.generation > 0:
                 detail = f"{path.name} is missing or empty"
-                raise damaged(home, all_lost(witness, detail).findings)
+                raise check.damaged(home, check.all_lost(witness, detail).findings)
             if is_new:
                 # Leftovers of a database that is gone must not be played into the new one.
                 for suffix in ("-wal", "-shm"):
@@ -301,7 +291,7 @@ class EventLog:
             raise AssertionError("a store without heads has a finding")
         witness.slack = self.config.heads_sync_commits
         try:
-            heads = HeadsFile(home / HEADS_NAME, witness, self.config.durability)
+            heads = HeadsFile(home / check.HEADS_NAME, witness, self.config.durability)
         except OSError as error:
             raise errors.from_os(error, str(home)) from error
         self._readers = Readers(path, self.config.readers)
@@ -321,17 +311,17 @@ class EventLog:
                 with contextlib.closing(schema.connect_reader(path)) as db:
                     state = self._examine(db, home, path, witness)
                 if state is not None:
-                    refuse_damage(home, complaint, state)
+                    check.refuse_damage(home, complaint, state)
             self._db = schema.connect_writer(path, self.config)
             self._cleanup.callback(self._db.close)
             if witness is not None and not schema.has_schema(self._db):
                 schema.create_schema(self._db, witness.store_id)
             if state is None:
                 schema.migrate(self._db, schema.check_version(self._db, str(home)))
-                state = examine(self._db, path, witness, self.config.open_verify_bytes)
-                refuse_damage(home, complaint, state)
+                state = check.examine(self._db, path, witness, self.config.open_verify_bytes)
+                check.refuse_damage(home, complaint, state)
         except (sqlite3.Error, errors.NotAStoreError) as error:
-            raise opening_error(home, witness, error) from error
+            raise check.opening_error(home, witness, error) from error
         return state
 
     def _examine(
@@ -340,24 +330,26 @@ class EventLog:
         """What is in a database of today's version; None if it must be created or migrated."""
         if not schema.has_schema(db):
             if witness is None or witness.generation > 0:
-                raise damaged(home, all_lost(witness, f"{path.name} is empty").findings)
+                raise check.damaged(home, check.all_lost(witness, f"{path.name} is empty").findings)
             return None
         if schema.check_version(db, str(home)) != schema.SCHEMA_VERSION:
             return None
         db.execute("BEGIN")
-        return examine(db, path, witness, self.config.open_verify_bytes)
+        return check.examine(db, path, witness, self.config.open_verify_bytes)
 
     def _open_reading(self, home: Path) -> None:
         with self._translated():
             # The heads are read first: the database, read later, must not be behind them.
-            witness, complaint = find_witness(home)
+            witness, complaint = check.find_witness(home)
             epoch = witness.epoch if witness else schema.latest_epoch(home)
             path = schema.database_path(home, epoch)
             if witness is None and complaint is None and epoch == 0:
                 raise errors.NotAStoreError(f"there is no rumormill store in {home}")
         try:
             if not path.exists():
-                raise damaged(home, all_lost(witness, f"{path.name} is missing").findings)
+                raise check.damaged(
+                    home, check.all_lost(witness, f"{path.name} is missing").findings
+                )
             with contextlib.closing(schema.connect_reader(path)) as db:
                 state = self._examine(db, home, path, witness)
                 if state is None:
@@ -365,7 +357,7 @@ class EventLog:
                         f"the store {home} has an older version: open it for writing once"
                     )
         except (sqlite3.Error, errors.NotAStoreError) as error:
-            raise opening_error(home, witness, error) from error
+            raise check.opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
         self._readers = Readers(path, self.config.readers)

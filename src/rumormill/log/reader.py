@@ -44,7 +44,6 @@ class RangeReader(Protocol[Found_co]):
         prev: bytes | None = None,
     ) -> Found_co:
         """Return what was found."""
-        ...
 
 
 class Readers:
@@ -234,10 +233,13 @@ def next_bar(barred: list[Finding], position: int) -> Finding | None:
 
 def previous_hash(db: sqlite3.Connection, topic: TopicRow, offset: int) -> bytes | None:
     """The hash of the row before `offset`, None where there is none to be had."""
-    if offset <= topic.first_offset:
-        return None
+    return None if offset <= topic.first_offset else hash_at(db, topic, offset - 1)
+
+
+def hash_at(db: sqlite3.Connection, topic: TopicRow, offset: int) -> bytes | None:
+    """The hash of the row at `offset` as it is written there, None if there is no such row."""
     query = "SELECT hash FROM events WHERE key = ?"
-    found = db.execute(query, (topic.key(offset - 1),)).fetchone()
+    found = db.execute(query, (topic.key(offset),)).fetchone()
     return None if found is None else found[0]
 
 

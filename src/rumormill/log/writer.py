@@ -119,7 +119,10 @@ class Writer:
         with self._lock:
             self._check_open()
             self._admit_topics(new_topics)
-            while not self._has_room(count, size):
+            while (
+                self._queued_events + count > self.config.queue_events
+                or self._queued_bytes + size > self.config.queue_bytes
+            ):
                 if not wait:
                     self.counters.refused += count
                     raise QueueFullError(
@@ -149,11 +152,6 @@ class Writer:
             self._jobs.append((job, future))
             self._work.notify()
         return future
-
-    def queued(self) -> tuple[int, int]:
-        """How many events and bytes are waiting."""
-        with self._lock:
-            return self._queued_events, self._queued_bytes
 
     def close(self) -> None:
         """Commit what is queued, refuse what comes after, and end the thread."""
@@ -240,7 +238,8 @@ class Writer:
                 self._commit_calls(calls)
             if self._pages_since_checkpoint >= self.config.checkpoint_pages:
                 self._quietly(self.checkpoint)
-            self._flush_heads_if_due()
+            if self._heads is not None and self._pause_until_flush() == 0:
+                self._quietly(self._heads.flush)
         self._quietly(self.checkpoint)
         if self._heads is not None:
             self._quietly(self._heads.close)
@@ -408,11 +407,6 @@ class Writer:
         with contextlib.suppress(StoreError, OSError):
             action()
 
-    def _flush_heads_if_due(self) -> None:
-        pause = self._pause_until_flush()
-        if pause is not None and pause <= 0 and self._heads is not None:
-            self._quietly(self._heads.flush)
-
     def _pause_until_flush(self) -> float | None:
         """Seconds until the heads must be flushed; None if there is nothing to flush."""
         if self._heads is None or self.config.durability is not Durability.FSYNC:
@@ -444,12 +438,6 @@ class Writer:
         if len(self.names) + len(names) > self.config.max_topics:
             raise EventRefusedError(f"the log is at its limit of {self.config.max_topics} topics")
         self.names.update(dict.fromkeys(names))
-
-    def _has_room(self, count: int, size: int) -> bool:
-        return (
-            self._queued_events + count <= self.config.queue_events
-            and self._queued_bytes + size <= self.config.queue_bytes
-        )
 
     def _check_open(self) -> None:
         if self._failure is not None:

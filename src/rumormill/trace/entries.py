@@ -27,11 +27,9 @@ class Observer(Protocol):
 
         Several observers get the same list: nobody changes it.
         """
-        ...
 
     def close(self) -> None:
         """The trace is complete."""
-        ...
 
 
 class TraceError(LocalError):
