@@ -130,11 +130,12 @@ class Node:
             spec, settings, self._supervisors, self._swarm.book, ourselves=ourselves
         )
         self._spec = spec
-        self._log = EventLog(self._home, self._store_config)
+        # A large store takes a while to open, in which others on this loop go on.
+        self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._journal = Journal(self._log, spec.name, self._config, self._change)
+            self._journal = Journal(self._log, self.id, spec.name, self._config, self._change)
             self._journal.on_lost = self._on_lost
             self._driver = self._build_driver(spec, settings)
             self._driver.on_validate = self._validators.begin

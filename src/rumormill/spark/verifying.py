@@ -7,7 +7,7 @@ part in the graph of its topic, so that nobody can hang something on another's h
 
 FloodSub and GossipSub name a message by author and sequence number, or by its content where it is
 unsigned; radius gossip by author and time; the skip ring by the hash of what was signed; Pulsarcast
-by the CID of the event, which its proof rebuilds, or of a topic, whose descriptor is all of it.
+by the CID of the event, which its proof rebuilds.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,8 +25,7 @@ from rumormill.protocols.pubsub.codec import signing_payload
 from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
 from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.history import HistoryVerifier
-from rumormill.protocols.pulsarcast.library import SHELF, from_shelf
+from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.radius.codec import PUBLICATION_PREFIX
 from rumormill.protocols.radius.messages import Publication
 from rumormill.protocols.skipring import envelope
@@ -97,8 +96,6 @@ def _check_skipring(event: Event, verifier: SignatureVerifier) -> Verdict:
 
 
 def _check_pulsarcast(event: Event, verifier: SignatureVerifier) -> Verdict:
-    if event.topic == SHELF:  # a kept descriptor of a topic: named by its hash, signed by nobody
-        return _verdict(from_shelf(event) is not None, ABSENT)
     history = HistoryVerifier(cids.parse(event.topic), verifier)
     fault = history.check(event)
     if fault is None:
