@@ -21,9 +21,8 @@ from rumormill.cli.session import find_tickets, run_async
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.doors import Doors
-from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint
+from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint, reachable
 from rumormill.daemon.flight_messages import TOKEN_FILE
-from rumormill.daemon.tickets import reachable
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
 from rumormill.node.identity import KEY_FILE, load_or_create_key
