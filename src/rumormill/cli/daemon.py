@@ -21,9 +21,8 @@ from rumormill.cli.session import find_tickets, run_async
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.doors import Doors
-from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint
+from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint, reachable
 from rumormill.daemon.flight_messages import TOKEN_FILE
-from rumormill.daemon.tickets import reachable
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
 from rumormill.node.identity import KEY_FILE, load_or_create_key
@@ -58,7 +57,10 @@ def run_supervisor(options: argparse.Namespace) -> int:
                 " give --listen with a port",
                 USAGE,
             )
-        print("\n".join(_future_tickets(resolved)))
+        resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
+        tickets = reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
+        print("\n".join(tickets))
         return 0
     if anywhere:
         _log.warning(
@@ -89,13 +91,6 @@ def run_serve_store(options: argparse.Namespace) -> int:
             print(shown if options.json else f"{address}\ntoken: {token}", flush=True)
             stop.wait()
     return 0
-
-
-def _future_tickets(resolved: Resolved) -> list[str]:
-    """What the tickets of this home will be; its key is made if there is none."""
-    resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
-    return reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
 
 
 async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:

@@ -24,10 +24,9 @@ MODULES: Final = {
     "rumormill.cli.history": ("history", "peers"),
     "rumormill.cli.inspecting": ("inspect",),
     "rumormill.cli.milling": ("mill", "sweep", "report"),
-    "rumormill.cli.publishing": ("pub",),
+    "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),
     "rumormill.cli.sim": ("sim",),
-    "rumormill.cli.subscribing": ("sub",),
     "rumormill.cli.topics": ("topics",),
 }
 """Where verbs are carried out, each by a function `run_VERB`."""

@@ -8,7 +8,7 @@ import argparse
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -268,7 +268,7 @@ def _file_settings(
     found: list[tuple[str, Any, str]] = []
     for key, value in table.items():
         if key in TABLES and isinstance(value, dict):
-            found += [(f"{key}.{inner}", leaf, str(path)) for inner, leaf in _leaves(value)]
+            found += [(name, leaf, str(path)) for name, leaf in _leaves(value, key)]
             continue
         setting = known.get(key)
         if setting is None:
@@ -283,14 +283,12 @@ def _file_settings(
     return found
 
 
-def _leaves(table: dict[str, Any]) -> list[tuple[str, Any]]:
-    leaves: list[tuple[str, Any]] = []
+def _leaves(table: dict[str, Any], name: str) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, dict):
-            leaves += [(f"{key}.{inner}", leaf) for inner, leaf in _leaves(value)]
+            yield from _leaves(value, f"{name}.{key}")
         else:
-            leaves.append((key, value))
-    return leaves
+            yield f"{name}.{key}", value
 
 
 def run_config(options: argparse.Namespace) -> int:

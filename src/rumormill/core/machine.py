@@ -37,8 +37,6 @@ class Machine(Protocol):
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input at time `now` (seconds) and append what must be done about it."""
-        ...
 
     def view(self) -> View:
         """Show what is there now; made anew at each call."""
-        ...

@@ -32,6 +32,7 @@ from rumormill.demo.script import Participant, Script
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.registry import protocol
+from rumormill.sim.topology import Link
 from rumormill.trace.writers import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -207,13 +208,13 @@ class Network:
         words = [word for flag, values in told.items() for each in values for word in (flag, each)]
         await self.daemons[number].start(words)
 
-    def _tickets(self, number: int) -> list[str]:
-        """Whom a node is told to join."""
+    @property
+    def _links(self) -> list[Link]:
+        """Who joins whom; where there is a supervisor it introduces them."""
         if self._spec.servers is not None:
             return []
-        contacts = self.script.neighbours(number) if self._participant.linked else []
-        contacts = contacts or [self.script.observer]
-        return [self._ticket(each) for each in contacts]
+        alone = [(each, self.script.observer) for each in range(self.script.nodes)]
+        return self.script.links if self._participant.linked else alone
 
     def _ticket(self, number: int) -> str:
         if number == self.script.observer:
@@ -222,13 +223,7 @@ class Network:
 
     async def _connect(self) -> None:
         """Let everybody join, each link being dialled from one side."""
-        if self._spec.servers is not None:
-            return
-        if not self._participant.linked:
-            for daemon in self.daemons:
-                await daemon.client.join(self._ticket(self.script.observer))
-            return
-        for dialler, listener in self.script.links:
+        for dialler, listener in self._links:
             if dialler == self.script.observer:
                 await self.observer.connect(self._ticket(listener))
             else:
@@ -259,7 +254,8 @@ class Network:
     async def restart(self, number: int) -> None:
         """Start a killed node again in its home, at its address; return when it is no longer
         alone."""
-        await self._start(number, self._tickets(number))
+        beside = [b if a == number else a for a, b in self._links if number in (a, b)]
+        await self._start(number, [self._ticket(each) for each in beside])
         await self._ready(number, most=1)
 
     async def kept(self, number: int) -> dict[str, int]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from rumormill.core.event import Event
 from rumormill.log.errors import Finding, FindingKind, StoreClosedError
 from rumormill.log.rows import (
     MARK_EVERY,
@@ -24,7 +23,6 @@ from rumormill.log.rows import (
     EventRow,
     TopicRow,
     row_bytes,
-    row_event,
     row_is_whole,
     seal_mark,
 )
@@ -50,7 +48,6 @@ class RangeReader(Protocol[Found_co]):
         prev: bytes | None = None,
     ) -> Found_co:
         """Return what was found."""
-        ...
 
 
 class Readers:
@@ -238,10 +235,13 @@ def next_bar(barred: list[Finding], position: int) -> Finding | None:
 
 def previous_hash(db: sqlite3.Connection, topic: TopicRow, offset: int) -> bytes | None:
     """The hash of the row before `offset`, None where there is none to be had."""
-    if offset <= topic.first_offset:
-        return None
+    return None if offset <= topic.first_offset else hash_at(db, topic, offset - 1)
+
+
+def hash_at(db: sqlite3.Connection, topic: TopicRow, offset: int) -> bytes | None:
+    """The hash of the row at `offset` as it is written there, None if there is no such row."""
     query = "SELECT hash FROM events WHERE key = ?"
-    found = db.execute(query, (topic.key(offset - 1),)).fetchone()
+    found = db.execute(query, (topic.key(offset),)).fetchone()
     return None if found is None else found[0]
 
 
@@ -260,11 +260,6 @@ def offset_before(db: sqlite3.Connection, topic: TopicRow, since: float) -> int:
         else:
             high = middle - 1
     return max(topic.first_offset, low * MARK_EVERY)
-
-
-def events_of(rows: list[EventRow], topic: str) -> list[Event]:
-    """The events in verified rows."""
-    return [row_event(row, topic) for row in rows]
 
 
 def _mark_is_before(db: sqlite3.Connection, key: int, since: float) -> bool:

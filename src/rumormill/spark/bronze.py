@@ -180,8 +180,8 @@ def _entry_batches(path: Path) -> Iterator[Any]:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    from rumormill.trace.columns import SCHEMA, table_of  # noqa: PLC0415
     from rumormill.trace.files import read_trace  # noqa: PLC0415
+    from rumormill.trace.parquet import SCHEMA, table_of  # noqa: PLC0415
 
     if path.suffix == ".parquet":
         number = 0

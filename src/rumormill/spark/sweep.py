@@ -182,7 +182,7 @@ class _Recorder:
     def _write(self) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        from rumormill.trace.columns import table_of  # noqa: PLC0415
+        from rumormill.trace.parquet import table_of  # noqa: PLC0415
 
         waiting, self._waiting = self._waiting, []
         for batch in table_of(waiting).combine_chunks().to_batches():
