@@ -6,17 +6,16 @@ its log when they have ended, where the links show that nothing is missing befor
 """
 
 import time
+from functools import partial
 from pathlib import Path
 
-from rumormill.node.store_archive import StoreArchive
-
 from processes import PATIENCE, Group, ask_all
-from rumormill.core.event import Event
 from rumormill.log import EventLog
+from rumormill.log.notes import note_keys, read_note
 from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.history import verify_history
-from rumormill.protocols.pulsarcast.library import view_of_kept
+from rumormill.protocols.pulsarcast.history.graph import verify_history
+from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
 
 SCRIPT = Path(__file__).with_name("pulsar_nodes.py")
 GROUPS = 4
@@ -40,10 +39,10 @@ def wait_until_all_have(groups: list[Group], topic: str, wanted: set[str]) -> No
 def check_log(home: Path, topic: str, wanted: set[str]) -> None:
     """A home's log has the events, each verified, and none is missing before another."""
     with EventLog(home) as log:
-        archive = StoreArchive(log)
-        view = view_of_kept(archive, cids.parse(topic))
+        keys = note_keys(log, NOTES)
+        view = view_of_kept(partial(read_note, log), keys, cids.parse(topic))
         assert view is not None
-        kept: list[Event] = list(archive.scan(topic))
+        kept = log.read(topic, 0, 10_000)
         report = verify_history(kept, view.topic.cid, SignatureVerifier(), view.topic)
     assert wanted <= {event.id.hex() for event in kept}
     assert report.is_whole, report

@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from processes import rumormill
 from rumormill.cli import main
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Note
 from rumormill.log.event_log import EventLog
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.library import shelved
 from rumormill.protocols.pulsarcast.proof import stored
 from rumormill.protocols.pulsarcast.signing import (
     SignedEvent,
@@ -21,6 +21,7 @@ from rumormill.protocols.pulsarcast.signing import (
     sign_event,
     sign_request,
 )
+from rumormill.protocols.pulsarcast.tree.known_topics import note_of
 from rumormill.wire.keys import PrivateKey
 
 ALICE = NodeIdentity(PrivateKey(bytes(32)))
@@ -37,25 +38,11 @@ def an_event(number: int, parent: SignedEvent | None) -> SignedEvent:
     return sign_event(EventDescriptor(TOPIC, ALICE.peer, payload, created, ALICE.peer, link), ALICE)
 
 
-def keep(home: Path, events: list[Event]) -> None:
-    """Put events into the log of a home."""
+def keep(home: Path, events: list[Event], *notes: Note) -> None:
+    """Put events and notes into the log of a home."""
     with EventLog(home) as log:
-        log.append(
-            [
-                Event(
-                    event.topic,
-                    event.data,
-                    event.author,
-                    event.id,
-                    parents=event.parents,
-                    created=event.created,
-                    proof=event.proof,
-                    received=1.0,
-                    protocol="pulsarcast",
-                )
-                for event in events
-            ]
-        ).result()
+        kept = [replace(event, received=1.0, protocol="pulsarcast") for event in events]
+        log.append(kept, notes=notes).result()
 
 
 @pytest.fixture
@@ -146,7 +133,7 @@ def test_who_was_not_allowed_to_publish_is_named(
         return publish_request(sign_request(draft, author), publisher, None)
 
     good, asked, forged = event(ALICE, ALICE, 1), event(BOB, ALICE, 2), event(BOB, BOB, 3)
-    keep(tmp_path, [shelved(topic, 0.0), *[stored(each) for each in (good, asked, forged)]])
+    keep(tmp_path, [stored(each) for each in (good, asked, forged)], note_of(topic, 0.0))
     name = cids.text(topic.cid)
     assert main(["history", "verify", name, "--json", "--home", str(tmp_path)]) == 4
     report = json.loads(capsys.readouterr().out)

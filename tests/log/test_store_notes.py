@@ -40,6 +40,16 @@ def test_an_append_that_fails_leaves_no_note(log: EventLog, monkeypatch) -> None
     assert read_note(log, "a") is None
 
 
+def test_a_note_needs_no_new_event(home) -> None:
+    """It is kept alone, and beside an event that is there already."""
+    with EventLog(home) as log:
+        log.append([], notes=[Note("alone", b"1")]).result()
+        log.append([make_event(1)]).result()
+        log.append([make_event(1)], notes=[Note("beside", b"2")]).result()
+    with EventLog(home) as log:
+        assert note_keys(log, "") == ["alone", "beside"]
+
+
 def test_notes_can_be_dropped(log: EventLog) -> None:
     """By key; those that are not there do no harm."""
     drop_notes(log, ["x"])

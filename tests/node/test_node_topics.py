@@ -213,7 +213,7 @@ def test_a_refusal_names_the_rule() -> None:
                     await bob.publish(topic, b"x")
                 with pytest.raises(LocalError, match="may-not-publish"):
                     await bob.publish(topic, b"now that the topic is known")
-            with pytest.raises(LocalError, match="cannot be kept with notes"):
+            with pytest.raises(LocalError, match="cannot be published at once"):
                 await bob.publish_noted([(asking, b"x", Note("a program", b"1"))])
             with pytest.raises(LocalError, match="names no topic"):
                 await bob.publish("news", b"x")
@@ -246,7 +246,8 @@ def test_a_node_closes_while_it_asks() -> None:
             await bob.command(SubscribeTo(topic=topic))
             await ann.close()
             waiting = asyncio.ensure_future(bob.publish(topic, b"x"))
-            await until(lambda: bob._publisher._asking, "it asks")
+            requests = bob._driver.machine._requests  # type: ignore[attr-defined]
+            await until(lambda: requests._open, "it asks")
             await bob.close()
             with pytest.raises(LocalError):
                 await waiting

@@ -89,7 +89,7 @@ SPEC = ProtocolSpec(
     max_message=lambda _config: 100,
     junk=lambda rng, _peers, _topics: Text(rng.randbytes(8)),
     queries=QuerySpec(("/whisper/ask",), lambda text: text.data, _decoder, lambda _config: 100),
-    reads_archive=True,
+    reads_log=True,
 )
 
 
@@ -130,7 +130,7 @@ def test_a_scenario_bounds_the_journal() -> None:
     """`disk.limit` is what each peer keeps, and is refused where nobody reads it."""
     run, _ = whispered(SPEC, disk=Disk(limit=1))
     assert max(len(host.journal or ()) for host in run.network.hosts) == 1
-    forgetful = msgspec.structs.replace(SPEC, reads_archive=False)
+    forgetful = msgspec.structs.replace(SPEC, reads_log=False)
     assert whispered(forgetful)[0].network.hosts[0].journal is None
     with pytest.raises(ConfigError, match=r"disk\.limit: has no meaning with whisper"):
         whispered(forgetful, disk=Disk(limit=1))

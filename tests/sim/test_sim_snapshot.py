@@ -20,9 +20,6 @@ from rumormill.sim.simulation import Simulation
 from rumormill.sim.snapshot import Given, dump, restore, state_of
 from rumormill.trace.ndjson import TraceHash
 
-UNFINISHED = ("pulsarcast",)
-"""What these machines wait for is a closure in a table, which has no form but itself."""
-
 CALM: dict[str, Any] = {
     "peers": 20,
     "topology": {"degree": 8},
@@ -76,7 +73,7 @@ def run_with_breaks(scenario: Scenario) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("weather", [CALM, STORMY], ids=["calm", "stormy"])
-@pytest.mark.parametrize("protocol", [name for name in PROTOCOL_NAMES if name not in UNFINISHED])
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_run_goes_on_from_a_dump_as_it_would_have(protocol: str, weather: dict[str, Any]) -> None:
     """Every machine of a network, honest, hostile, paused or down: same trace, same end."""
     scenario = Scenario.from_dict({"protocol": protocol, "seed": 5, **weather})

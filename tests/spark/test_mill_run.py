@@ -21,7 +21,7 @@ from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.flight_server import open_server
 from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog
-from rumormill.protocols.pulsarcast.history import verify_history
+from rumormill.protocols.pulsarcast.history.graph import verify_history
 from rumormill.spark.bronze import find_node, find_source
 from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake

@@ -8,8 +8,6 @@ from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pubsub.authorship import content_hash
 from rumormill.protocols.pubsub.messages import Message
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.library import shelved
 from rumormill.spark.verifying import Verdict, verify_event
 
 VERIFIER = SignatureVerifier()
@@ -61,15 +59,6 @@ def test_an_unsigned_message_is_named_by_its_content() -> None:
     assert verify_event("floodsub", forged, VERIFIER).fault == "wrong-id"
     claimed = msgspec.structs.replace(event, author=IDENTITY.peer)
     assert verify_event("floodsub", claimed, VERIFIER).fault == "bad-signature"
-
-
-def test_a_kept_topic_is_named_by_its_descriptor() -> None:
-    """Pulsarcast keeps descriptors beside events: the id proves all of one, and nobody signs it."""
-    event = shelved(TopicDescriptor("news", IDENTITY.peer, "2026-01-01T00:00:00.000Z"), 0.0)
-    assert verify_event("pulsarcast", event, VERIFIER) == Verdict(True, "absent")
-    for field, value in (("data", b"other"), ("id", bytes(36)), ("author", b"other")):
-        forged = msgspec.structs.replace(event, **{field: value})
-        assert verify_event("pulsarcast", forged, VERIFIER).fault == "wrong-id"
 
 
 def test_a_protocol_that_nobody_knows_proves_nothing() -> None:

@@ -1,5 +1,7 @@
 """Events of every protocol as a node keeps them, made and signed with real keys."""
 
+from msgspec.structs import replace
+
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pubsub.authorship import Authorship, author_and_seqno, proof_of
@@ -85,14 +87,4 @@ MAKERS = {
 
 def kept(protocol: str, event: Event, number: int) -> Event:
     """An event as the log takes it."""
-    return Event(
-        event.topic,
-        event.data,
-        event.author,
-        event.id,
-        parents=event.parents,
-        created=event.created,
-        proof=event.proof,
-        received=NOW + number,
-        protocol=protocol,
-    )
+    return replace(event, received=NOW + number, protocol=protocol)

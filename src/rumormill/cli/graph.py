@@ -12,8 +12,12 @@ from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.drawing import draw
-from rumormill.protocols.pulsarcast.history import EventGraph, HistoryReport, HistoryVerifier
+from rumormill.protocols.pulsarcast.history.graph import (
+    EventGraph,
+    HistoryReport,
+    HistoryVerifier,
+    draw,
+)
 from rumormill.wire.keys import PeerId
 
 _SHOWN_PAYLOAD: Final = 40

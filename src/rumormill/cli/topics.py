@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -25,13 +26,13 @@ from rumormill.daemon.control_messages import ControlError, TopicList, socket_pa
 from rumormill.daemon.control_service import NodeService, Service, list_topics
 from rumormill.log.errors import StoreError
 from rumormill.log.event_log import EventLog
+from rumormill.log.notes import note_keys, read_note
 from rumormill.node.topics import topic_options
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.commands import TopicView
+from rumormill.protocols.pulsarcast.commands import TopicView, cid_of
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.library import view_of_kept
-from rumormill.protocols.pulsarcast.membership import cid_of
 from rumormill.protocols.pulsarcast.readable import readable_view, topic_from_readable
+from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
 
 _FOR_CREATE: Final = {
     "allow": "--allow",
@@ -223,13 +224,12 @@ async def _known(resolved: Resolved, cid: bytes) -> dict[str, Any]:
 
 
 def _kept_view(resolved: Resolved, cid: bytes) -> TopicView | None:
-    from rumormill.node.store_archive import StoreArchive
-
+    """What the home's log alone knows of a topic: it keeps topics as notes."""
     if not resolved.home.exists():
         return None
     try:
         with EventLog(resolved.home, read_only=True) as log:
-            return view_of_kept(StoreArchive(log), cid)
+            return view_of_kept(partial(read_note, log), note_keys(log, NOTES), cid)
     except StoreError:
         return None
 

@@ -11,6 +11,8 @@ class Group:
         self._next_id = next_id
         self._loaded: dict[str, TopicRow] = {}
         self.changed: dict[str, TopicRow] = {}
+        self.noted = False
+        """Whether notes were written, with events or without."""
         self.marks: list[tuple[int, float, bytes]] = []
         self.encoded: dict[str, bytes] = {}
 

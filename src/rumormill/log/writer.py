@@ -199,8 +199,8 @@ class Writer:
             try:
                 self.db.execute("BEGIN IMMEDIATE")
                 body(group)
-                if not group.changed:
-                    self.db.execute("ROLLBACK")
+                if not group.changed:  # notes alone change no topic's record
+                    self.db.execute("COMMIT" if group.noted else "ROLLBACK")
                     return
                 if group.marks:
                     self.db.executemany(_PUT_MARK, group.marks)
@@ -303,10 +303,12 @@ class Writer:
         def all_new(group: Group) -> None:
             results[:] = self._insert_new(group, calls)
             put_notes(self.db, notes)
+            group.noted = bool(notes)
 
         def some_known(group: Group) -> None:
             results[:] = [self._insert_each(group, call.events) for call in calls]
             put_notes(self.db, notes)
+            group.noted = bool(notes)
 
         try:
             try:

@@ -135,7 +135,7 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._journal = Journal(self._log, spec.name, self._config, self._change)
+            self._journal = Journal(self._log, self.id, spec.name, self._config, self._change)
             self._journal.on_lost = self._on_lost
             self._driver = self._build_driver(spec, settings)
             self._driver.on_validate = self._validators.begin

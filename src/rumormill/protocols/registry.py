@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from rumormill.core.archive import Archive, EmptyArchive
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
@@ -38,8 +37,6 @@ class Hooks(msgspec.Struct, frozen=True):
     """The signed records of connected peers, for peer exchange."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
-    archive: Archive = EmptyArchive()
-    """What this peer has kept of earlier events."""
 
 
 NO_HOOKS = Hooks()
@@ -139,7 +136,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Whether it understands `PublishBatch`."""
     publishes_from_within: bool = False
     """Whether only who takes part in a topic reaches others with a publication."""
-    reads_archive: bool = False
+    reads_log: bool = False
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
     servers: Servers | None = None
     """The peers that it needs besides those of an application."""

@@ -130,20 +130,6 @@ class Journal:
         events = list(_from(kept, query.offset))
         return Loaded(load.number, tuple(events[:PIECE]), len(events) > PIECE)
 
-    def get(self, topic: Topic, event_id: MessageId) -> Event | None:
-        """Return a kept event, or None."""
-        kept = self._topics.get(topic)
-        return (
-            None
-            if kept is None or event_id not in kept.offsets
-            else kept.events[kept.offsets[event_id]]
-        )
-
-    def scan(self, topic: Topic) -> Iterator[Event]:
-        """Go through the kept events of a topic in order, whatever happens meanwhile."""
-        kept = self._topics.get(topic)
-        return iter([] if kept is None else list(kept.events.values()))
-
 
 def _from(kept: Kept, offset: int) -> Iterator[Event]:
     """A piece of a topic's events from an offset on, and one more where there is more."""

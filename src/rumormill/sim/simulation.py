@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
 from rumormill.core.config import Config, require
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Publish, Subscribe
@@ -65,7 +63,7 @@ class Simulation:
         self._begin = self._beginning()
         self.plan = build_plan(scenario, self._randomness("workload"))
         require(
-            self.spec.reads_archive or scenario.disk.limit == DEFAULT_LIMIT,
+            self.spec.reads_log or scenario.disk.limit == DEFAULT_LIMIT,
             "disk.limit",
             f"has no meaning with {self.spec.name}, which reads nothing back",
         )
@@ -114,10 +112,9 @@ class Simulation:
         )
         for index in range(self._hosts):
             journal: Journal | None = None
-            if spec.reads_archive or troubled:
+            if spec.reads_log or troubled:
                 journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit)
-            own = hooks if journal is None else msgspec.structs.replace(hooks, archive=journal)
-            given = Given(SimulatedIdentity(peer_id(index)), own)
+            given = Given(SimulatedIdentity(peer_id(index)), hooks)
             self.given.append(given)
             host = self.network.add_host(spec.protocol_ids, self._builder(given))
             host.journal = journal

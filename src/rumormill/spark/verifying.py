@@ -7,7 +7,7 @@ part in the graph of its topic, so that nobody can hang something on another's h
 
 FloodSub and GossipSub name a message by author and sequence number, or by its content where it is
 unsigned; radius gossip by author and time; the skip ring by the hash of what was signed; Pulsarcast
-by the CID of the event, which its proof rebuilds, or of a topic, whose descriptor is all of it.
+by the CID of the event, which its proof rebuilds.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,9 +25,9 @@ from rumormill.protocols.pubsub.codec import signing_payload
 from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
 from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.history import HistoryVerifier
-from rumormill.protocols.pulsarcast.library import SHELF, from_shelf
-from rumormill.protocols.radius.messages import PUBLICATION_PREFIX, Publication
+from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
+from rumormill.protocols.radius.messages import check_publication
+from rumormill.protocols.radius.messages import from_event as from_radius
 from rumormill.protocols.skipring import envelope
 from rumormill.wire.protobuf import item_fields
 
@@ -39,8 +39,6 @@ WRONG_ID: Final = "wrong-id"
 BAD_SIGNATURE: Final = "bad-signature"
 BAD_PROOF: Final = "bad-proof"
 UNKNOWN_PROTOCOL: Final = "unknown-protocol"
-
-_TIME_BYTES: Final = 8
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -74,14 +72,8 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
 
 
 def _check_radius(event: Event, verifier: SignatureVerifier) -> Verdict:
-    time = int.from_bytes(event.id[-_TIME_BYTES:], "big")
-    publication = Publication(event.author, event.topic, time, event.data)
-    found = {FIELD_5: b"", FIELD_6: b""}
-    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
-        if tag in found:
-            found[tag] = event.proof[start:stop]
-    signed = PUBLICATION_PREFIX + publication.unsigned
-    holds = verifier.verify(event.author, found[FIELD_6], signed, found[FIELD_5])
+    publication = from_radius(event)
+    holds = check_publication(publication, verifier)
     return _verdict(event.id == publication.id, VALID if holds else INVALID)
 
 
@@ -96,8 +88,6 @@ def _check_skipring(event: Event, verifier: SignatureVerifier) -> Verdict:
 
 
 def _check_pulsarcast(event: Event, verifier: SignatureVerifier) -> Verdict:
-    if event.topic == SHELF:  # a kept descriptor of a topic: named by its hash, signed by nobody
-        return _verdict(from_shelf(event) is not None, ABSENT)
     history = HistoryVerifier(cids.parse(event.topic), verifier)
     fault = history.check(event)
     if fault is None:

@@ -7,18 +7,18 @@ other by a ring of connections and a few chords; Kademlia finds the rest.
 import random
 from typing import Any
 
-from rumormill.sim.archive import MemoryArchive
-
-from rumormill.core.effects import Deliver, Effects, Outcome, Send, SendAll
+from rumormill.core.effects import Append, Effects, KeepNote, Load, Outcome, Send, SendAll
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import (
     Command,
     Input,
+    NotStored,
     PeerConnected,
     Publish,
     Received,
     Start,
+    Stored,
     Subscribe,
     Unsubscribe,
 )
@@ -26,7 +26,6 @@ from rumormill.core.trace import Penalise, Refuse, RejectMessage
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import rpc
-from rumormill.protocols.pulsarcast.branch import Branch, gap
 from rumormill.protocols.pulsarcast.commands import CreateTopic
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import OURS
@@ -35,9 +34,10 @@ from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.rpc import Addition, Rpc
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
 from rumormill.protocols.pulsarcast.spec import SPEC
-from rumormill.protocols.registry import Hooks
+from rumormill.protocols.pulsarcast.tree.trees import Branch, gap
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
+from rumormill.sim.journal import Journal
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network, peer_id
 from rumormill.sim.simulation import round_trip_of
@@ -71,9 +71,15 @@ class World:
     """A simulated network of Pulsarcast peers, number 0 to `count` - 1."""
 
     def __init__(
-        self, count: int, seed: int = 1, faults: LinkFaults | None = None, **changes: Any
+        self,
+        count: int,
+        seed: int = 1,
+        faults: LinkFaults | None = None,
+        commit_delay: float = 0.0,
+        **changes: Any,
     ) -> None:
         self.config = config_of(**changes)
+        self._commit_delay = commit_delay
         self.watch = Watch()
         self.recorder = Recorder([self.watch])
         queries = SPEC.queries
@@ -95,14 +101,11 @@ class World:
         self.run(3.0)
 
     def _add(self, index: int) -> None:
-        archive = MemoryArchive()
-        hooks = Hooks(archive=archive)
-
         def build(peer: PeerId, rng: random.Random) -> PulsarcastPeer:
-            return PulsarcastPeer(SimulatedIdentity(peer), rng, self.config, hooks)
+            return PulsarcastPeer(SimulatedIdentity(peer), rng, self.config)
 
         host = self.network.add_host(SPEC.protocol_ids, build)
-        host.archive = archive
+        host.journal = Journal(commit_delay=self._commit_delay)
         host.on_event = self.events[index].append
 
     def wire(self, peers: Any) -> None:
@@ -125,6 +128,12 @@ class World:
     def host(self, index: int) -> Host:
         """A peer's host."""
         return self.network.hosts[index]
+
+    def journal(self, index: int) -> Journal:
+        """A peer's disk."""
+        journal = self.host(index).journal
+        assert journal is not None
+        return journal
 
     def machine(self, index: int) -> PulsarcastPeer:
         """A peer's machine."""
@@ -178,7 +187,7 @@ class World:
 
     def branch(self, index: int, topic: Topic) -> Branch | None:
         """A peer's place in a topic's tree."""
-        return self.machine(index).forest.branches.get(cids.parse(topic))
+        return self.machine(index).trees.branches.get(cids.parse(topic))
 
     def members(self, topic: Topic) -> dict[PeerId, Branch]:
         """Everybody who is up and stands in a topic's tree."""
@@ -186,7 +195,7 @@ class World:
         found = {}
         for host in self.network.hosts:
             if host.up and isinstance(host.machine, PulsarcastPeer):
-                branch = host.machine.forest.branches.get(cid)
+                branch = host.machine.trees.branches.get(cid)
                 if branch is not None:
                     found[host.id] = branch
         return found
@@ -218,27 +227,61 @@ class World:
 
 
 class Lone:
-    """One machine, fed by hand; peers around it are whatever a test claims."""
+    """One machine, fed by hand; peers around it are whatever a test claims.
+
+    Its log answers at once, unless `slow` is set: then `commit` and `lose` say when and what.
+    """
 
     def __init__(self, index: int = 0, now: float = 1000.0, **changes: Any) -> None:
         self.now = now
         self.identity = SimulatedIdentity(peer_id(index))
-        self.archive = MemoryArchive()
-        hooks = Hooks(archive=self.archive)
+        self.journal = Journal()
+        self.slow = False
+        self._loads: list[Load] = []
         config = config_of(**changes)
-        self.machine = PulsarcastPeer(self.identity, random.Random(index), config, hooks)
+        self.machine = PulsarcastPeer(self.identity, random.Random(index), config)
         self.effects: Effects = []
         self.feed(Start())
 
     def feed(self, event: Input) -> Effects:
-        """Give the machine an input; return what it does about it."""
+        """Give the machine an input; return what it does about it, and about the log's answers."""
+        effects = self.handle(event)
+        return effects if self.slow else effects + self.commit()
+
+    def handle(self, event: Input) -> Effects:
+        """Give the machine one input."""
         effects: Effects = []
         self.machine.handle(event, self.now, effects)
         for effect in effects:
-            if isinstance(effect, Deliver):
-                self.archive.keep(effect.event)
+            if isinstance(effect, Append | KeepNote):
+                self.journal.append(effect)
+            elif isinstance(effect, Load):
+                self._loads.append(effect)
         self.effects += effects
         return effects
+
+    def commit(self) -> Effects:
+        """Let the log store what waits and answer what was asked, until nothing is left."""
+        effects: Effects = []
+        while self.journal._waiting or self._loads:
+            appends, _ = self.journal.commit(self.now)
+            barriers = tuple(each.barrier for each in appends if each.barrier is not None)
+            if barriers:
+                effects += self.handle(Stored(barriers))
+            loads, self._loads = self._loads, []
+            for load in loads:
+                effects += self.handle(self.journal._read(load))
+        return effects
+
+    def answer_one(self) -> Effects:
+        """Let the log answer the next question alone."""
+        return self.handle(self.journal._read(self._loads.pop(0)))
+
+    def lose(self, reason: str = "the disk is full") -> Effects:
+        """Let the log lose what waits."""
+        appends, _ = self.journal.crash()
+        barriers = tuple(each.barrier for each in appends if each.barrier is not None)
+        return self.handle(NotStored(barriers, reason))
 
     def meet(self, *peers: PeerId, protocol: str = OURS) -> None:
         """Connect peers."""
@@ -267,6 +310,11 @@ def event_by(
     return sign_event(
         EventDescriptor(topic, peer, data, created, peer, parent), SimulatedIdentity(peer)
     )
+
+
+def delivered(effects: Effects) -> list[bytes]:
+    """What the application is given."""
+    return [each.event.data for each in effects if isinstance(each, Append) and each.deliver]
 
 
 def sent(effects: Effects) -> list[tuple[PeerId, Rpc]]:

@@ -10,6 +10,7 @@ from pulsarcast_rig import (
     Lone,
     World,
     additions,
+    delivered,
     event_by,
     penalties,
     publication,
@@ -17,12 +18,13 @@ from pulsarcast_rig import (
     sent,
 )
 
-from rumormill.core.effects import Ask, Deliver, Disconnect, Effects, SendAll
+from rumormill.core.effects import Append, Ask, Disconnect, Effects, SendAll
 from rumormill.core.inputs import (
     PeerConnected,
     PeerDisconnected,
     Publish,
     Received,
+    Stored,
     Subscribe,
 )
 from rumormill.core.trace import (
@@ -35,12 +37,9 @@ from rumormill.core.trace import (
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons, rpc
-from rumormill.protocols.pulsarcast.branch import gap
 from rumormill.protocols.pulsarcast.commands import PublishEvent, ShowTopic
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, EventLinking
-from rumormill.protocols.pulsarcast.hunting import Found
-from rumormill.protocols.pulsarcast.letters import accepted, join, redirect
 from rumormill.protocols.pulsarcast.rpc import (
     Block,
     Events,
@@ -54,6 +53,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     addition,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
+from rumormill.protocols.pulsarcast.tree.trees import accepted, gap, join, redirect
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.network import peer_id
 
@@ -107,7 +107,7 @@ def test_a_plain_leave_of_the_parent_is_answered_by_joining_elsewhere() -> None:
     topic = foreign_topic(lone, author=0)
     parent = join_below(lone, topic, closer_than(lone, 0))
     lone.receive(parent, rpc.leave(topic, lone.now))
-    branch = lone.machine.forest.branches[topic]
+    branch = lone.machine.trees.branches[topic]
     assert branch.parent is None
     assert parent in branch.failed
     lone.now += 5.0
@@ -147,7 +147,7 @@ def test_a_joiner_that_is_not_farther_is_refused_so_that_no_cycle_forms() -> Non
     effects = lone.receive(peer_id(other), join(topic, Terms(topic), lone.now))
     assert refusals(effects) == [reasons.NOT_FARTHER]
     assert penalties(effects) == [reasons.NOT_FARTHER]
-    assert peer_id(other) not in lone.machine.forest.branches[topic].children
+    assert peer_id(other) not in lone.machine.trees.branches[topic].children
 
 
 def test_a_forged_publication_dies_at_the_first_honest_peer() -> None:
@@ -177,7 +177,7 @@ def test_a_name_without_its_signature_is_worth_nothing() -> None:
     assert refusals(lone.receive(peer_id(9), publication(unsigned))) == [reasons.NOT_SIGNED]
     assert refusals(lone.receive(peer_id(9), publication(foreign))) == [reasons.BAD_SIGNATURE]
     effects = lone.receive(peer_id(9), publication(honest))
-    assert [each.event.data for each in effects if isinstance(each, Deliver)] == [b"x"]
+    assert delivered(effects) == [b"x"]
 
 
 def test_a_link_does_not_vouch_for_a_forged_event_in_the_dht() -> None:
@@ -194,7 +194,7 @@ def test_a_link_does_not_vouch_for_a_forged_event_in_the_dht() -> None:
     host.carry_out()
     world.run(5.0)
     linked = event_by(liar, cid, b"honest", dates.iso_at(world.now), forged.cid)
-    for neighbour in machine.membership.neighbours(cid):
+    for neighbour in machine.trees.neighbours(cid):
         message = publication(linked, world.now)
         world.host(int.from_bytes(neighbour)).handle(Received(peer_id(liar), message))
     world.run(60.0)
@@ -218,8 +218,8 @@ def test_a_liar_is_cut_off_and_everybody_else_is_served() -> None:
     assert [each.peer for each in last if isinstance(each, Disconnect)] == [peer_id(9)]
     good = publication(event_by(1, topic, b"good", created))
     assert refusals(lone.receive(peer_id(9), good)) == [reasons.BANNED]
-    delivered = lone.receive(peer_id(1), good)
-    assert [each.event.data for each in delivered if isinstance(each, Deliver)] == [b"good"]
+    effects = lone.receive(peer_id(1), good)
+    assert delivered(effects) == [b"good"]
 
 
 def test_a_list_of_requesters_admits_those_on_it() -> None:
@@ -276,8 +276,8 @@ def test_an_operation_without_its_payload_stops_nobody(op: Operation) -> None:
     for body in bodies:
         lone.receive(peer_id(9), Rpc((body,)))
     good = event_by(1, topic, b"good", created)
-    delivered = lone.receive(peer_id(1), publication(good))
-    assert [each.event.data for each in delivered if isinstance(each, Deliver)] == [b"good"]
+    effects = lone.receive(peer_id(1), publication(good))
+    assert delivered(effects) == [b"good"]
 
 
 def test_an_event_whose_cid_holds_slashes_is_stored_and_found() -> None:
@@ -296,13 +296,9 @@ def test_an_event_whose_cid_holds_slashes_is_stored_and_found() -> None:
     world.publish(topic, 0, payload, wait=5.0)
     event = world.events[0][-1]
     assert event.id[4:].count(b"/") >= 2
-    found: list[Found] = []
-    hunting = world.machine(5)._hunting
-    host = world.host(5)
-    hunting.seek(event.id, cid, (), lambda block, *_: found.append(block), world.now, host.effects)
-    host.carry_out()
-    world.run(5.0)
-    assert [block.cid for block in found if block is not None] == [event.id]
+    world.crash(0)
+    follows = PublishEvent(topic=topic, data=b"after it", parent=cids.text(event.id))
+    assert world.command(5, follows, wait=20.0).error == ""
 
 
 def test_what_does_not_hash_to_its_name_is_refused_and_looked_for_elsewhere() -> None:
@@ -316,10 +312,10 @@ def test_what_does_not_hash_to_its_name_is_refused_and_looked_for_elsewhere() ->
     effects = lone.receive(peer_id(9), addition(Block(true.cid, false.dag())))
     assert refusals(effects) == [reasons.WRONG_CID]
     assert penalties(effects) == [reasons.WRONG_CID]
-    assert lone.machine.library.get(true.cid) is None
-    assert true.cid in lone.machine._hunting
+    assert lone.machine.topics.get(true.cid) is None
+    assert true.cid in lone.machine._fetcher
     lone.receive(peer_id(9), addition(Block(true.cid, true.dag())))
-    assert lone.machine.library.get(true.cid) is not None
+    assert lone.machine.topics.get(true.cid) is not None
 
 
 def test_second_connections_and_closed_ones_confuse_nobody() -> None:
@@ -330,7 +326,7 @@ def test_second_connections_and_closed_ones_confuse_nobody() -> None:
     lone.meet(peer, peer)
     lone.receive(peer, join(topic.cid, Terms(topic.cid), lone.now))
     lone.feed(PeerConnected(peer, OURS, outbound=True))
-    assert peer in lone.machine.forest.branches[topic.cid].children
+    assert peer in lone.machine.trees.branches[topic.cid].children
     lone.feed(PeerDisconnected(peer))
     lone.feed(PeerDisconnected(peer))
     assert sent(lone.feed(Publish(cids.text(topic.cid), b"x"))) == []
@@ -341,7 +337,7 @@ def test_a_peer_that_knows_nobody_is_its_own_root() -> None:
     world = World(4)
     topic = world.create(0, **ANYONE)
     world.crash(0, 2, 3)
-    world.machine(1).library.add(world.machine(0).library.get(cids.parse(topic)))  # type: ignore[arg-type]
+    world.machine(1).topics.add(world.machine(0).topics.get(cids.parse(topic)))  # type: ignore[arg-type]
     world.subscribe(topic, 1, wait=30.0)
     branch = world.branch(1, topic)
     assert branch is not None
@@ -360,7 +356,7 @@ def test_an_event_from_the_future_is_refused_and_pins_nothing() -> None:
     assert refusals(effects) == [reasons.FUTURE_DATE]
     assert penalties(effects) == [reasons.FUTURE_DATE]
     effects = lone.feed(Publish(cids.text(topic), b"next"))
-    assert [each.event.parents for each in effects if isinstance(each, Deliver)] == [(now.cid,)]
+    assert [each.event.parents for each in effects if isinstance(each, Append)] == [(now.cid,)]
 
 
 def test_what_is_remembered_of_events_is_bounded_and_no_event_comes_twice() -> None:
@@ -374,7 +370,7 @@ def test_what_is_remembered_of_events_is_bounded_and_no_event_comes_twice() -> N
     ]
     for each in events:
         lone.receive(peer_id(1), publication(each))
-    feed = lone.machine.events.feeds[topic]
+    feed = lone.machine.feeds.open[topic]
     assert len(feed.timeline) <= 51
     again = [refusals(lone.receive(peer_id(1), publication(each))) for each in events[:140]]
     assert again == [[reasons.TOO_OLD]] * 140
@@ -385,8 +381,13 @@ def test_forwarding_does_not_wait_for_the_dht() -> None:
     world = World(6, store_events=True)
     topic = world.create(0, **ANYONE)
     world.subscribe(topic, *range(1, 6))
+    machine, now = world.machine(0), world.now
+    appended: Effects = []
+    machine.handle(Publish(topic, b"x"), now, appended)
+    (append,) = appended
+    assert isinstance(append, Append)
     effects: Effects = []
-    world.machine(0).handle(Publish(topic, b"x"), world.now, effects)
+    machine.handle(Stored((append.barrier,)), now, effects)
     kinds = [type(each) for each in effects]
     assert kinds.index(PublishMessage) < kinds.index(SendAll) < kinds.index(Ask)
 
@@ -398,7 +399,7 @@ def test_a_failed_subscription_is_rolled_back_and_can_be_tried_again() -> None:
     text = cids.text(unknown.cid)
     world.subscribe(text, 1, wait=20.0)
     assert unknown.cid not in world.machine(1).membership.subscriptions
-    world.machine(2).library.add(unknown)
+    world.machine(2).topics.add(unknown)
     host = world.host(2)
     world.machine(2).dht.put_value(content_key(unknown.cid), unknown.dag(), world.now, host.effects)
     host.carry_out()
@@ -426,11 +427,11 @@ def test_answers_that_nobody_asked_for_change_nothing() -> None:
     event = event_by(9, topic, b"pushed", dates.iso_at(lone.now))
     effects = lone.receive(peer_id(9), addition(Events(topic, (event,))))
     assert refusals(effects) == [reasons.NOT_ASKED_FOR]
-    assert not any(isinstance(each, Deliver) for each in effects)
+    assert not any(isinstance(each, Append) for each in effects)
     other = Lone(1).create()
     effects = lone.receive(peer_id(9), addition(Block(other.cid, other.dag())))
     assert refusals(effects) == [reasons.NOT_ASKED_FOR]
-    assert lone.machine.library.get(other.cid) is None
+    assert lone.machine.topics.get(other.cid) is None
 
 
 def test_a_redirection_to_a_peer_that_is_not_closer_is_refused() -> None:
@@ -441,7 +442,7 @@ def test_a_redirection_to_a_peer_that_is_not_closer_is_refused() -> None:
     farther = next(peer_id(index) for index in range(1, 200) if not closer(lone, index, to=0))
     effects = lone.receive(parent, redirect(topic, farther, ()))
     assert refusals(effects) == [reasons.BAD_REDIRECT]
-    assert lone.machine.forest.branches[topic].candidate is None
+    assert lone.machine.trees.branches[topic].candidate is None
 
 
 # How a lone machine is brought into a foreign tree.
@@ -460,7 +461,7 @@ def closer_than(lone: Lone, author: int) -> bytes:
 def foreign_topic(lone: Lone, author: int) -> bytes:
     """A topic of another's, whose descriptor the machine has."""
     topic = Lone(author).create(**ANYONE)
-    lone.machine.library.add(topic)
+    lone.machine.topics.add(topic)
     return topic.cid
 
 
@@ -468,8 +469,8 @@ def join_below(lone: Lone, topic: bytes, parent: bytes) -> bytes:
     """Subscribe the machine, and let a peer take it in."""
     lone.meet(parent)
     lone.feed(Subscribe(cids.text(topic)))
-    branch = lone.machine.forest.branches[topic]
-    lone.machine._climbing.try_parent(branch, parent, lone.now, lone.effects)
+    branch = lone.machine.trees.branches[topic]
+    lone.machine._parents.try_parent(branch, parent, lone.now, lone.effects)
     lone.receive(parent, accepted(topic, None))
     assert branch.parent == parent
     return parent

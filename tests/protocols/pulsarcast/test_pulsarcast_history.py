@@ -1,6 +1,4 @@
-"""Histories: links, heads, gaps, forks, order, walks and what verification finds."""
-
-from collections.abc import Iterator
+"""Histories: links, heads, gaps, forks, order, drawings and what verification finds."""
 
 import msgspec
 import pytest
@@ -11,11 +9,10 @@ from pulsarcast_vectors import block_cid
 from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity, SignatureVerifier
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.drawing import MAX_COLUMNS, draw
-from rumormill.protocols.pulsarcast.history import (
+from rumormill.protocols.pulsarcast.history.graph import (
+    MAX_COLUMNS,
     NOT_ALLOWED,
     NOT_PUBLISHED,
     WRONG_FIELDS,
@@ -25,11 +22,8 @@ from rumormill.protocols.pulsarcast.history import (
     Fork,
     Gap,
     HistoryReport,
-    Missing,
-    graph_of,
+    draw,
     verify_history,
-    walk_back,
-    walk_forward,
 )
 from rumormill.protocols.pulsarcast.proof import stored
 from rumormill.protocols.pulsarcast.signing import (
@@ -59,22 +53,6 @@ def a_chain(length: int) -> list[SignedEvent]:
     for number in range(length):
         found.append(an_event(number, found[-1].cid if found else None))
     return found
-
-
-class Kept:
-    """An archive in memory."""
-
-    def __init__(self, events: list[Event]) -> None:
-        self.events = {event.id: event for event in events}
-
-    def get(self, topic: str, event_id: bytes) -> Event | None:
-        """Find an event."""
-        event = self.events.get(event_id)
-        return event if event is not None and event.topic == topic else None
-
-    def scan(self, topic: str) -> Iterator[Event]:
-        """All events of a topic."""
-        return (event for event in self.events.values() if event.topic == topic)
 
 
 def verified(events: list[Event]) -> HistoryReport:
@@ -109,26 +87,6 @@ def test_heads_gaps_and_order_do_not_depend_on_arrival(
     # Numbers are dates and parents have lower ones, so the order is that of the numbers.
     assert graph.order() == [names[number] for number in sorted(there)]
     assert len(graph) == len(there)
-
-
-@given(parent_lists)
-def test_walks_reach_what_they_should(parents: list[int]) -> None:
-    """Back to the beginning, forward to all descendants, and past what is known."""
-    names = [block_cid(str(number)) for number in range(len(parents))]
-    graph = EventGraph()
-    for number, parent in enumerate(parents):
-        graph.add(names[number], None if parent < 0 else names[parent], float(number))
-    lines: list[list[int]] = []
-    for number, parent in enumerate(parents):
-        lines.append([number, *(lines[parent] if parent >= 0 else [])])
-        assert list(graph.back(names[number])) == [names[each] for each in lines[number]]
-    for number, name in enumerate(names):
-        later = [names[each] for each in range(len(names)) if number in lines[each][1:]]
-        assert graph.following(name) == later
-    known = lines[-1]
-    rest = [names[number] for number in range(len(names)) if number not in known]
-    assert graph.unknown_to([names[-1], block_cid("never seen")]) == rest
-    assert graph.unknown_to(graph.heads) == []
 
 
 @given(parent_lists, st.data())
@@ -201,7 +159,6 @@ def test_a_whole_chain_is_found_whole() -> None:
     assert report.events == 5
     assert report.heads == (chain[-1].cid,)
     assert report.roots == (chain[0].cid,)
-    assert graph_of(events).is_chain
 
 
 def test_what_is_missing_is_named() -> None:
@@ -255,35 +212,3 @@ def test_unsigned_events_are_counted() -> None:
     report = verified([stored(SignedEvent(an_event(0, None).event))])
     assert report.unsigned == 1
     assert report.is_whole
-
-
-def test_walking_back_checks_every_step() -> None:
-    """The walk ends at the beginning, at the limit, or where something is not what it should be."""
-    chain = a_chain(4)
-    kept = Kept([stored(signed) for signed in chain])
-    back = list(walk_back(kept, TOPIC.cid, chain[-1].cid))
-    assert back == list(reversed(chain))
-    assert len(list(walk_back(kept, TOPIC.cid, chain[-1].cid, limit=2))) == 2
-    del kept.events[chain[1].cid]
-    assert list(walk_back(kept, TOPIC.cid, chain[-1].cid))[-1] == Missing(chain[1].cid)
-    damaged = msgspec.structs.replace(stored(chain[1]), data=b"other")
-    kept.events[chain[1].cid] = damaged
-    assert list(walk_back(kept, TOPIC.cid, chain[-1].cid))[-1] == Missing(chain[1].cid, "wrong-cid")
-
-
-def test_walking_forward_goes_on_behind_what_is_known() -> None:
-    """Who was away names its heads and gets the rest in order, parents first."""
-    chain = a_chain(5)
-    kept = Kept([stored(signed) for signed in reversed(chain)])
-    assert list(walk_forward(kept, TOPIC.cid)) == chain
-    assert list(walk_forward(kept, TOPIC.cid, [chain[2].cid])) == chain[3:]
-    assert list(walk_forward(kept, TOPIC.cid, [chain[2].cid], limit=1)) == chain[3:4]
-    assert list(walk_forward(kept, TOPIC.cid, [chain[4].cid])) == []
-    assert list(walk_forward(kept, block_cid("other topic"))) == []
-    damaged = msgspec.structs.replace(stored(chain[3]), data=b"other")
-    kept.events[chain[3].cid] = damaged
-    assert list(walk_forward(kept, TOPIC.cid, [chain[2].cid])) == [
-        Missing(chain[3].cid, "wrong-cid"),
-        chain[4],
-    ]
-    assert cids.text(TOPIC.cid) == damaged.topic

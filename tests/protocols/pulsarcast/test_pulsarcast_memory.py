@@ -6,9 +6,14 @@ from pulsarcast_rig import event_by
 
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.order import HoldBack
-from rumormill.protocols.pulsarcast.standing import Standing
-from rumormill.protocols.pulsarcast.timeline import BUCKET, Timeline, milliseconds, whole
+from rumormill.protocols.pulsarcast.context import PeerPenalties
+from rumormill.protocols.pulsarcast.history.feed import (
+    BUCKET,
+    HoldBack,
+    Timeline,
+    milliseconds,
+    whole,
+)
 
 TOPIC = cids.of(b"topic")
 DATED = st.lists(
@@ -93,23 +98,23 @@ def test_a_missing_ancestor_is_given_up_and_remembered_as_overtaken() -> None:
 
 def test_points_fade_and_pile_up_to_a_ban() -> None:
     """Half is forgotten after the half-life; at the limit the connection ends for a while."""
-    standing = Standing(limit=100.0, half_life=60.0, ban_time=30.0)
+    penalties = PeerPenalties(limit=100.0, half_life=60.0, ban_time=30.0)
     effects: Effects = []
-    standing.penalise(b"a", "lies", 80.0, 0.0, effects)
-    assert standing.points(b"a", 60.0) == 40.0
-    assert not standing.is_banned(b"a", 60.0)
-    standing.penalise(b"a", "lies", 60.0, 60.0, effects)
+    penalties.penalise(b"a", "lies", 80.0, 0.0, effects)
+    assert penalties.points(b"a", 60.0) == 40.0
+    assert not penalties.is_banned(b"a", 60.0)
+    penalties.penalise(b"a", "lies", 60.0, 60.0, effects)
     assert [each.peer for each in effects if isinstance(each, Disconnect)] == [b"a"]
-    assert standing.is_banned(b"a", 61.0)
-    assert not standing.is_banned(b"a", 91.0)
-    assert standing.points(b"a", 91.0) == 0.0
+    assert penalties.is_banned(b"a", 61.0)
+    assert not penalties.is_banned(b"a", 91.0)
+    assert penalties.points(b"a", 91.0) == 0.0
 
 
 def test_records_of_misbehaviour_are_bounded() -> None:
     """A crowd of liars fills the memory no further than its limit."""
-    standing = Standing(limit=100.0, half_life=60.0, ban_time=30.0)
+    penalties = PeerPenalties(limit=100.0, half_life=60.0, ban_time=30.0)
     for number in range(10_000):
-        standing.penalise(b"%d" % number, "lies", 1.0, 0.0, [])
-        standing.penalise(b"%d!" % number, "lies", 100.0, 0.0, [])
-    assert len(standing._points) <= 4096
-    assert len(standing.banned) <= 4096
+        penalties.penalise(b"%d" % number, "lies", 1.0, 0.0, [])
+        penalties.penalise(b"%d!" % number, "lies", 100.0, 0.0, [])
+    assert len(penalties._points) <= 4096
+    assert len(penalties.banned) <= 4096

@@ -3,18 +3,18 @@
 from itertools import pairwise
 
 import pytest
-from pulsarcast_rig import Lone, World, event_by, publication
+from pulsarcast_rig import Lone, World, delivered, event_by, publication
 
-from rumormill.core.effects import Deliver, SetTimer
+from rumormill.core.effects import Append, SetTimer
 from rumormill.core.event import Event
-from rumormill.core.inputs import Publish, TimerFired
+from rumormill.core.inputs import Publish, Subscribe, TimerFired
 from rumormill.core.trace import PublishMessage, RejectMessage
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
 from rumormill.protocols.pulsarcast.commands import History, PublishEvent, ReadHistory
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.operations import HoldTimer
 from rumormill.protocols.pulsarcast.rpc import RequestStatus
-from rumormill.protocols.pulsarcast.timers import HoldTimer
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import peer_id
 
@@ -69,8 +69,8 @@ def test_nothing_is_held_back_for_ever() -> None:
     topic = TopicDescriptor(
         "t", peer_id(0), "1970-01-01T00:00:00.000Z", allowed_publishers=(peer_id(0),)
     )
-    lone.machine.library.add(topic)
-    lone.machine.membership.subscribe(topic.cid, lone.now, lone.effects)
+    lone.machine.topics.add(topic)
+    lone.feed(Subscribe(cids.text(topic.cid)))
     lone.meet(peer_id(1))
     created = [dates.iso_at(lone.now + number) for number in range(3)]
     lost = event_by(0, topic.cid, b"lost", created[0])
@@ -78,7 +78,7 @@ def test_nothing_is_held_back_for_ever() -> None:
     next_one = event_by(0, topic.cid, b"next", created[2], held.cid)
     for each in (next_one, held):
         effects = lone.receive(peer_id(1), publication(each))
-        assert not any(isinstance(effect, Deliver) for effect in effects)
+        assert not any(isinstance(effect, Append) for effect in effects)
     (timer,) = [
         each.timer
         for each in lone.effects
@@ -86,7 +86,7 @@ def test_nothing_is_held_back_for_ever() -> None:
     ]
     lone.now += 10.0
     effects = lone.feed(TimerFired(timer))
-    assert [each.event.data for each in effects if isinstance(each, Deliver)] == [b"held", b"next"]
+    assert delivered(effects) == [b"held", b"next"]
     effects = lone.receive(peer_id(1), publication(lost))
     assert [each.reason for each in effects if isinstance(each, RejectMessage)] == [
         reasons.OVERTAKEN
@@ -235,7 +235,7 @@ def test_history_comes_from_the_dht_when_no_neighbour_has_it() -> None:
     world.subscribe(topic, 5, wait=20.0)
     cid = cids.parse(topic)
     machine, host = world.machine(5), world.host(5)
-    machine._gaps.fill(machine.events.feeds[cid], last.id, peer_id(5), world.now, host.effects)
+    machine._missing.fetch(machine.feeds.open[cid], last.id, peer_id(5), world.now, host.effects)
     host.carry_out()
     world.run(20.0)
     history = world.command(5, ReadHistory(topic=topic), wait=60.0).result

@@ -3,7 +3,8 @@
 import pytest
 from pulsarcast_rig import Lone, World
 
-from rumormill.core.effects import Outcome, Published
+from rumormill.core.effects import KeepNote, Outcome, Published
+from rumormill.core.event import Note
 from rumormill.core.inputs import Command, Publish, Subscribe, Unsubscribe
 from rumormill.core.trace import SkipPublish
 from rumormill.protocols.pulsarcast import cid as cids
@@ -20,7 +21,7 @@ from rumormill.protocols.pulsarcast.commands import (
     UnsubscribeFrom,
 )
 from rumormill.protocols.pulsarcast.descriptors import META, TopicDescriptor, meta_topic
-from rumormill.protocols.pulsarcast.library import SHELF, view_of_kept
+from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, note_of, view_of_kept
 from rumormill.sim.network import peer_id
 
 
@@ -155,8 +156,8 @@ def test_who_may_neither_publish_nor_ask_is_told_so() -> None:
     receipts: list[Published] = []
     world.host(1).receipts = receipts
     world.publish(topic, 1, b"x")
-    assert [(each.peers, each.note) for each in receipts] == [
-        (0, reasons.sentence("may-not-publish"))
+    assert [(each.event, each.error) for each in receipts] == [
+        (None, reasons.sentence("may-not-publish"))
     ]
     assert [each.reason for _, each in world.traced(SkipPublish)] == ["may-not-publish"] * 2
 
@@ -201,7 +202,7 @@ def test_a_topic_that_appears_late_is_found_by_who_waits_for_it() -> None:
     world.host(3).command(ShowTopic(topic=cids.text(late.cid)), asked.append)
     world.run(0.7)
     assert asked == []
-    world.machine(1).library.offer(late, world.now, world.host(1).effects)
+    world.machine(1).topics.offer(late, world.now, world.host(1).effects)
     world.host(1).carry_out()
     world.run(5.0)
     assert [outcome.error for outcome in asked] == [""]
@@ -212,17 +213,55 @@ def test_descriptors_are_kept_and_come_back_without_the_network() -> None:
     world = World(6)
     topic = world.create(0)
     world.subscribe(topic, 4)
-    kept = [
-        index
-        for index in range(6)
-        if (archive := world.host(index).archive) is not None
-        and view_of_kept(archive, cids.parse(topic)) is not None
-    ]
+    kept = [index for index in range(6) if kept_view(world, index, topic) is not None]
     assert kept == [0, 4]
     alone = Lone()
-    for event in world.host(4).archive.scan(SHELF):  # type: ignore[union-attr]
-        alone.archive.keep(event)
+    for note in world.journal(4)._notes.values():
+        alone.journal.append(KeepNote(note))
     effects = alone.feed(Command(1, ShowTopic(topic=topic)))
     (found,) = [effect.result for effect in effects if isinstance(effect, Outcome)]
     assert isinstance(found, TopicDescriptor)
     assert cids.text(found.cid) == topic
+
+
+def kept_view(world: World, index: int, topic: str) -> TopicView | None:
+    """What a peer's log alone knows of a topic."""
+    notes = {note.key: note.value for note in world.journal(index)._notes.values()}
+    keys = [key for key in notes if key.startswith(NOTES)]
+    return view_of_kept(notes.get, keys, cids.parse(topic))
+
+
+def test_what_a_log_has_kept_is_a_view_of_the_topic() -> None:
+    """With its versions and its sub-topics, as far as they are kept too."""
+    world = World(4)
+    first = world.create(0)
+    world.subscribe(first, 2)
+    second = world.create(0, parent=first, sub_topics={"old": first})
+    view = kept_view(world, 2, second)
+    assert view is not None
+    assert [cids.text(each.cid) for each in view.versions] == [first, second]
+    assert view.sub_topics["old"] == view.versions[0]
+    assert kept_view(world, 1, second) is None
+
+
+def test_topics_are_no_events() -> None:
+    """A log has the events of topics, and the topics themselves as notes."""
+    world = World(3)
+    topic = world.create(0)
+    world.publish(topic, 0, b"x")
+    meta = descriptor(world, topic).meta
+    assert meta is not None
+    assert sorted(world.journal(0)._topics) == sorted([topic, cids.text(meta)])
+
+
+@pytest.mark.parametrize("value", [b"", b"1234567", bytes(8), bytes(8) + b"\xa0", None])
+def test_a_note_that_is_not_what_its_key_says_is_no_topic(value: bytes | None) -> None:
+    """Damaged, or another's: the topic is looked for elsewhere."""
+    lone = Lone()
+    topic, other = Lone(1).create("one"), Lone(2).create("two")
+    key = NOTES + cids.text(topic.cid)
+    wrong = note_of(other, 1.0).value if value is None else value
+    lone.journal.append(KeepNote(Note(key, wrong)))
+    lone.feed(Command(1, ShowTopic(topic=cids.text(topic.cid))))
+    assert lone.machine.topics.get(topic.cid) is None
+    assert topic.cid in lone.machine._fetcher

@@ -8,11 +8,10 @@ from rumormill.core.inputs import ConnectFailed, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DuplicateMessage, SendRPC
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import rpc
-from rumormill.protocols.pulsarcast.branch import BranchTimer, gap
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
 from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, TopicDescriptor
-from rumormill.protocols.pulsarcast.letters import join
 from rumormill.protocols.pulsarcast.rpc import JoinReply, JoinStatus, Terms
+from rumormill.protocols.pulsarcast.tree.trees import BranchTimer, gap, join
 from rumormill.sim.network import peer_id
 
 ANYONE = {"allowed_publishers": None}
@@ -63,7 +62,7 @@ def test_a_full_peer_redirects_the_farthest() -> None:
     ]
     assert (near, JoinStatus.ACCEPTED, []) in replies
     assert (far, JoinStatus.REDIRECTED, [middle]) in replies
-    assert far in lone.machine.forest.branches[topic].children, "served until it has left"
+    assert far in lone.machine.trees.branches[topic].children, "served until it has left"
     farther = max((peer_id(n) for n in range(20, 60)), key=lambda peer: gap(peer, peer_id(0)))
     lone.meet(farther)
     effects = lone.receive(farther, join(topic, Terms(topic), lone.now))
@@ -126,8 +125,8 @@ def test_a_relay_keeps_nothing_of_a_topic_that_it_no_longer_serves() -> None:
     cid = cids.parse(topic)
     for index in range(1, 16):
         machine = world.machine(index)
-        assert cid not in machine.forest.branches
-        assert cid not in machine.events.feeds
+        assert cid not in machine.trees.branches
+        assert cid not in machine.feeds.open
     branch = world.branch(0, topic)
     assert branch is not None
     assert not branch.children
@@ -137,12 +136,12 @@ def test_a_neighbour_that_cannot_be_reached_is_dialled_again_and_then_replaced()
     """`connect_retries` is how often; then another next hop is chosen."""
     lone = Lone(5, connect_retries=2)
     topic = TopicDescriptor("t", peer_id(0), "2020-01-01T00:00:00.000Z")
-    lone.machine.library.add(topic)
+    lone.machine.topics.add(topic)
     lone.feed(Subscribe(cids.text(topic.cid)))
-    branch = lone.machine.forest.branches[topic.cid]
+    branch = lone.machine.trees.branches[topic.cid]
     target = next(peer_id(n) for n in range(1, 99) if gap(peer_id(n), peer_id(0)) < branch.own_gap)
     effects = lone.effects
-    lone.machine._climbing.try_parent(branch, target, lone.now, effects)
+    lone.machine._parents.try_parent(branch, target, lone.now, effects)
     for attempt in range(3):
         assert [each.peer for each in effects if isinstance(each, Connect)] == [target]
         lone.feed(ConnectFailed(target, "refused"))

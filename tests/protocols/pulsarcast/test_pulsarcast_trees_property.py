@@ -93,8 +93,8 @@ class Story:
         for index in range(COUNT):
             if index not in self.down and peer_id(index) not in members:
                 machine = world.machine(index)
-                assert cid not in machine.events.feeds
-                assert cid not in machine._syncing._pulls
+                assert cid not in machine.feeds.open
+                assert cid not in machine._reconciliation._ranges
                 assert not machine._requests._open
 
 

@@ -3,12 +3,12 @@
 Topics and events are named by their CIDs in base58btc.
 """
 
-from typing import TypeAlias
-
 import msgspec
 
+from rumormill.core.errors import DecodeError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
+from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import EventLinking, TopicDescriptor
 
 
@@ -118,30 +118,18 @@ class History(msgspec.Struct, frozen=True):
         return not self.missing and not self.refused
 
 
-Body: TypeAlias = (
-    CreateTopic
-    | SubscribeTo
-    | UnsubscribeFrom
-    | PublishEvent
-    | ShowTopic
-    | BrowseTopic
-    | ListVersions
-    | DescribeTopic
-    | ReadHistory
-)
+def cid_of(topic: Topic) -> bytes:
+    """The CID that a topic's name is; a `LocalError` where it is none."""
+    try:
+        return cids.parse(topic)
+    except DecodeError as error:
+        raise LocalError(f"{topic!r} names no topic: {error.detail}") from None
 
-__all__ = [
-    "Body",
-    "BrowseTopic",
-    "CreateTopic",
-    "DescribeTopic",
-    "History",
-    "ListVersions",
-    "PublishEvent",
-    "ReadHistory",
-    "ShowTopic",
-    "SubscribeTo",
-    "TopicDescriptor",
-    "TopicView",
-    "UnsubscribeFrom",
-]
+
+def names_topic(name: str) -> bool:
+    """Whether a name is that of a topic on the network, and not what people call one."""
+    try:
+        cids.parse(name)
+    except DecodeError:
+        return False
+    return True

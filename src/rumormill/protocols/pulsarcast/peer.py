@@ -7,10 +7,9 @@ peer that is closest to the author in Kademlia's metric. An event travels along 
 and down, once over each. What a peer missed it finds by the links and gets from its neighbours or
 from the DHT, so every subscriber ends with the whole history and can prove every piece of it.
 
-The machine only distributes inputs. Its parts: `forest`, `climbing`, `nursery` and `membership` are
-the trees; `dissemination` the way of events; `publishing` and `requests` where they come from;
-`gaps`, `syncing` and `history` what was missed; `library` and `catalogue` the topics; Kademlia the
-rest.
+The machine only distributes inputs. What is under way is a table of values (`operations`); the
+parts are `tree` (topics, trees, the way of events) and `history` (what is known, missing, read), on
+the formats that stand beside them; the DHT is Kademlia.
 """
 
 from collections.abc import Callable
@@ -28,12 +27,15 @@ from rumormill.core.inputs import (
     Command,
     ConnectFailed,
     Input,
+    Loaded,
+    NotStored,
     PeerConnected,
     PeerDisconnected,
     Publish,
     Received,
     SendDropped,
     Start,
+    Stored,
     Subscribe,
     TimerFired,
     Unsubscribe,
@@ -47,23 +49,25 @@ from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VAL
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import commands, reasons, validation
-from rumormill.protocols.pulsarcast.blocks import BlockValidator
-from rumormill.protocols.pulsarcast.branch import Branch, BranchTimer
-from rumormill.protocols.pulsarcast.catalogue import Catalogue
-from rumormill.protocols.pulsarcast.climbing import Climbing
+from rumormill.protocols.pulsarcast.commands import cid_of
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
-from rumormill.protocols.pulsarcast.dissemination import Dissemination
-from rumormill.protocols.pulsarcast.feed import Feed
-from rumormill.protocols.pulsarcast.forest import Forest
-from rumormill.protocols.pulsarcast.gaps import Gaps
-from rumormill.protocols.pulsarcast.hunting import Hunting
-from rumormill.protocols.pulsarcast.library import Library
-from rumormill.protocols.pulsarcast.membership import Membership, cid_of
-from rumormill.protocols.pulsarcast.nursery import Nursery
-from rumormill.protocols.pulsarcast.publishing import Publishing
-from rumormill.protocols.pulsarcast.recollection import Histories
-from rumormill.protocols.pulsarcast.requests import Requests
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
+from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
+from rumormill.protocols.pulsarcast.history.reading import HistoryReading
+from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
+from rumormill.protocols.pulsarcast.operations import (
+    EventStored,
+    FetchTimer,
+    HoldTimer,
+    LookTimer,
+    ParentTimer,
+    RangeTimer,
+    RequestTimer,
+    SubscribeTimer,
+    WayFound,
+)
 from rumormill.protocols.pulsarcast.rpc import (
     Block,
     Events,
@@ -78,16 +82,17 @@ from rumormill.protocols.pulsarcast.rpc import (
     addition,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
-from rumormill.protocols.pulsarcast.syncing import Syncing
-from rumormill.protocols.pulsarcast.timers import (
-    GapTimer,
-    HoldTimer,
-    HuntTimer,
-    LookTimer,
-    PullTimer,
-    RequestTimer,
-    SubscribeTimer,
-)
+from rumormill.protocols.pulsarcast.tree.children import Children
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
+from rumormill.protocols.pulsarcast.tree.own_events import OwnEvents
+from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
+from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
+from rumormill.protocols.pulsarcast.tree.requests import Requests
+from rumormill.protocols.pulsarcast.tree.subscriptions import Subscriptions
+from rumormill.protocols.pulsarcast.tree.topic_commands import Question, TopicCommands
+from rumormill.protocols.pulsarcast.tree.trees import Branch, BranchTimer, Trees
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
 
@@ -104,6 +109,8 @@ class PulsarcastPeer:
         config.validate()
         context = self._context = Context(identity, randomness, config, hooks)
         self.id = context.id
+        self._operations = context.operations
+        self._started = False
         self.dht = Kademlia(
             context.id,
             randomness,
@@ -115,41 +122,36 @@ class PulsarcastPeer:
                 CONTENT_NAMESPACE: BlockValidator(identity, required=config.require_signatures),
             },
         )
-        self.forest = Forest(context, self._on_left)
-        self._hunting = Hunting(context, self.dht)
-        self.library = Library(context, self._hunting, self.forest.branches)
-        self.events = Dissemination(
-            context, self.forest, on_gap=self._on_gap, on_delivered=self._on_delivered
+        trees = self.trees = Trees(context, self._on_left)
+        feeds = self.feeds = Feeds(context)
+        fetcher = self._fetcher = BlockFetcher(context, self.dht)
+        topics = self.topics = KnownTopics(context, fetcher, trees.branches)
+        events = self._events = Dissemination(
+            context, trees, feeds, topics, on_missing=self._on_missing
         )
-        self._gaps = Gaps(context, self.forest, self.events, self._hunting)
-        self._syncing = Syncing(context, self.forest, self.events, self._gaps)
-        self._climbing = Climbing(
+        self._missing = MissingParents(context, trees, feeds, events, fetcher)
+        self._reconciliation = Reconciliation(context, trees, feeds, self._missing)
+        self._parents = ParentSearch(
             context,
-            self.forest,
+            trees,
             self.dht,
             on_parent=self._on_parent,
-            refresh=self._syncing.refresh,
+            refresh=self._reconciliation.refresh,
         )
-        self._nursery = Nursery(context, self.forest, on_silence=self._on_silence)
-        self.membership = Membership(
-            context,
-            self.forest,
-            self.library,
-            self._climbing,
-            self._nursery,
-            self.events,
-            self._syncing,
+        children = Children(context, on_silence=self._on_silence)
+        membership = self.membership = TreeMembership(
+            context, trees, feeds, topics, self._parents, children, events, self._reconciliation
         )
+        self._subscriptions = Subscriptions(context, trees, feeds, topics, membership)
+        own = OwnEvents(context, feeds, events, fetcher)
+        self._requests = Requests(context, trees, feeds, own)
         self._publishing = Publishing(
-            context, self.library, self.membership, self.events, self._hunting
+            context, trees, feeds, topics, membership, events, fetcher, own, self._requests
         )
-        self._requests = Requests(context, self.forest, self.events, self._publishing.grant)
-        self._publishing.requests = self._requests
-        self._catalogue = Catalogue(context, self.library, self.membership, self._publishing)
-        self._histories = Histories(
-            context, self.library, self.membership, self.events, self._syncing, self._hunting
+        self._topic_commands = TopicCommands(context, topics, self._subscriptions, self._publishing)
+        self._reading = HistoryReading(
+            context, trees, feeds, topics, membership, events, self._reconciliation, fetcher
         )
-        self._started = False
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -173,32 +175,31 @@ class PulsarcastPeer:
         self.membership.on_left(topic, now, effects)
 
     def _on_parent(self, branch: Branch, now: float, effects: Effects) -> None:
-        self.events.on_parent(branch, now, effects)
+        self._events.on_parent(branch, now, effects)
         self._requests.on_parent(branch.topic, now, effects)
-        self.membership.on_parent(branch, now, effects)
+        self._operations.tell(WayFound(branch.topic), now, effects)
 
     def _on_silence(self, branch: Branch, now: float, effects: Effects) -> None:
         self.membership.on_silence(branch, now, effects)
 
-    def _on_gap(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
-        self._gaps.note(feed, cid, peer, now, effects)
-
-    def _on_delivered(self, feed: Feed, signed: SignedEvent, effects: Effects) -> None:
-        self._catalogue.on_delivered(feed, signed, effects)
+    def _on_missing(
+        self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects
+    ) -> None:
+        self._missing.note(feed, cid, peer, now, effects)
 
     def _on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
         if result.kind is LookupKind.FIND_CLOSEST:
-            self._climbing.on_found(result.key, result.peers, now, effects)
+            self._parents.on_found(result.key, result.peers, now, effects)
         elif result.kind is LookupKind.GET_VALUE:
             cid = cid_of_key(result.key)
             if cid is not None:
-                self._hunting.on_value(cid, result.value, result.proof, now, effects)
+                self._fetcher.on_value(cid, result.value, result.proof, now, effects)
 
     # What the runtime shows of us.
 
     def view(self) -> View:
         """Show the trees in which we stand (see `core.machine`)."""
-        branches = {cids.text(cid): branch for cid, branch in self.forest.branches.items()}
+        branches = {cids.text(cid): branch for cid, branch in self.trees.branches.items()}
         parents = {
             topic: (branch.parent,)
             for topic, branch in branches.items()
@@ -206,7 +207,10 @@ class PulsarcastPeer:
         }
         return View(
             tuple([cids.text(cid) for cid in self.membership.subscriptions]),
-            {topic: branch.neighbours for topic, branch in branches.items()},
+            {
+                **{feed.text: () for feed in self.feeds.opening.values()},
+                **{topic: branch.neighbours for topic, branch in branches.items()},
+            },
             {
                 "parent": parents,
                 "child": {topic: tuple(branch.children) for topic, branch in branches.items()},
@@ -218,14 +222,27 @@ class PulsarcastPeer:
     def _on_start(self, event: Start, now: float, effects: Effects) -> None:
         self.dht.handle(event, now, effects)
         if self._started:
-            self._climbing.reset()
-            self._hunting.reset(now, effects)
-            self._gaps.reset()
-            self._requests.resume(now, effects)
-            self.events.resume(now, effects)
-            self.library.resume(now, effects)
-            self.membership.resume(now, effects)
+            self._resume(now, effects)
         self._started = True
+
+    def _resume(self, now: float, effects: Effects) -> None:
+        """We come back with our state: connections and timers are gone, and so are those who waited
+        for us. What the application wants is begun anew, from what the log has."""
+        for part in (
+            self._operations,
+            self._fetcher,
+            self._missing,
+            self._reconciliation,
+            self._parents,
+            self._requests,
+            self._events,
+            self._reading,
+            self.membership,
+            self.feeds,
+        ):
+            part.clear()
+        self.trees.branches.clear()
+        self._subscriptions.resume(now, effects)
 
     def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
@@ -234,7 +251,7 @@ class PulsarcastPeer:
         self._context.connected[peer] = event.protocol
         effects.append(trace.AddPeer(peer, event.protocol))
         self.dht.handle(event, now, effects)
-        self._climbing.on_connected(peer, now, effects)
+        self._parents.on_connected(peer, now, effects)
 
     def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
         if self._context.connected.pop(event.peer, None) is None:
@@ -245,7 +262,7 @@ class PulsarcastPeer:
 
     def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
         self.dht.handle(event, now, effects)
-        self._climbing.on_connect_failed(event.peer, now, effects)
+        self._parents.on_connect_failed(event.peer, now, effects)
 
     def _on_query(self, event: Asked | Answered | AskFailed, now: float, effects: Effects) -> None:
         self.dht.handle(event, now, effects)
@@ -261,37 +278,50 @@ class PulsarcastPeer:
         elif isinstance(timer, BranchTimer):
             self.membership.on_timer(timer.topic, now, effects)
         elif isinstance(timer, HoldTimer):
-            self.events.on_hold_timer(timer.topic, now, effects)
-        elif isinstance(timer, GapTimer):
-            self._gaps.on_timer(timer, now, effects)
-        elif isinstance(timer, HuntTimer):
-            self._hunting.on_timer(timer.cid, now, effects)
-        elif isinstance(timer, PullTimer):
-            self._syncing.on_timer(timer.topic, now, effects)
+            self._events.on_hold_timer(timer.topic, now, effects)
+        elif isinstance(timer, ParentTimer):
+            self._missing.on_timer(timer, now, effects)
+        elif isinstance(timer, FetchTimer):
+            self._fetcher.on_timer(timer.cid, now, effects)
+        elif isinstance(timer, RangeTimer):
+            self._reconciliation.on_timer(timer.topic, now, effects)
         elif isinstance(timer, RequestTimer):
             self._requests.on_timer(timer.cid, now, effects)
-        elif isinstance(timer, LookTimer):
-            self.library.on_timer(timer.topic, now, effects)
-        elif isinstance(timer, SubscribeTimer):
-            self.membership.on_subscribe_timer(timer.topic, now, effects)
+        elif isinstance(timer, LookTimer | SubscribeTimer):
+            self._operations.tell(timer, now, effects)
+
+    # What the log says.
+
+    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+        for cid in event.barriers:
+            assert isinstance(cid, bytes)
+            self._operations.tell(EventStored(cid), now, effects)
+
+    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+        for cid in event.barriers:
+            assert isinstance(cid, bytes)
+            self._operations.tell(EventStored(cid, event.reason), now, effects)
+
+    def _on_loaded(self, event: Loaded, now: float, effects: Effects) -> None:
+        self._operations.tell(event, now, effects)
 
     # What peers send.
 
     def _on_event(
         self, peer: PeerId, signed: SignedEvent, message: Rpc | None, now: float, effects: Effects
     ) -> None:
-        if self._context.standing.banned and self._context.standing.is_banned(peer, now):
+        if self._context.penalties.banned and self._context.penalties.is_banned(peer, now):
             effects.append(trace.Refuse(peer, reasons.BANNED))
             return
-        self.events.receive(peer, signed, message, now, effects)
+        self._events.receive(peer, signed, message, now, effects)
 
     def _on_rpc(self, peer: PeerId, message: Rpc, now: float, effects: Effects) -> None:
-        if self._context.standing.is_banned(peer, now):
+        if self._context.penalties.is_banned(peer, now):
             effects.append(trace.Refuse(peer, reasons.BANNED))
             return
         for refused in message.refused:
             effects.append(trace.Refuse(peer, refused.reason))
-            self._context.standing.penalise(peer, refused.reason, SLIGHT, now, effects)
+            self._context.penalties.penalise(peer, refused.reason, SLIGHT, now, effects)
         terms: dict[bytes, Terms] = {}
         for each in message.additions:
             if type(each) is Terms:
@@ -335,24 +365,24 @@ class PulsarcastPeer:
         elif kind is Fetch:
             self._on_fetch(peer, each, now, effects)
         elif kind is Events:
-            self._gaps.on_events(peer, each, now, effects)
+            self._missing.on_events(peer, each, now, effects)
             if each.end:
-                self._syncing.on_answer(peer, each, now, effects)
+                self._reconciliation.on_answer(peer, each, now, effects)
         elif kind is Have:
-            self._syncing.on_have(peer, each, now, effects)
+            self._reconciliation.on_have(peer, each, now, effects)
         elif kind is Block:
-            self.library.on_block(peer, each, now, effects)
+            self.topics.on_block(peer, each, now, effects)
 
     def _on_fetch(self, peer: PeerId, question: Fetch, now: float, effects: Effects) -> None:
         if question.topic in question.wanted:
-            topic = self.library.get(question.topic)
+            topic = self.topics.get(question.topic)
             if topic is None:
                 answer = Events(question.topic, missing=(question.topic,))
                 self._context.send(peer, addition(answer), effects)
             else:
                 block = Block(question.topic, topic.dag())
                 self._context.send(peer, addition(block), effects)
-        self._gaps.on_fetch(peer, question, now, effects)
+        self._missing.on_fetch(peer, question, now, effects)
 
     # What the application asks for.
 
@@ -364,71 +394,48 @@ class PulsarcastPeer:
                     f"the topic {event.topic!r} is either subscribed to or publish-only:"
                     " unsubscribe first"
                 )
-            self.membership.publish_only[cid] = None
-            self.membership.stand_by(cid, now, effects)
+            self._subscriptions.stand_by(cid, now, effects)
             return
         meta = self._context.config.subscribe_to_meta
-        self.membership.subscribe(cid, now, effects, meta=meta)
+        self._subscriptions.subscribe(cid, now, effects, meta=meta)
 
     def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
         meta = self._context.config.unsubscribe_from_meta
-        self.membership.unsubscribe(cid_of(event.topic), now, effects, meta=meta)
+        self._subscriptions.unsubscribe(cid_of(event.topic), now, effects, meta=meta)
 
     def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
-        self._publishing.publish(event.topic, event.data, now, effects, number=event.number)
+        cid, number = cid_of(event.topic), event.number
+        publication = Publication(cid, event.data, number=number, at_once=event.at_once)
+        self._publishing.begin(publication, now, effects)
 
     def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
-        self.events.on_validated(event, now, effects)
+        self._events.on_validated(event, now, effects)
 
     def _on_command(self, event: Command, now: float, effects: Effects) -> None:
-        number, body = event.number, event.body
-
-        def finished(result: object, error: str, _: float, effects: Effects) -> None:
-            effects.append(Outcome(number, result, reasons.sentence(error)))
-
         try:
-            self._carry_out(body, finished, now, effects)
+            self._carry_out(event.number, event.body, now, effects)
         except LocalError as error:
-            effects.append(Outcome(number, None, str(error)))
+            effects.append(Outcome(event.number, None, str(error)))
 
-    def _carry_out(
-        self,
-        body: object,
-        finished: Callable[[object, str, float, Effects], None],
-        now: float,
-        effects: Effects,
-    ) -> None:
+    def _carry_out(self, number: int, body: object, now: float, effects: Effects) -> None:
         if isinstance(body, commands.CreateTopic):
-            self._catalogue.create(body, finished, now, effects)
+            self._topic_commands.create(number, body, now, effects)
         elif isinstance(body, commands.SubscribeTo):
             cid = cid_of(body.topic)
-
-            def ready(error: str, now: float, effects: Effects) -> None:
-                finished(self.library.get(cid), error, now, effects)
-
-            self.membership.subscribe(cid, now, effects, meta=body.meta, ready=ready)
+            self._subscriptions.subscribe(cid, now, effects, meta=body.meta)
+            self._subscriptions.announce_arrival(number, cid, now, effects)
         elif isinstance(body, commands.UnsubscribeFrom):
-            self.membership.unsubscribe(cid_of(body.topic), now, effects, meta=body.meta)
-            finished(None, "", now, effects)
+            self._subscriptions.unsubscribe(cid_of(body.topic), now, effects, meta=body.meta)
+            effects.append(Outcome(number))
         elif isinstance(body, commands.PublishEvent):
-
-            def published(cid: bytes | None, error: str, now: float, effects: Effects) -> None:
-                finished(None if cid is None else cids.text(cid), error, now, effects)
-
             parent = None if body.parent is None else cid_of(body.parent)
-            self._publishing.publish(
-                body.topic, body.data, now, effects, parent=parent, finished=published
-            )
-        elif isinstance(body, commands.DescribeTopic):
-            self._catalogue.describe(cid_of(body.topic), finished, now, effects)
-        elif isinstance(body, commands.ShowTopic):
-            self._catalogue.show(cid_of(body.topic), finished, now, effects)
-        elif isinstance(body, commands.BrowseTopic):
-            self._catalogue.browse(cid_of(body.topic), finished, now, effects)
-        elif isinstance(body, commands.ListVersions):
-            self._catalogue.list_versions(cid_of(body.topic), finished, now, effects)
+            cid = cid_of(body.topic)
+            publication = Publication(cid, body.data, command=number, parent=parent)
+            self._publishing.begin(publication, now, effects)
+        elif isinstance(body, Question):
+            self._topic_commands.ask(number, body, effects)
         elif isinstance(body, commands.ReadHistory):
-            self._histories.read(body, finished, now, effects)
+            self._reading.begin(number, body, now, effects)
         else:
             raise LocalError(f"{type(body).__name__} is not a command of Pulsarcast")
 
@@ -438,6 +445,9 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
     Subscribe: PulsarcastPeer._on_subscribe,
     Unsubscribe: PulsarcastPeer._on_unsubscribe,
     Publish: PulsarcastPeer._on_publish,
+    Stored: PulsarcastPeer._on_stored,
+    NotStored: PulsarcastPeer._on_not_stored,
+    Loaded: PulsarcastPeer._on_loaded,
     Command: PulsarcastPeer._on_command,
     PeerConnected: PulsarcastPeer._on_peer_connected,
     PeerDisconnected: PulsarcastPeer._on_peer_disconnected,

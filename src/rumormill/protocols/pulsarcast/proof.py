@@ -5,6 +5,9 @@ the payload, with its signatures. The two together give the descriptor back, hen
 links and everything that was signed. The payload is not kept twice.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
+
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.protocols.pulsarcast import cid as cids
@@ -50,3 +53,12 @@ def from_stored(event: Event, limits: RpcLimits = DEFAULT_LIMITS) -> SignedEvent
     if signed.cid != event.id:
         raise DecodeError("wrong-cid", "the event is not what its id names")
     return signed
+
+
+def read_back(events: Iterable[Event]) -> list[SignedEvent]:
+    """Those of some kept events that are what their ids say."""
+    found: list[SignedEvent] = []
+    for event in events:
+        with suppress(DecodeError):
+            found.append(from_stored(event))
+    return found

@@ -26,6 +26,7 @@ OVERTAKEN: Final = "overtaken"
 
 # What other messages are refused for.
 NOT_SERVED: Final = "topic-not-served"
+NOT_READ: Final = "topic-being-read"
 NOT_FARTHER: Final = "joiner-not-farther"
 BAD_REDIRECT: Final = "redirect-not-closer"
 NOT_ASKED_FOR: Final = "not-asked-for"
@@ -53,6 +54,7 @@ REFUSED: Final = "refused"
 CANNOT_PUBLISH: Final = "may-not-publish"
 NO_SUCH_PARENT: Final = "no-such-parent"
 LINKS_BY_ITSELF: Final = "topic-links-by-itself"
+MUST_WAIT: Final = "must-wait"
 
 _SENTENCES: Final = {
     CANNOT_PUBLISH: "this peer is not among the topic's allowed publishers, and the topic does not"
@@ -60,6 +62,9 @@ _SENTENCES: Final = {
     NO_SUCH_PARENT: "the event that was named as parent is not to be found",
     LINKS_BY_ITSELF: "events of this topic are linked to the last one seen; only a topic of custom"
     " linking lets the publisher name a parent",
+    MUST_WAIT: "the event cannot be published at once: the topic has to be found and entered, or an"
+    " allowed publisher to be asked, before that",
+    WAITING_FULL: "too much waits for the same already (max_waiting)",
     NO_SUCH_TOPIC: "the topic is known neither here nor in the DHT",
     BRANCHES_FULL: "this peer stands in as many topics as it may (max_topics, max_branches)",
     NOT_SERVED: "this peer has left the topic meanwhile",

@@ -81,5 +81,5 @@ SPEC = ProtocolSpec(
         readable=readable_view,
     ),
     publishes_from_within=True,
-    reads_archive=True,
+    reads_log=True,
 )

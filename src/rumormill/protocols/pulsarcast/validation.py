@@ -39,7 +39,6 @@ BAD_CID: Final = "bad-cid"
 TOPIC_IN_PROTOBUF: Final = "topic-in-protobuf"
 NO_TREE_TOPIC: Final = "tree-without-topic"
 MISPLACED: Final = "misplaced-payload"
-FUTURE_DATE: Final = "future-date"
 
 
 def message_fault(op: int, created: str | None, version: str | None) -> str | None:
@@ -98,11 +97,3 @@ def misplaced(message: RpcMessage) -> bool:
     if op == Operation.UPDATE:
         return message.tree is None
     return op == Operation.NEW_TOPIC
-
-
-def is_future(created: str, now: float, tolerance: float) -> bool:
-    """Whether a normal date lies more than `tolerance` seconds ahead.
-
-    The original lets one such date pin its "most recent" event for ever.
-    """
-    return dates.seconds(created) > now + tolerance

@@ -15,19 +15,25 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import letters, reasons
-from rumormill.protocols.pulsarcast.branch import Branch, Child, gap
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
-from rumormill.protocols.pulsarcast.forest import BranchHook, Forest
+from rumormill.protocols.pulsarcast.rpc import leave
+from rumormill.protocols.pulsarcast.tree.trees import (
+    Branch,
+    BranchHook,
+    Child,
+    gap,
+    redirect,
+    refusal,
+)
 
 
-class Nursery:
+class Children:
     """Takes care of children."""
 
-    def __init__(self, context: Context, forest: Forest, *, on_silence: BranchHook) -> None:
+    def __init__(self, context: Context, *, on_silence: BranchHook) -> None:
         """`on_silence` hears when who wants events from above may have changed."""
         self._context = context
-        self._forest = forest
         self._on_silence = on_silence
 
     def on_join(
@@ -43,28 +49,37 @@ class Nursery:
                 self._on_silence(branch, now, effects)
             return True
         original = self._context.is_original(peer)
-        if gap(peer, branch.author) <= branch.own_gap and not original:
-            self._refuse(branch, peer, reasons.NOT_FARTHER, SLIGHT, now, effects)
+        if not self.may_join(branch.topic, branch.author, peer, now, effects):
             return False
         if len(branch.children) >= self._context.config.max_children:
-            self._refuse(branch, peer, reasons.TOO_MANY_CHILDREN, 0.0, now, effects)
+            self._refuse(branch.topic, peer, reasons.TOO_MANY_CHILDREN, 0.0, now, effects)
             return False
         if silent or original or not self._is_full(branch):
             self._add(branch, peer, silent, original, now, effects)
             return True
         return self._make_room(branch, peer, now, effects)
 
+    def may_join(
+        self, topic: bytes, author: PeerId, peer: PeerId, now: float, effects: Effects
+    ) -> bool:
+        """Whether a peer can be our child at all; who is not farther from the author is told so."""
+        own = gap(self._context.id, author)
+        if gap(peer, author) > own or self._context.is_original(peer):
+            return True
+        self._refuse(topic, peer, reasons.NOT_FARTHER, SLIGHT, now, effects)
+        return False
+
     def _refuse(
         self,
-        branch: Branch,
+        topic: bytes,
         peer: PeerId,
         reason: str,
         points: float,
         now: float,
         effects: Effects,
     ) -> None:
-        self._context.send(peer, letters.refusal(branch.topic, reason), effects)
-        self._context.refuse(peer, reason, branch.topic, points, now, effects)
+        self._context.send(peer, refusal(topic, reason), effects)
+        self._context.refuse(peer, reason, topic, points, now, effects)
 
     def _is_full(self, branch: Branch) -> bool:
         return sum(1 for _ in self._settled(branch)) >= self._context.config.fan_out
@@ -129,7 +144,7 @@ class Nursery:
         if child is not None:
             child.given += 1
         addresses = tuple(self._context.hooks.addresses(target))
-        self._context.send(peer, letters.redirect(branch.topic, target, addresses), effects)
+        self._context.send(peer, redirect(branch.topic, target, addresses), effects)
 
     def send_up(self, branch: Branch, now: float, effects: Effects) -> None:
         """We are leaving: hand all children to our parent."""
@@ -154,7 +169,7 @@ class Nursery:
         for peer, child in list(branch.children.items()):
             if child.heard < oldest and not child.original:
                 if peer in self._context.connected:
-                    self._context.send(peer, letters.leave(branch.topic, now), effects)
+                    self._context.send(peer, leave(branch.topic, now), effects)
                 self.remove(branch, peer, now, effects)
             elif child.moving and child.asked_to_move < now - 2 * config.join_timeout:
                 child.moving = False

@@ -4,29 +4,25 @@ A request is the event without a publisher, signed by its author. It travels up 
 meets a peer that may publish, which checks that the *event's author* may ask, links and signs it,
 and publishes it. The answer goes back the way the request came: accepted with the event's CID,
 refused with a reason, or nothing, and then the asker repeats itself until its time is up. A
-publisher remembers which requests it has taken, so a repetition is answered and not published
-again. Where the top of the tree may not publish itself, it turns to a peer that the topic lists.
+request is granted when the event is on the publisher's disk: if it cannot be stored the request is
+refused. A publisher remembers which requests it has taken, so a repetition is answered and not
+published again. Where the top of the tree may not publish itself, it turns to a peer that the topic
+lists.
 """
-
-from collections.abc import Callable
-from typing import TypeAlias
 
 import msgspec
 
+from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons, rpc
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
-from rumormill.protocols.pulsarcast.dissemination import Dissemination
-from rumormill.protocols.pulsarcast.feed import Feed, date_of
-from rumormill.protocols.pulsarcast.forest import Forest
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, date_of
+from rumormill.protocols.pulsarcast.operations import EventStored, RequestAnswered, RequestTimer
 from rumormill.protocols.pulsarcast.rpc import RequestReply, RequestStatus, addition
-from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
-from rumormill.protocols.pulsarcast.timers import RequestTimer
-
-Answered: TypeAlias = Callable[[RequestReply, float, Effects], None]
-Publish: TypeAlias = Callable[[Feed, SignedEvent, float, Effects], bytes]
-"""Publishes a request that has been granted and returns the event's CID."""
+from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of, publish_request
+from rumormill.protocols.pulsarcast.tree.own_events import OwnEvent, OwnEvents
+from rumormill.protocols.pulsarcast.tree.trees import Trees
 
 
 class _Request(msgspec.Struct):
@@ -34,52 +30,65 @@ class _Request(msgspec.Struct):
 
     signed: SignedEvent
     deadline: float
-    answered: Answered | None
     asker: PeerId
+    """Who is answered; ourselves where an operation waits for `RequestAnswered`."""
     sent_to: PeerId | None = None
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A request that we publish; its event is on its way to the disk."""
+
+    request: SignedEvent
+    own: OwnEvent
 
 
 class Requests:
     """Requests, own and others'."""
 
-    def __init__(
-        self, context: Context, forest: Forest, events: Dissemination, publish: Publish
-    ) -> None:
+    def __init__(self, context: Context, trees: Trees, feeds: Feeds, own: OwnEvents) -> None:
         self._context = context
-        self._forest = forest
-        self._events = events
-        self._publish = publish
+        self._trees = trees
+        self._feeds = feeds
+        self._own = own
         self._open: dict[bytes, _Request] = {}
+        self._granting: dict[bytes, PeerId] = {}
+        """Requests whose events are on their way to the disk, and who asked last."""
         self._granted: dict[bytes, bytes] = {}
+        """Requests that became events, and which."""
+        context.operations.steps[Grant, EventStored] = self._on_stored
 
-    def resume(self, now: float, effects: Effects) -> None:
-        """Wait for answers again: the timers are gone."""
-        for cid in self._open:
-            effects.append(SetTimer(RequestTimer(cid), now))
+    def clear(self) -> None:
+        """Forget requests under way: who asked is gone, or asks again."""
+        self._open.clear()
+        self._granting.clear()
 
     # Asking.
 
-    def ask(self, signed: SignedEvent, answered: Answered, now: float, effects: Effects) -> None:
-        """Ask for an event of ours to be published; `answered` hears how it ended."""
-        config = self._context.config
-        if len(self._open) >= config.max_requests:
-            answered(self._reply(signed, reasons.REQUESTS_FULL), now, effects)
+    def ask(
+        self, signed: SignedEvent, operation: msgspec.Struct, now: float, effects: Effects
+    ) -> None:
+        """Ask for an event of ours to be published; the operation hears how it ended."""
+        config, operations = self._context.config, self._context.operations
+        if len(self._open) >= config.max_requests or not operations.wait(
+            RequestAnswered, signed.cid, operation
+        ):
+            refusal = RequestAnswered(signed.cid, _refusal(signed, reasons.REQUESTS_FULL))
+            operations.go_on(operation, refusal, now, effects)
             return
-        deadline = now + config.request_timeout
-        request = _Request(signed, deadline, answered, self._context.id)
+        request = _Request(signed, now + config.request_timeout, self._context.id)
         self._open[signed.cid] = request
         self._send(request, now, effects)
 
     def _send(self, request: _Request, now: float, effects: Effects) -> None:
         """Send a request one step up, and look again in a while."""
         signed = request.signed
-        branch = self._forest.branches.get(signed.event.topic)
+        branch = self._trees.branches.get(signed.event.topic)
         if branch is not None and branch.parent is not None:
             request.sent_to = branch.parent
         elif branch is not None and branch.rendezvous:
             request.sent_to = self._listed_publisher(signed.event.topic)
             if request.sent_to is None:
-                refusal = self._reply(signed, reasons.NO_PUBLISHER_REACHED)
+                refusal = _refusal(signed, reasons.NO_PUBLISHER_REACHED)
                 self._end(signed.cid, refusal, now, effects)
                 return
         if request.sent_to is not None:
@@ -89,7 +98,7 @@ class Requests:
 
     def _listed_publisher(self, topic: bytes) -> PeerId | None:
         """A peer other than us that may publish, a connected one first."""
-        feed = self._events.feeds.get(topic)
+        feed = self._feeds.open.get(topic)
         listed = [] if feed is None else list(feed.allowed or ())
         others = [peer for peer in listed if peer != self._context.id]
         near = [peer for peer in others if peer in self._context.connected]
@@ -105,7 +114,7 @@ class Requests:
             status = RequestStatus.TIMED_OUT
             reply = RequestReply(event.topic, cid, status, reason=reasons.TIMED_OUT)
             self._end(cid, reply, now, effects)
-        elif request.answered is not None:
+        elif request.asker == self._context.id:
             self._send(request, now, effects)
         else:
             effects.append(SetTimer(RequestTimer(cid), request.deadline))
@@ -119,8 +128,8 @@ class Requests:
     def _end(self, cid: bytes, reply: RequestReply, now: float, effects: Effects) -> None:
         request = self._open.pop(cid)
         effects.append(CancelTimer(RequestTimer(cid)))
-        if request.answered is not None:
-            request.answered(reply, now, effects)
+        if request.asker == self._context.id:
+            self._context.operations.tell(RequestAnswered(cid, reply), now, effects)
         else:
             self._context.send(request.asker, addition(reply), effects)
 
@@ -136,37 +145,64 @@ class Requests:
 
     def on_request(self, peer: PeerId, signed: SignedEvent, now: float, effects: Effects) -> None:
         """A peer asks, or passes on somebody's request."""
-        cid = signed.cid
-        feed = self._events.feeds.get(signed.event.topic)
+        cid, topic = signed.cid, signed.event.topic
+        feed = self._feeds.open.get(topic)
         granted = self._granted.get(cid)
-        if feed is None:
+        if topic in self._feeds.opening:
+            # It comes again, when we can tell what it has to be linked to.
+            self._context.refuse(peer, reasons.NOT_READ, topic, 0.0, now, effects)
+        elif feed is None:
             self._refuse(peer, signed, reasons.NOT_SERVED, effects)
         elif granted is not None:
-            self._grant(peer, signed, granted, effects)
+            self._accept(peer, signed, granted, effects)
         elif (fault := self._fault(feed, signed, now)) is not None:
             if fault not in _BLAMELESS:
                 self._context.refuse(peer, fault, feed.topic, GRAVE, now, effects)
             self._refuse(peer, signed, fault, effects)
         elif feed.descriptor.may_publish(self._context.id):
-            event = self._publish(feed, signed, now, effects)
-            if len(self._granted) >= self._context.config.max_requests:
-                del self._granted[next(iter(self._granted))]
-            self._granted[cid] = event
-            self._grant(peer, signed, event, effects)
+            self._grant(peer, feed, signed, effects)
         elif cid in self._open:
             self._pass_on_again(self._open[cid], peer, now, effects)
         elif len(self._open) >= self._context.config.max_requests:
             self._refuse(peer, signed, reasons.REQUESTS_FULL, effects)
         else:
             deadline = now + self._context.config.request_timeout
-            request = _Request(signed, deadline, None, peer)
+            request = _Request(signed, deadline, peer)
             self._open[cid] = request
             self._send(request, now, effects)
 
     def _pass_on_again(self, request: _Request, peer: PeerId, now: float, effects: Effects) -> None:
-        if request.answered is None and request.sent_to != peer:
+        if request.asker != self._context.id and request.sent_to != peer:
             request.asker = peer
             self._send(request, now, effects)
+
+    def _grant(self, peer: PeerId, feed: Feed, request: SignedEvent, effects: Effects) -> None:
+        """Publish a request; it is answered when its event is on the disk."""
+        cid = request.cid
+        if cid in self._granting:
+            self._granting[cid] = peer
+        elif len(self._granting) >= self._context.config.max_requests:
+            self._refuse(peer, request, reasons.REQUESTS_FULL, effects)
+        else:
+            self._granting[cid] = peer
+            parent = self._own.parent_of_next(feed, request.event.parent)
+            signed = publish_request(request, self._context.identity, parent)
+            own = self._own.append(feed, signed, effects)
+            self._context.operations.hold(EventStored, signed.cid, Grant(request, own))
+
+    def _on_stored(self, grant: Grant, news: EventStored, now: float, effects: Effects) -> None:
+        request = grant.request
+        peer = self._granting.pop(request.cid)
+        if news.error:
+            self._own.forget(grant.own)
+            effects.append(trace.SkipPublish(grant.own.event.topic, news.error))
+            self._refuse(peer, request, news.error, effects)
+            return
+        self._own.spread(grant.own, now, effects)
+        if len(self._granted) >= self._context.config.max_requests:
+            del self._granted[next(iter(self._granted))]
+        self._granted[request.cid] = news.about
+        self._accept(peer, request, news.about, effects)
 
     def _fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
         """Why a request must not be granted, or None."""
@@ -184,21 +220,22 @@ class Requests:
             return reasons.TOO_LARGE
         return fault_of(signed, self._context.identity, required=config.require_signatures)
 
-    def _grant(self, peer: PeerId, signed: SignedEvent, event: bytes, effects: Effects) -> None:
+    def _accept(self, peer: PeerId, signed: SignedEvent, event: bytes, effects: Effects) -> None:
         status = RequestStatus.ACCEPTED
         reply = RequestReply(signed.event.topic, signed.cid, status, event)
         self._answer(peer, reply, effects)
 
     def _refuse(self, peer: PeerId, signed: SignedEvent, reason: str, effects: Effects) -> None:
-        self._answer(peer, self._reply(signed, reason), effects)
+        self._answer(peer, _refusal(signed, reason), effects)
 
     def _answer(self, peer: PeerId, reply: RequestReply, effects: Effects) -> None:
         if not self._context.is_original(peer):
             self._context.send(peer, addition(reply), effects)
 
-    def _reply(self, signed: SignedEvent, reason: str) -> RequestReply:
-        topic, refused = signed.event.topic, RequestStatus.REFUSED
-        return RequestReply(topic, signed.cid, refused, reason=reason)
+
+def _refusal(signed: SignedEvent, reason: str) -> RequestReply:
+    topic, refused = signed.event.topic, RequestStatus.REFUSED
+    return RequestReply(topic, signed.cid, refused, reason=reason)
 
 
 _BLAMELESS = (reasons.REQUESTS_OFF, reasons.REQUESTER_NOT_LISTED)

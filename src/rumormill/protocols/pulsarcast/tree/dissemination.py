@@ -7,30 +7,46 @@ to publish, may its author have others publish for him, is it dated in the futur
 over its CID hold. So a forged event dies at the forger's first honest neighbour, which knows whom
 to blame.
 
-Forwarding waits for nothing: the DHT gets its copy afterwards, from the publisher alone.
+Forwarding waits for nothing: whoever published the event has it on disk, and the DHT gets its copy
+afterwards, from the publisher alone. Delivery waits where a topic promises one chain: an event
+whose parent has not been delivered is held back, and goes into the log when its turn comes, so that
+the log's order is the chain's.
 """
 
 from collections.abc import Callable
 
+import msgspec
+
 from rumormill.core import trace
-from rumormill.core.effects import Append, Effects, SendAll, SetTimer, Validate
+from rumormill.core.effects import Append, ById, Effects, SendAll, SetTimer, Validate
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
-from rumormill.core.inputs import Validated, Verdict
+from rumormill.core.inputs import Loaded, Validated, Verdict
 from rumormill.protocols.pulsarcast import reasons, rpc
-from rumormill.protocols.pulsarcast.branch import Branch
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
-from rumormill.protocols.pulsarcast.feed import Feed, core_event, date_of
-from rumormill.protocols.pulsarcast.forest import Forest
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, date_of, unread_of
+from rumormill.protocols.pulsarcast.operations import HoldTimer
+from rumormill.protocols.pulsarcast.proof import read_back
 from rumormill.protocols.pulsarcast.rpc import Rpc
 from rumormill.protocols.pulsarcast.signing import UNSIGNED, SignedEvent, fault_of
-from rumormill.protocols.pulsarcast.timers import HoldTimer
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
 _MOST_PENDING = 1024
 """Events that wait for the application's verdict; our choice."""
 _MOST_UNSENT = 4096
 """Events that wait for a parent, per topic; our choice. Neighbours compare what they have anyway
 once there is one."""
+_RESENT_TOGETHER = 128
+"""Of those, how many are read from the log together; our choice."""
+
+
+class Resending(msgspec.Struct, frozen=True):
+    """Events that a new parent lacks are read from the log."""
+
+    topic: bytes
+    parent: PeerId
+    ids: tuple[bytes, ...]
 
 
 class Dissemination:
@@ -39,28 +55,25 @@ class Dissemination:
     def __init__(
         self,
         context: Context,
-        forest: Forest,
+        trees: Trees,
+        feeds: Feeds,
+        topics: KnownTopics,
         *,
-        on_gap: Callable[[Feed, bytes, PeerId, float, Effects], None],
-        on_delivered: Callable[[Feed, SignedEvent, Effects], None],
+        on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None],
     ) -> None:
-        """`on_gap` hears of a parent link to an event that is not there, `on_delivered` of every
-        event that the application is given."""
+        """`on_missing` hears of a parent link to an event that is not there."""
         self._context = context
-        self._forest = forest
-        self._on_gap = on_gap
-        self._on_delivered = on_delivered
+        self._trees = trees
+        self._feeds = feeds
+        self._topics = topics
+        self._on_missing = on_missing
         self._validator = context.hooks.validator
-        self.feeds: dict[bytes, Feed] = {}
         self._pending: dict[MessageId, tuple[Feed, PeerId, SignedEvent, bool]] = {}
+        context.operations.steps[Resending, Loaded] = self._on_loaded
 
-    def resume(self, now: float, effects: Effects) -> None:
-        """Wait for missing ancestors again: the timers are gone."""
+    def clear(self) -> None:
+        """Forget what waits for a verdict."""
         self._pending.clear()
-        timeout = self._context.config.hold_timeout
-        for feed in self.feeds.values():
-            if feed.hold is not None and feed.hold.held:
-                effects.append(SetTimer(HoldTimer(feed.topic), now + timeout))
 
     # Arrival.
 
@@ -68,9 +81,9 @@ class Dissemination:
         self, peer: PeerId, signed: SignedEvent, message: Rpc | None, now: float, effects: Effects
     ) -> None:
         """An event came along the tree; `message` is what it came in, if it came alone."""
-        feed = self.feeds.get(signed.event.topic)
+        feed = self._feeds.open.get(signed.event.topic)
         if feed is None:
-            effects.append(trace.Refuse(peer, reasons.NOT_SERVED))
+            self._feeds.take_early(peer, signed, effects)
             return
         cid = signed.cid
         if cid in feed.timeline.dates:
@@ -106,7 +119,7 @@ class Dissemination:
         if fault is not None:
             effects.append(trace.RejectMessage(signed.cid, peer, fault, feed.text))
             if peer != self._context.id:
-                self._context.standing.penalise(peer, fault, GRAVE, now, effects)
+                self._context.penalties.penalise(peer, fault, GRAVE, now, effects)
             return
         if date_of(signed.event.created) < feed.timeline.start:
             effects.append(trace.RejectMessage(signed.cid, peer, reasons.TOO_OLD, feed.text))
@@ -154,7 +167,7 @@ class Dissemination:
             reason = _VERDICTS.get(verdict, reasons.VALIDATION_THROTTLED)
             effects.append(trace.RejectMessage(cid, peer, reason, feed.text))
             if verdict is Verdict.REJECT:
-                self._context.standing.penalise(peer, reason, GRAVE, now, effects)
+                self._context.penalties.penalise(peer, reason, GRAVE, now, effects)
 
     def on_validated(self, event: Validated, now: float, effects: Effects) -> None:
         """The application's verdict on an event that waited for it."""
@@ -164,7 +177,7 @@ class Dissemination:
         if waiting is None:
             return
         feed, peer, signed, live = waiting
-        if self.feeds.get(feed.topic) is feed and event.message_id not in feed.timeline.dates:
+        if self._feeds.open.get(feed.topic) is feed and event.message_id not in feed.timeline.dates:
             self._on_verdict(feed, peer, signed, None, event.verdict, live, now, effects)
 
     # Acceptance.
@@ -183,16 +196,18 @@ class Dissemination:
         known = feed.timeline.dates
         parent = signed.event.parent
         feed.add(signed, date, live=live)
+        if live:
+            feed.appended = None  # what we publish next follows this one
         if feed.subscribed and (live or date >= feed.horizon):
             self._deliver_or_hold(feed, peer, signed, now, effects)
         else:
             effects.append(Append(core_event(signed)))
             if feed.hold is not None and feed.subscribed:
-                self._release(feed, signed.cid, peer, now, effects)
+                self._release(feed, signed.cid, peer, effects)
         if live or date >= feed.cover:
             self.forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
-                self._on_gap(feed, parent, peer, now, effects)
+                self._on_missing(feed, parent, peer, now, effects)
 
     def forward(
         self,
@@ -204,7 +219,7 @@ class Dissemination:
         effects: Effects,
     ) -> int:
         """Send an event over all edges but the one it came over; return over how many."""
-        branch = self._forest.branches.get(feed.topic)
+        branch = self._trees.branches.get(feed.topic)
         if branch is None:
             return 0
         if not branch.in_place and len(branch.unsent) < _MOST_UNSENT:
@@ -221,22 +236,48 @@ class Dissemination:
     def on_parent(self, branch: Branch, now: float, effects: Effects) -> None:
         """There is a parent again: it gets what arose while there was none."""
         unsent, branch.unsent = branch.unsent, {}
-        feed = self.feeds.get(branch.topic)
+        feed = self._feeds.open.get(branch.topic)
         if branch.parent is None or feed is None:
             return
+        unread: list[bytes] = []
         for cid in unsent:
-            signed = feed.find(cid, self._context.archive)
+            signed = feed.at_hand(cid)
             if signed is not None:
                 effects.append(SendAll((branch.parent,), rpc.publish(signed, now)))
+            elif cid in feed.timeline.dates:
+                unread.append(cid)
+        self._resend(feed, Resending(feed.topic, branch.parent, tuple(unread)), effects)
+
+    def _resend(self, feed: Feed, resending: Resending, effects: Effects) -> None:
+        """Read what a parent lacks, some at a time."""
+        ids = resending.ids[:_RESENT_TOGETHER]
+        if ids:
+            self._context.load(resending, feed.text, ById(ids), effects)
+
+    def _on_loaded(
+        self, resending: Resending, loaded: Loaded, now: float, effects: Effects
+    ) -> None:
+        branch = self._trees.branches.get(resending.topic)
+        feed = self._feeds.open.get(resending.topic)
+        if branch is None or feed is None or branch.parent != resending.parent:
+            return  # it is the next parent's turn, which compares what we have with its own
+        for signed in read_back(loaded.events):
+            effects.append(SendAll((resending.parent,), rpc.publish(signed, now)))
+        asked, later = resending.ids[:_RESENT_TOGETHER], resending.ids[_RESENT_TOGETHER:]
+        rest = unread_of(asked, loaded) + later
+        self._resend(feed, Resending(resending.topic, resending.parent, rest), effects)
 
     # Delivery.
 
     def _deliver(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
-        effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
+        self._delivered(feed, peer, signed, effects)
         effects.append(Append(core_event(signed), deliver=True))
+
+    def _delivered(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
+        effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
         if feed.hold is not None:
             feed.tip = signed.cid
-        self._on_delivered(feed, signed, effects)
+        self._topics.hear(feed.descriptor, signed.event.payload, effects)
 
     def _deliver_or_hold(
         self, feed: Feed, peer: PeerId, signed: SignedEvent, now: float, effects: Effects
@@ -254,46 +295,49 @@ class Dissemination:
         settled = parent is None or (parent in feed.timeline.dates and parent not in hold.held)
         if settled or parent in hold.overtaken or hold.full:
             self._deliver(feed, peer, signed, effects)
-            self._release(feed, cid, peer, now, effects)
+            self._release(feed, cid, peer, effects)
             return
         assert parent is not None
-        effects.append(Append(core_event(signed)))
         if not hold.held:
             effects.append(SetTimer(HoldTimer(feed.topic), now + self._context.config.hold_timeout))
         hold.hold(parent, signed, now)
 
-    def _release(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
-        """An event of an ordered topic is settled: deliver what waited for it."""
+    def _release(self, feed: Feed, cid: bytes, peer: PeerId, effects: Effects) -> None:
+        """An event of an ordered topic is settled: what waited for it goes into the log."""
         if feed.hold is not None and feed.hold.held:
             for signed in feed.hold.release(cid):
-                self._deliver(feed, peer, signed, effects)
+                if feed.subscribed:
+                    self._deliver(feed, peer, signed, effects)
+                else:
+                    effects.append(Append(core_event(signed)))
 
     def on_hold_timer(self, topic: bytes, now: float, effects: Effects) -> None:
         """Events have waited long enough for an ancestor: go on without it."""
-        feed = self.feeds.get(topic)
+        feed = self._feeds.open.get(topic)
         if feed is None or feed.hold is None:
             return
         timeout = self._context.config.hold_timeout
         for missing in feed.hold.give_up(now - timeout):
-            self._release(feed, missing, self._context.id, now, effects)
+            self._release(feed, missing, self._context.id, effects)
         oldest = feed.hold.oldest()
         if oldest is not None:
             effects.append(SetTimer(HoldTimer(topic), oldest + timeout))
 
     # What arises here.
 
-    def publish(self, feed: Feed, signed: SignedEvent, now: float, effects: Effects) -> int:
-        """Put an event that we publish into the tree; return over how many edges it went."""
-        own, author = self._context.id, signed.event.author
-        given = feed.subscribed or (feed.sees_own and author == own)
+    def publish(
+        self, feed: Feed, signed: SignedEvent, given: bool, now: float, effects: Effects
+    ) -> int:
+        """Put an event that we publish into the tree; return over how many edges it went.
+
+        It is in the log, which has `given` it to the application, or not.
+        """
         feed.add(signed, date_of(signed.event.created), live=True)
-        if author == own or not given:
-            effects.append(Append(core_event(signed)))
         effects.append(trace.PublishMessage(signed.cid, feed.text))
         if given:
             # What another asked us to publish came from him, as far as our application goes.
-            self._deliver(feed, author, signed, effects)
-        return self.forward(feed, own, signed, None, now, effects)
+            self._delivered(feed, signed.event.author, signed, effects)
+        return self.forward(feed, self._context.id, signed, None, now, effects)
 
 
 _VERDICTS = {

@@ -19,20 +19,19 @@ from rumormill.core.effects import Connect, Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import letters, reasons
-from rumormill.protocols.pulsarcast.branch import Branch, gap
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
-from rumormill.protocols.pulsarcast.forest import NEVER, BranchHook, Forest
-from rumormill.protocols.pulsarcast.rpc import Terms
+from rumormill.protocols.pulsarcast.rpc import Terms, leave
+from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, BranchHook, Trees, gap, join
 
 
-class Climbing:
+class ParentSearch:
     """Finds and keeps parents."""
 
     def __init__(
         self,
         context: Context,
-        forest: Forest,
+        trees: Trees,
         dht: Kademlia,
         *,
         on_parent: BranchHook,
@@ -40,13 +39,13 @@ class Climbing:
     ) -> None:
         """`on_parent` hears of every new way to the root; `refresh` sends a JOIN to the parent."""
         self._context = context
-        self._forest = forest
+        self._trees = trees
         self._dht = dht
         self._on_parent = on_parent
         self._refresh = refresh
         self._searching: dict[PeerId, dict[bytes, None]] = {}
 
-    def reset(self) -> None:
+    def clear(self) -> None:
         """Forget searches whose answers will not come."""
         self._searching.clear()
 
@@ -68,10 +67,10 @@ class Climbing:
     def _best(self, branch: Branch, peers: Iterable[PeerId], now: float) -> PeerId | None:
         """The peer closest to the author that is closer than we are and has not failed."""
         best, best_gap = None, branch.own_gap
-        standing = self._context.standing
+        penalties = self._context.penalties
         for peer in peers:
             distance = gap(peer, branch.author)
-            barred = peer in branch.failed or standing.is_banned(peer, now)
+            barred = peer in branch.failed or penalties.is_banned(peer, now)
             if distance < best_gap and peer != branch.parent and not barred:
                 best, best_gap = peer, distance
         return best
@@ -85,7 +84,7 @@ class Climbing:
             waiting[branch.topic] = None
             return
         self._searching[branch.author] = {branch.topic: None}
-        self._forest.arm(branch, NEVER, effects)
+        self._trees.arm(branch, NEVER, effects)
         self._dht.find_closest(branch.author, now, effects)
 
     def on_found(
@@ -94,7 +93,7 @@ class Climbing:
         """The lookup of an author is over."""
         found = list(peers)
         for topic in self._searching.pop(author, {}):
-            branch = self._forest.branches.get(topic)
+            branch = self._trees.branches.get(topic)
             if branch is None or not branch.searching:
                 continue
             branch.searching = False
@@ -118,7 +117,7 @@ class Climbing:
             due = now + min(wait, config.max_rendezvous_interval)
         else:
             due = now + config.refresh_interval
-        self._forest.arm(branch, due, effects)
+        self._trees.arm(branch, due, effects)
         if fresh:
             self._on_parent(branch, now, effects)
 
@@ -138,7 +137,7 @@ class Climbing:
         branch.dialling = True
         branch.dials += 1
         effects.append(Connect(branch.candidate))
-        self._forest.arm(branch, now + self._context.config.connect_timeout, effects)
+        self._trees.arm(branch, now + self._context.config.connect_timeout, effects)
 
     def _ask(self, branch: Branch, now: float, effects: Effects) -> None:
         peer = branch.candidate
@@ -147,18 +146,18 @@ class Climbing:
         branch.told_silent = branch.silent
         branch.comparing = False
         terms = Terms(branch.topic, silent=branch.silent)
-        self._context.send(peer, letters.join(branch.topic, terms, now), effects)
+        self._context.send(peer, join(branch.topic, terms, now), effects)
         if self._context.is_original(peer):
             self._adopt(branch, peer, now, effects)
         else:
-            self._forest.arm(branch, now + self._context.config.join_timeout, effects)
+            self._trees.arm(branch, now + self._context.config.join_timeout, effects)
 
     def on_connected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer can be talked to: ask it where it was being dialled, or is closer than we are.
 
         Whatever it failed in before, it lives now: an author that returns is found at once.
         """
-        for branch in list(self._forest.branches.values()):
+        for branch in list(self._trees.branches.values()):
             branch.failed.pop(peer, None)
             if branch.candidate == peer and not branch.asked:
                 self._ask(branch, now, effects)
@@ -171,7 +170,7 @@ class Climbing:
 
     def on_connect_failed(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer could not be reached."""
-        for branch in list(self._forest.branches.values()):
+        for branch in list(self._trees.branches.values()):
             if branch.candidate == peer and branch.dialling:
                 self._dial_failed(branch, now, effects)
 
@@ -180,7 +179,7 @@ class Climbing:
         if branch.dials > self._context.config.connect_retries:
             self._give_up(branch, now, effects)
         else:
-            self._forest.arm(branch, now + self._context.backoff(branch.dials), effects)
+            self._trees.arm(branch, now + self._context.backoff(branch.dials), effects)
 
     def _give_up(self, branch: Branch, now: float, effects: Effects) -> None:
         """The candidate is no parent for us: stay with the one we have, or try another later."""
@@ -188,16 +187,16 @@ class Climbing:
         assert peer is not None
         if branch.asked and peer in self._context.connected:
             # It may have taken us in although its answer has not come.
-            self._context.send(peer, letters.leave(branch.topic, now), effects)
+            self._context.send(peer, leave(branch.topic, now), effects)
         branch.failed[peer] = now + self._context.config.avoid_failed
         branch.candidate = None
         branch.asked = branch.dialling = False
         branch.redirects = 0
         if branch.parent is not None:
-            self._forest.arm(branch, now + self._context.config.refresh_interval, effects)
+            self._trees.arm(branch, now + self._context.config.refresh_interval, effects)
             return
         branch.failures += 1
-        self._forest.arm(branch, now + self._context.backoff(branch.failures), effects)
+        self._trees.arm(branch, now + self._context.backoff(branch.failures), effects)
 
     # What the peer above says.
 
@@ -208,7 +207,7 @@ class Climbing:
         elif peer == branch.parent:
             branch.unanswered = 0
         elif peer not in branch.previous:
-            self._context.send(peer, letters.leave(branch.topic, now), effects)
+            self._context.send(peer, leave(branch.topic, now), effects)
 
     def _adopt(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         config = self._context.config
@@ -227,7 +226,7 @@ class Climbing:
             effects.append(trace.Prune(former, text))
         effects.append(trace.Graft(peer, text))
         # What fell between two parents is older than this when it is settled.
-        self._forest.arm(branch, now + config.sync_settle + config.move_linger, effects)
+        self._trees.arm(branch, now + config.sync_settle + config.move_linger, effects)
         self._on_parent(branch, now, effects)
         if branch.silent != branch.told_silent:
             self._refresh(branch, now, effects)
@@ -272,7 +271,7 @@ class Climbing:
         parent = self._orphan(branch, effects)
         branch.failed[parent] = now + self._context.config.avoid_failed
         if branch.candidate is None:
-            self._forest.arm(branch, now + self._context.backoff(0) / 4, effects)
+            self._trees.arm(branch, now + self._context.backoff(0) / 4, effects)
 
     def take_hint(self, branch: Branch, target: PeerId, now: float, effects: Effects) -> None:
         """A parent that left names another: try it first, if it can be one."""
@@ -285,7 +284,7 @@ class Climbing:
         if branch.candidate is None:
             branch.candidate, branch.asked, branch.dialling = parent, False, False
             branch.dials = 0
-            self._forest.arm(branch, now + self._context.backoff(0) / 4, effects)
+            self._trees.arm(branch, now + self._context.backoff(0) / 4, effects)
 
     def _orphan(self, branch: Branch, effects: Effects) -> PeerId:
         parent = branch.parent
@@ -318,12 +317,12 @@ class Climbing:
         elif branch.parent is not None:
             if branch.unanswered >= config.missed_refreshes:
                 parent = branch.parent
-                self._context.send(parent, letters.leave(branch.topic, now), effects)
+                self._context.send(parent, leave(branch.topic, now), effects)
                 self.on_parent_left(branch, now, effects)
             else:
                 if not self._context.is_original(branch.parent):
                     branch.unanswered += 1
                     self._refresh(branch, now, effects)
-                self._forest.arm(branch, now + config.refresh_interval, effects)
+                self._trees.arm(branch, now + config.refresh_interval, effects)
         else:
             self.seek(branch, now, effects)

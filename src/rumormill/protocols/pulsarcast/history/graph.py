@@ -1,4 +1,4 @@
-"""A topic's history: the Merkle DAG of its events, walked, ordered and verified.
+"""A topic's history: the Merkle DAG of its events, ordered, verified and drawn.
 
 Each event names its parent by CID, so whoever has an event knows what came before it, can see what
 is missing, and can check that what arrives for it is the very thing. `EventGraph` keeps the links
@@ -10,16 +10,14 @@ one peer publishes and links to what it saw last, that is one chain and the orde
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-from rumormill.core.archive import Archive
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.core.identity import Verifier
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.proof import from_stored
 from rumormill.protocols.pulsarcast.reasons import AUTHOR_NOT_ALLOWED, NOT_ALLOWED
@@ -111,35 +109,9 @@ class EventGraph:
 
     def order(self) -> list[bytes]:
         """All events: parents before children, otherwise by date and CID."""
-        return self._ordered([*self.roots, *self._orphans()])
-
-    def following(self, cid: bytes) -> list[bytes]:
-        """The events that descend from one, in order, without itself."""
-        return self._ordered(self._children.get(cid, []))
-
-    def back(self, cid: bytes) -> Iterator[bytes]:
-        """Walk from an event to its beginning, or to the last one before a missing parent."""
-        current: bytes | None = cid
-        while current is not None and current in self._parents:
-            yield current
-            current = self._parents[current]
-
-    def unknown_to(self, known: Iterable[bytes]) -> list[bytes]:
-        """In order, the events that are neither among `known` nor ancestors of one of them."""
-        seen: dict[bytes, None] = {}
-        for head in known:
-            for cid in self.back(head):
-                if cid in seen:
-                    break
-                seen[cid] = None
-        return [cid for cid in self.order() if cid not in seen]
-
-    def _orphans(self) -> list[bytes]:
-        return [cid for parent in self._missing for cid in self._children[parent]]
-
-    def _ordered(self, first: list[bytes]) -> list[bytes]:
         created, children = self._created, self._children
-        waiting = [(created[cid], cid) for cid in first]
+        orphans = [cid for parent in self._missing for cid in children[parent]]
+        waiting = [(created[cid], cid) for cid in (*self.roots, *orphans)]
         heapq.heapify(waiting)
         found: list[bytes] = []
         while waiting:
@@ -148,61 +120,6 @@ class EventGraph:
             for child in children.get(cid, ()):
                 heapq.heappush(waiting, (created[child], child))
         return found
-
-
-class Missing(msgspec.Struct, frozen=True, gc=False):
-    """Where a walk ends too early: an event that is not there, or not what its name says."""
-
-    cid: bytes
-    reason: str = "missing"
-
-
-def walk_back(
-    archive: Archive, topic: bytes, start: bytes, limit: int = MAX_EVENTS
-) -> Iterator[SignedEvent | Missing]:
-    """Follow parent links through what a peer kept, checking every CID.
-
-    The walk ends behind an event without a parent, after `limit` events, or with a `Missing`.
-    """
-    name = cids.text(topic)
-    wanted: bytes | None = start
-    while wanted is not None and limit > 0:
-        kept = archive.get(name, wanted)
-        if kept is None:
-            yield Missing(wanted)
-            return
-        signed = _checked(kept, topic)
-        if isinstance(signed, str):
-            yield Missing(wanted, signed)
-            return
-        yield signed
-        wanted = signed.event.parent
-        limit -= 1
-
-
-def graph_of(events: Iterable[Event], limit: int = MAX_EVENTS) -> EventGraph:
-    """The graph of kept events."""
-    graph = EventGraph(limit)
-    for event in events:
-        graph.add_event(event)
-    return graph
-
-
-def walk_forward(
-    archive: Archive, topic: bytes, known: Iterable[bytes] = (), limit: int = MAX_EVENTS
-) -> Iterator[SignedEvent | Missing]:
-    """Go through what a peer kept from the beginning, or from behind what is `known`, in order.
-
-    `known` are heads: whoever has an event is taken to have what came before it.
-    """
-    name = cids.text(topic)
-    for cid in graph_of(archive.scan(name)).unknown_to(known)[:limit]:
-        kept = archive.get(name, cid)
-        if kept is None:
-            yield Missing(cid)
-            continue
-        signed = _checked(kept, topic)
-        yield Missing(cid, signed) if isinstance(signed, str) else signed
 
 
 def _checked(kept: Event, topic: bytes) -> SignedEvent | str:
@@ -342,3 +259,74 @@ def verify_history(
     for event in events:
         checking.check(event)
     return checking.report()
+
+
+# A history drawn with characters: newest first, a column for each branch. An event is `*`, a parent
+# that is missing is `?`, and branches come together at their parent:
+#
+#     * the newest
+#     | * a branch
+#     |/
+#     * their parent
+#     ? what is missing before it
+
+MAX_COLUMNS: Final = 64
+"""Our choice: what a wide terminal shows beside a line of text."""
+
+
+def draw(graph: EventGraph, label: Callable[[bytes], str]) -> Iterator[str]:
+    """The lines of the drawing; `label` says what stands beside an event or a missing parent.
+
+    More branches side by side than there is room for are a `LimitError`.
+    """
+    columns: list[bytes] = []  # what comes next in each
+    for cid in reversed(_with_missing(graph)):
+        if cid not in columns:
+            columns.append(cid)
+            if len(columns) > MAX_COLUMNS:
+                raise LimitError(f"more than {MAX_COLUMNS} branches side by side cannot be drawn")
+        own = columns.index(cid)
+        for other in range(len(columns) - 1, own, -1):
+            if columns[other] == cid:
+                yield _closing(len(columns), own, other)
+                del columns[other]
+        known = cid in graph
+        marks = ["|"] * len(columns)
+        marks[own] = "*" if known else "?"
+        yield f"{' '.join(marks)} {label(cid)}"
+        parent = graph.parent(cid) if known else None
+        if parent is not None:
+            columns[own] = parent
+        else:
+            if own + 1 < len(columns):
+                yield _closing(len(columns), own, own)
+            del columns[own]
+
+
+def _with_missing(graph: EventGraph) -> list[bytes]:
+    """The order of the history, with each missing parent before those that name it."""
+    found: list[bytes] = []
+    missing = dict.fromkeys(graph.missing)
+    for cid in graph.order():
+        parent = graph.parent(cid)
+        if parent in missing:
+            del missing[parent]
+            found.append(parent)
+        found.append(cid)
+    return found
+
+
+def _closing(count: int, into: int, closed: int) -> str:
+    """A line in which a column ends, inside another to its left or by itself.
+
+    Columns to the right of it move one place to the left.
+    """
+    line = [" "] * (2 * count)
+    for column in range(count):
+        if column < closed:
+            line[2 * column] = "|"
+            if into <= column < closed - 1:
+                line[2 * column + 1] = "_"
+        elif column > into:
+            line[2 * column - 1] = "/"
+    return "".join(line).rstrip()

@@ -1,0 +1,191 @@
+"""Looking for a block by its CID: at the peers who should have it, then in the DHT.
+
+A block is a topic descriptor or an event. Whatever is brought, its CID is computed and compared,
+so it does not matter who brings it. Every search has an end: each peer has a few seconds, the DHT
+its own limit, and then it has failed. `BlockFound` tells how it ended.
+
+In the DHT a block is what the original stores there: dag-cbor bytes under their CID. The hash
+proves that a block is what somebody named, and not who published it: anybody can name a forged
+event in the link of one of his own. So an event's signatures travel beside it in the record, and an
+event without is not believed. A descriptor is vouched for by its name: who has the name has it from
+whoever he trusts with the topic.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from rumormill.core.effects import CancelTimer, Effects, SetTimer
+from rumormill.core.errors import DecodeError
+from rumormill.core.identity import Verifier
+from rumormill.core.ids import PeerId
+from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.validators import ContentValidator, content_key
+from rumormill.protocols.pulsarcast.codec import add_signatures
+from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_event, read_topic
+from rumormill.protocols.pulsarcast.operations import BlockFound, FetchTimer
+from rumormill.protocols.pulsarcast.rpc import Events, Fetch, addition
+from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
+
+_MOST_SOURCES: Final = 3
+"""Peers asked before the DHT; our choice: a tree's neighbours have it, or nobody nearby does."""
+
+
+class _Search(msgspec.Struct):
+    """One block that is looked for."""
+
+    cid: bytes
+    topic: bytes
+    """The event's topic; the block itself where a topic is looked for."""
+    sources: list[PeerId]
+    asked: PeerId | None = None
+    ancestors: int = 0
+    known: bytes | None = None
+    everywhere: bool = True
+
+
+class BlockFetcher:
+    """All blocks that are looked for."""
+
+    def __init__(self, context: Context, dht: Kademlia) -> None:
+        self._context = context
+        self._dht = dht
+        self._searches: dict[bytes, _Search] = {}
+
+    def __contains__(self, cid: bytes) -> bool:
+        return cid in self._searches
+
+    def seek(
+        self,
+        cid: bytes,
+        topic: bytes,
+        sources: Sequence[PeerId],
+        operation: msgspec.Struct,
+        now: float,
+        effects: Effects,
+        *,
+        ancestors: int = 0,
+        known: bytes | None = None,
+        everywhere: bool = True,
+    ) -> bool:
+        """Look for a block on behalf of an operation; false when too much is looked for already.
+
+        With `ancestors`, peers may send so many of the events before it along, back to `known`.
+        Unless `everywhere`, the DHT is left out.
+        """
+        search = self._searches.get(cid)
+        if search is None and len(self._searches) >= self._context.config.max_fetches:
+            return False
+        if not self._context.operations.wait(BlockFound, cid, operation):
+            return False
+        if search is not None:
+            search.everywhere |= everywhere
+            return True
+        able = [
+            peer
+            for peer in dict.fromkeys(sources)
+            if peer in self._context.connected and not self._context.is_original(peer)
+        ]
+        search = _Search(cid, topic, able[:_MOST_SOURCES], None, ancestors, known, everywhere)
+        self._searches[cid] = search
+        self._go_on(search, now, effects)
+        return True
+
+    def offer(
+        self, cid: bytes, block: bytes, now: float, effects: Effects, *, proof: bytes = b""
+    ) -> None:
+        """Put a block into the DHT, with what vouches for it, for others to find."""
+        self._dht.put_value(content_key(cid), block, now, effects, proof=proof)
+
+    def clear(self) -> None:
+        """Forget all searches."""
+        self._searches.clear()
+
+    def _go_on(self, search: _Search, now: float, effects: Effects) -> None:
+        if search.sources:
+            search.asked = search.sources.pop(0)
+            question = Fetch(search.topic, (search.cid,), search.ancestors, search.known)
+            self._context.send(search.asked, addition(question), effects)
+            timeout = self._context.config.fetch_timeout
+            effects.append(SetTimer(FetchTimer(search.cid), now + timeout))
+        elif not search.everywhere:
+            self._finish(search, None, self._context.id, now, effects)
+        else:
+            search.asked = None
+            effects.append(CancelTimer(FetchTimer(search.cid)))
+            self._dht.get_value(content_key(search.cid), now, effects)
+
+    def _finish(
+        self,
+        search: _Search,
+        block: TopicDescriptor | SignedEvent | None,
+        source: PeerId,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        del self._searches[search.cid]
+        if search.asked is not None:
+            effects.append(CancelTimer(FetchTimer(search.cid)))
+        self._context.operations.tell(BlockFound(search.cid, block, source), now, effects)
+
+    def found(
+        self, block: TopicDescriptor | SignedEvent, source: PeerId, now: float, effects: Effects
+    ) -> bool:
+        """A block that may be looked for is here; whether it was."""
+        search = self._searches.get(block.cid)
+        if search is None:
+            return False
+        self._finish(search, block, source, now, effects)
+        return True
+
+    def on_missing(self, peer: PeerId, answer: Events, now: float, effects: Effects) -> None:
+        """A peer says what it does not have."""
+        for cid in answer.missing:
+            search = self._searches.get(cid)
+            if search is not None and search.asked == peer:
+                self._go_on(search, now, effects)
+
+    def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
+        """A peer has not answered."""
+        search = self._searches.get(cid)
+        if search is not None and search.asked is not None:
+            self._go_on(search, now, effects)
+
+    def on_value(
+        self, cid: bytes, value: bytes | None, proof: bytes, now: float, effects: Effects
+    ) -> None:
+        """The DHT's answer; Kademlia has compared its hash with the key."""
+        search = self._searches.get(cid)
+        if search is None or search.asked is not None:
+            return
+        block: TopicDescriptor | SignedEvent | None = None
+        if value is not None:
+            try:
+                if search.topic == cid:
+                    block = read_topic(value)
+                else:
+                    event = read_event(value)
+                    block = add_signatures(event, proof) if event.topic == search.topic else None
+            except DecodeError:
+                block = None
+        self._finish(search, block, self._context.id, now, effects)
+
+
+class BlockValidator(ContentValidator):
+    """Which blocks may stand in the DHT: of events, those with their signatures, unless the
+    application does without."""
+
+    def __init__(self, verifier: Verifier, *, required: bool) -> None:
+        self._verifier = verifier
+        self._required = required
+
+    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
+        """Whether a proof has the signatures of the event that the value is."""
+        try:
+            event = read_event(value)
+        except DecodeError:
+            return True  # a descriptor, or nothing that anybody will take for an event
+        signed = add_signatures(event, proof)
+        return fault_of(signed, self._verifier, required=self._required) is None

@@ -1,0 +1,386 @@
+"""The events of one topic at one peer: what is known, what waits, what was agreed upon.
+
+A feed is open exactly as long as the peer stands in the topic's tree; what has to outlive that is
+in the log, from which a feed is read, piece by piece, before it opens. Three things make it up:
+
+- `Timeline`, which events are known, by their dates: the memory behind dedup and reconciliation.
+- `HoldBack`, for topics in which only the author publishes and promises one single chain: events
+  whose parent has not been delivered yet wait until it is.
+- `Feed` itself, with the last events as they were signed, and since when events concern us.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects, FromOffset
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import Loaded
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.config import PulsarcastConfig
+from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.descriptors import EventLinking, TopicDescriptor
+from rumormill.protocols.pulsarcast.operations import FeedRead
+from rumormill.protocols.pulsarcast.proof import stored
+from rumormill.protocols.pulsarcast.signing import SignedEvent
+
+BUCKET: Final = 1000
+"""Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""
+
+_RECENT: Final = 1024
+"""Events that can be handed out without reading the log; our choice: what neighbours miss is
+mostly recent."""
+_EARLY_BYTES: Final = 1 << 20
+_EVENT_BYTES: Final = 256
+"""How much may arrive while a feed is being read, and what an event takes besides its payload; our
+choice: little can come, since nobody counts on us yet."""
+_MOST_READING: Final = 16
+"""Feeds that are read at the same time; our choice: a long one does not keep short ones waiting."""
+
+
+class Timeline:
+    """The ids of one topic's events, by date in milliseconds.
+
+    Two neighbours find out whether they have the same events by comparing a count and a checksum
+    (the exclusive or of the ids' last eight bytes) over a range of dates. Dates are the authors',
+    part of the hashed descriptor, so both sides put an event into the same place whenever and in
+    whatever order it arrived. Ids are kept in buckets of one second and ranges are whole buckets,
+    so that a comparison adds up a few numbers and never looks at an id.
+
+    The memory is bounded: when it is full the oldest bucket is forgotten, and `start` says from
+    which date on it is complete.
+    """
+
+    __slots__ = ("_buckets", "_limit", "_order", "_sums", "dates", "start")
+
+    def __init__(self, limit: int) -> None:
+        self.dates: dict[bytes, int] = {}
+        """Every remembered id and its date; hot paths look ids up in here."""
+        self.start = 0
+        """Events dated before this may have been forgotten."""
+        self._limit = limit
+        self._buckets: dict[int, list[bytes]] = {}
+        self._sums: dict[int, int] = {}
+        self._order: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.dates)
+
+    def __contains__(self, cid: bytes) -> bool:
+        return cid in self.dates
+
+    def add(self, cid: bytes, date: int) -> bool:
+        """Remember an id; false if it is known, or older than what the memory holds."""
+        if cid in self.dates or date < self.start:
+            return False
+        self.dates[cid] = date
+        number = date // BUCKET
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            self._buckets[number] = [cid]
+            self._sums[number] = int.from_bytes(cid[-8:])
+            if not self._order or number > self._order[-1]:
+                self._order.append(number)
+            else:
+                insort(self._order, number)
+        else:
+            bucket.append(cid)
+            self._sums[number] ^= int.from_bytes(cid[-8:])
+        if len(self.dates) > self._limit:
+            self._forget_oldest()
+        return True
+
+    def _forget_oldest(self) -> None:
+        oldest = self._order.pop(0)
+        for cid in self._buckets.pop(oldest):
+            del self.dates[cid]
+        del self._sums[oldest]
+        self.start = (oldest + 1) * BUCKET
+
+    def digest(self, start: int, end: int) -> tuple[int, int]:
+        """How many events are dated within whole buckets from `start` to before `end`, and their
+        checksum."""
+        count = checksum = 0
+        for number in self._numbers(start, end):
+            count += len(self._buckets[number])
+            checksum ^= self._sums[number]
+        return count, checksum
+
+    def between(self, start: int, end: int) -> list[bytes]:
+        """The ids of that range, by bucket, and within a bucket in the order of arrival."""
+        found: list[bytes] = []
+        for number in self._numbers(start, end):
+            found += self._buckets[number]
+        return found
+
+    def before(self, cid: bytes, most: int) -> list[bytes]:
+        """The ids of the bucket of a known event and of those before it, the nearest first."""
+        found: list[bytes] = []
+        place = bisect_left(self._order, self.dates[cid] // BUCKET)
+        while place >= 0 and len(found) < most:
+            found += reversed(self._buckets[self._order[place]])
+            place -= 1
+        return found[:most]
+
+    def _numbers(self, start: int, end: int) -> list[int]:
+        order = self._order
+        first = bisect_left(order, start // BUCKET)
+        return order[first : bisect_left(order, end // BUCKET)]
+
+
+def whole(date: int) -> int:
+    """The beginning of the bucket in which a date lies."""
+    return date - date % BUCKET
+
+
+def milliseconds(seconds: float) -> int:
+    """A time as dates count it."""
+    return int(seconds * 1000)
+
+
+@lru_cache(maxsize=65536)
+def date_of(created: str) -> int:
+    """A normal date in milliseconds. Every hop asks for the same few, hence the memory."""
+    return round(dates.seconds(created) * 1000)
+
+
+def core_event(signed: SignedEvent) -> Event:
+    """An event as applications and logs see it; made once."""
+    event = signed.cached_event
+    if event is None:
+        event = signed.cached_event = stored(signed)
+    return event
+
+
+def unread_of(ids: tuple[bytes, ...], loaded: Loaded) -> tuple[bytes, ...]:
+    """Of events that were asked of the log by their ids, those that one answer had no room for."""
+    if not loaded.more or not loaded.events:
+        return ()
+    return ids[ids.index(loaded.events[-1].id) + 1 :]
+
+
+class HoldBack:
+    """The events of one ordered topic that wait for an ancestor; the log gets them in order.
+
+    Every event links to the one before it, so the order is written into the events themselves.
+    Nothing is held for ever: when a parent cannot be had within a given time, the chain goes on
+    without it, and should it turn up after all it is kept but not delivered, since what follows it
+    has been.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: dict[bytes, dict[bytes, SignedEvent]] = {}
+        self._since: dict[bytes, float] = {}
+        self.held: dict[bytes, bytes] = {}
+        """The ids of the events that wait, and what each waits for."""
+        self.overtaken: dict[bytes, None] = {}
+        """Ancestors that were given up."""
+
+    @property
+    def full(self) -> bool:
+        """Whether no further event can wait."""
+        return len(self.held) >= self._limit
+
+    def get(self, cid: bytes) -> SignedEvent | None:
+        """An event that waits."""
+        parent = self.held.get(cid)
+        return None if parent is None else self._waiting[parent][cid]
+
+    def hold(self, parent: bytes, signed: SignedEvent, now: float) -> None:
+        """Let an event wait for its parent."""
+        self._waiting.setdefault(parent, {})[signed.cid] = signed
+        self._since.setdefault(parent, now)
+        self.held[signed.cid] = parent
+
+    def release(self, cid: bytes) -> list[SignedEvent]:
+        """An event has been delivered: return what may follow it, in order."""
+        ready: list[SignedEvent] = []
+        settled = [cid]
+        for done in settled:
+            self._since.pop(done, None)
+            for signed in self._waiting.pop(done, {}).values():
+                del self.held[signed.cid]
+                ready.append(signed)
+                settled.append(signed.cid)
+        return ready
+
+    def oldest(self) -> float | None:
+        """Since when the longest waiting event has been waiting for an ancestor nobody has."""
+        times = [since for parent, since in self._since.items() if parent not in self.held]
+        return min(times, default=None)
+
+    def give_up(self, before: float) -> list[bytes]:
+        """Overtake the ancestors that have been missing since before a time; return their ids."""
+        missing = [
+            parent
+            for parent, since in self._since.items()
+            if since <= before and parent not in self.held
+        ]
+        for parent in missing:
+            if len(self.overtaken) >= self._limit:
+                del self.overtaken[next(iter(self.overtaken))]
+            self.overtaken[parent] = None
+        return missing
+
+
+class Feed:
+    """What a peer knows of one topic's events.
+
+    `since` is when it first had to do with the topic, if that is known. It may not have got any
+    event by then, and still is to get what was published while it was away.
+    """
+
+    def __init__(
+        self, descriptor: TopicDescriptor, config: PulsarcastConfig, now: int, since: float | None
+    ) -> None:
+        self.descriptor = descriptor
+        self.topic = descriptor.cid
+        self.text: Topic = cids.text(descriptor.cid)
+        self.timeline = Timeline(config.timeline_limit)
+        self.subscribed = False
+        self.sees_own = False
+        """Publish-only: the application is given what it publishes itself, and nothing else."""
+        self.horizon = now
+        """From which date on events concern the application: what is older is kept, but not
+        delivered, when it comes by way of back-fill."""
+        self.cover = now
+        """From which date on we answer for completeness towards our children."""
+        self.synced = now
+        """Up to which date our parent and we have agreed on what there is."""
+        self.last: bytes | None = None
+        """The event that was seen last."""
+        self.appended: bytes | None = None
+        """The event of ours that came after it and is on its way to the disk."""
+        self.tip: bytes | None = None
+        """The event of an ordered topic that was delivered last."""
+        self.hold: HoldBack | None = None
+        if is_ordered(descriptor):
+            self.hold = HoldBack(config.hold_limit)
+        allowed = descriptor.allowed_publishers
+        self.allowed = None if allowed is None else dict.fromkeys(allowed)
+        self.recent: dict[bytes, SignedEvent] = {}
+        self.early: list[tuple[PeerId, SignedEvent]] = []
+        """What arrived before the feed was open, and how much more of it may wait."""
+        self.early_room = _EARLY_BYTES
+        self._newest = self._oldest = None if since is None else round(since * 1000)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in what was kept of the topic before: a peer that returns goes on where it was."""
+        newest, oldest = self._newest, self._oldest
+        for event in events:
+            date = round((event.created or 0.0) * 1000)
+            self.timeline.add(event.id, date)
+            self.last = event.id
+            newest = date if newest is None else max(newest, date)
+            oldest = date if oldest is None else min(oldest, date)
+        self._newest, self._oldest = newest, oldest
+
+    def open(self) -> None:
+        """All that was kept has been taken in."""
+        if self._newest is not None and self._oldest is not None:
+            self.synced = min(self.synced, self._newest)
+            self.horizon = self.cover = min(self.horizon, self._oldest)
+            self.tip = None if self.hold is None else self.last
+
+    def add(self, signed: SignedEvent, date: int, *, live: bool) -> bool:
+        """Remember an event; false when it is known or too old to be judged."""
+        cid = signed.cid
+        last = self.last
+        if not self.timeline.add(cid, date):
+            return False
+        if live or last is None or date > self.timeline.dates.get(last, 0):
+            self.last = cid
+        recent = self.recent
+        recent[cid] = signed
+        if len(recent) > _RECENT:
+            for old in list(islice(recent, _RECENT // 8)):
+                del recent[old]
+        return True
+
+    def in_memory(self) -> list[SignedEvent]:
+        """The last events, and those that wait for their turn and are not in the log yet."""
+        held = [] if self.hold is None else [self.hold.get(cid) for cid in self.hold.held]
+        return [*self.recent.values(), *(signed for signed in held if signed is not None)]
+
+    def at_hand(self, cid: bytes) -> SignedEvent | None:
+        """An event as it was signed, if it need not be read from the log."""
+        signed = self.recent.get(cid)
+        if signed is None and self.hold is not None:
+            signed = self.hold.get(cid)
+        return signed
+
+
+def is_ordered(descriptor: TopicDescriptor) -> bool:
+    """Whether a topic promises one chain: its author alone publishes and links to the last."""
+    only: tuple[PeerId, ...] = (descriptor.author,)
+    linking = descriptor.event_linking
+    return descriptor.allowed_publishers == only and linking is EventLinking.LAST_SEEN
+
+
+class FeedReading(msgspec.Struct, frozen=True):
+    """A feed is being read from the log."""
+
+    topic: bytes
+
+
+class Feeds:
+    """The feeds of the topics in whose trees we stand, and those that are about to open."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.open: dict[bytes, Feed] = {}
+        self.opening: dict[bytes, Feed] = {}
+        context.operations.steps[FeedReading, Loaded] = self._on_loaded
+
+    def read(
+        self, descriptor: TopicDescriptor, since: float | None, now: float, effects: Effects
+    ) -> None:
+        """Read what the log has of a topic; `FeedRead` follows."""
+        topic = descriptor.cid
+        config = self._context.config
+        self.opening[topic] = Feed(descriptor, config, milliseconds(now), since)
+        if len(self.opening) <= _MOST_READING:
+            self._load(self.opening[topic], 0, effects)
+
+    def _load(self, feed: Feed, offset: int, effects: Effects) -> None:
+        self._context.load(FeedReading(feed.topic), feed.text, FromOffset(offset), effects)
+
+    def _on_loaded(
+        self, reading: FeedReading, loaded: Loaded, now: float, effects: Effects
+    ) -> None:
+        feed = self.opening[reading.topic]
+        feed.take(loaded.events)
+        if loaded.more and loaded.events:
+            self._load(feed, loaded.events[-1].offset + 1, effects)
+            return
+        del self.opening[reading.topic]
+        waiting = list(islice(self.opening.values(), _MOST_READING - 1, _MOST_READING))
+        for following in waiting:
+            self._load(following, 0, effects)
+        feed.open()
+        self.open[reading.topic] = feed
+        self._context.operations.tell(FeedRead(reading.topic), now, effects)
+
+    def take_early(self, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
+        """An event came for a topic whose feed is not open: it waits for that, or is refused."""
+        feed = self.opening.get(signed.event.topic)
+        if feed is None:
+            effects.append(trace.Refuse(peer, reasons.NOT_SERVED))
+        elif feed.early_room <= 0:
+            effects.append(trace.Refuse(peer, reasons.WAITING_FULL, feed.text))
+        else:
+            feed.early.append((peer, signed))
+            feed.early_room -= _EVENT_BYTES + len(signed.event.payload)
+
+    def clear(self) -> None:
+        """Forget all feeds: the log has what counts."""
+        self.open.clear()
+        self.opening.clear()

@@ -1,0 +1,230 @@
+"""Reading a topic's history: its events as far back as they go, complete and verified.
+
+What is asked for is first fetched from tree neighbours, in batches over all dates
+(`reconciliation`). Then the log is read, piece by piece, and every event in it checked once more as
+if a stranger had brought it: its CID against its bytes, its publisher against the topic, its
+signatures. Every event's parent must be there; one that is not is looked for at the neighbours and
+in the DHT, which leads to its own parent in turn. What that brings stands at the end of the log,
+where reading goes on. The order is that of the links, so it is the same for everybody.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rumormill.core.effects import Effects, FromOffset, Outcome
+from rumormill.core.errors import LimitError
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Loaded
+from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
+from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
+from rumormill.protocols.pulsarcast.history.graph import EventGraph
+from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
+from rumormill.protocols.pulsarcast.operations import (
+    BlockFound,
+    RangeFetched,
+    TopicFound,
+    TreeEntered,
+    WayFound,
+)
+from rumormill.protocols.pulsarcast.proof import read_back
+from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
+from rumormill.protocols.pulsarcast.tree.trees import Trees
+
+_SOURCES: Final = 2
+"""Neighbours that are asked for everything; our choice: the second one catches what the first
+missed."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A call for history; `HistoryReading` knows how far it has come."""
+
+    command: int
+
+
+class _Progress(msgspec.Struct):
+    """What has been read for one call."""
+
+    topic: bytes
+    wish: ReadHistory
+    sources: list[PeerId] = []
+    """Neighbours that are still to be asked."""
+    offset: int = 0
+    """From where on the log is to be read."""
+    graph: EventGraph = msgspec.field(default_factory=EventGraph)
+    events: dict[bytes, Event] = {}
+    unsigned: int = 0
+    refused: dict[bytes, None] = {}
+    """Events that are not what they should be."""
+    lost: dict[bytes, None] = {}
+    """Parents that were looked for."""
+
+
+class HistoryReading:
+    """Answers calls for history."""
+
+    def __init__(
+        self,
+        context: Context,
+        trees: Trees,
+        feeds: Feeds,
+        topics: KnownTopics,
+        membership: TreeMembership,
+        events: Dissemination,
+        reconciliation: Reconciliation,
+        fetcher: BlockFetcher,
+    ) -> None:
+        self._context = context
+        self._trees = trees
+        self._feeds = feeds
+        self._topics = topics
+        self._membership = membership
+        self._events = events
+        self._reconciliation = reconciliation
+        self._fetcher = fetcher
+        self._open: dict[int, _Progress] = {}
+        context.operations.steps |= {
+            (Reading, TopicFound): self._on_topic,
+            (Reading, TreeEntered): self._on_tree,
+            (Reading, WayFound): self._on_way,
+            (Reading, RangeFetched): self._on_range,
+            (Reading, Loaded): self._on_loaded,
+            (Reading, BlockFound): self._on_parent,
+        }
+
+    def clear(self) -> None:
+        """Forget all calls: who made them is gone."""
+        self._open.clear()
+
+    def begin(self, command: int, wish: ReadHistory, now: float, effects: Effects) -> None:
+        """Get a topic's history."""
+        cid, reading = cid_of(wish.topic), Reading(command)
+        self._open[command] = _Progress(cid, wish)
+        known = self._topics.get(cid)
+        if known is not None or not self._topics.look_for(cid, reading, effects, patiently=True):
+            self._on_topic(reading, TopicFound(cid, known), now, effects)
+
+    def _end(
+        self, reading: Reading, history: History | None, reason: str, effects: Effects
+    ) -> None:
+        del self._open[reading.command]
+        effects.append(Outcome(reading.command, history, reasons.sentence(reason)))
+
+    def _on_topic(self, reading: Reading, news: TopicFound, now: float, effects: Effects) -> None:
+        if news.topic is None:
+            self._end(reading, None, reasons.NO_SUCH_TOPIC, effects)
+        else:
+            self._membership.enter(news.topic, reading, now, effects)
+
+    def _on_tree(self, reading: Reading, news: TreeEntered, now: float, effects: Effects) -> None:
+        topic = news.about
+        if news.error or self._membership.stay_to_publish(topic, now, effects) is None:
+            self._end(reading, None, news.error or reasons.NOT_SERVED, effects)
+        else:
+            self._membership.wait_for_way(topic, reading, now, effects)
+
+    def _on_way(self, reading: Reading, news: WayFound, now: float, effects: Effects) -> None:
+        progress = self._open[reading.command]
+        progress.sources = list(self._trees.neighbours(progress.topic)[:_SOURCES])
+        self._fetch(reading, now, effects)
+
+    def _on_range(self, reading: Reading, _: RangeFetched, now: float, effects: Effects) -> None:
+        self._fetch(reading, now, effects)
+
+    def _fetch(self, reading: Reading, now: float, effects: Effects) -> None:
+        """Get everything that the next neighbour has; after the last one, read the log."""
+        progress = self._open[reading.command]
+        feed = self._feeds.open.get(progress.topic)
+        while feed is not None and progress.sources:
+            peer = progress.sources.pop(0)
+            if peer in self._context.connected and not self._context.is_original(peer):
+                end = milliseconds(now + self._context.config.max_clock_skew)
+                self._reconciliation.fetch(feed, peer, 0, end, reading, now, effects)
+                return
+        self._read_on(reading, effects)
+
+    def _read_on(self, reading: Reading, effects: Effects) -> None:
+        progress = self._open[reading.command]
+        feed = self._feeds.open.get(progress.topic)
+        query = FromOffset(progress.offset)
+        if feed is None:
+            self._end(reading, None, reasons.NOT_SERVED, effects)
+        elif not self._context.load(reading, feed.text, query, effects):
+            self._end(reading, None, reasons.WAITING_FULL, effects)
+
+    def _on_loaded(self, reading: Reading, loaded: Loaded, now: float, effects: Effects) -> None:
+        progress = self._open[reading.command]
+        feed = self._feeds.open.get(progress.topic)
+        if feed is None:
+            self._end(reading, None, reasons.NOT_SERVED, effects)
+            return
+        read = read_back(loaded.events)
+        if len(read) < len(loaded.events):
+            sound = {signed.cid: None for signed in read}
+            progress.refused |= {each.id: None for each in loaded.events if each.id not in sound}
+        if loaded.events:
+            progress.offset = loaded.events[-1].offset + 1
+        try:
+            self._take(progress, feed, read, now)
+            if not loaded.more:
+                self._take(progress, feed, feed.in_memory(), now)
+        except LimitError:
+            self._end(reading, None, reasons.TOO_LARGE, effects)
+            return
+        if loaded.more:
+            self._read_on(reading, effects)
+        else:
+            self._look_for_parent(reading, progress, now, effects)
+
+    def _take(self, progress: _Progress, feed: Feed, found: list[SignedEvent], now: float) -> None:
+        """Check events and take them up, each once."""
+        for signed in found:
+            cid, event = signed.cid, signed.event
+            if cid in progress.events or cid in progress.refused:
+                continue
+            if self._events.fault(feed, signed, now) is not None:
+                progress.refused[cid] = None
+                continue
+            progress.graph.add(cid, event.parent, dates.seconds(event.created))
+            progress.events[cid] = core_event(signed)
+            progress.unsigned += not signed.publisher_signature
+
+    def _look_for_parent(
+        self, reading: Reading, progress: _Progress, now: float, effects: Effects
+    ) -> None:
+        """Look for the first parent that is not there; when none is left, finish."""
+        topic = progress.topic
+        sources = self._trees.neighbours(topic)
+        batch = self._context.config.fetch_batch
+        for cid in progress.graph.missing:
+            if cid not in progress.lost:
+                if self._fetcher.seek(cid, topic, sources, reading, now, effects, ancestors=batch):
+                    return
+                progress.lost[cid] = None
+        self._finish(reading, progress, effects)
+
+    def _on_parent(self, reading: Reading, news: BlockFound, now: float, effects: Effects) -> None:
+        progress = self._open[reading.command]
+        feed = self._feeds.open.get(progress.topic)
+        if feed is not None and isinstance(news.block, SignedEvent):
+            self._events.backfill(feed, news.source, news.block, now, effects)
+        progress.lost[news.about] = None  # unless it is there when we have read on
+        self._read_on(reading, effects)
+
+    def _finish(self, reading: Reading, progress: _Progress, effects: Effects) -> None:
+        wish, graph = progress.wish, progress.graph
+        ordered = [progress.events[cid] for cid in graph.order()]
+        if wish.limit:
+            ordered = ordered[-wish.limit :]
+        if wish.backwards:
+            ordered.reverse()
+        refused = len(progress.refused)
+        history = History(tuple(ordered), graph.missing, progress.unsigned, refused)
+        self._end(reading, history, "", effects)

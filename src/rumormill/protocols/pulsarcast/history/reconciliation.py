@@ -1,0 +1,286 @@
+"""Reconciliation: a child and its parent see to it that they have the same events.
+
+Links find an event that others link to. Where many publish at once most events are nobody's
+parent, and one that is lost with a dying peer would be missed by nobody. So every renewal of an
+edge compares: the child names a range of dates, how many events it has in it, and a checksum; the
+parent says the same of its own. Where they differ the child lists what it has, the parent sends
+what is lacking and asks for what it lacks itself. Events that are too young to have arrived
+everywhere are left out, and so is what was agreed upon long ago.
+
+A parent that entered the tree later than the range begins first gets the range from its own parent:
+so what a subtree missed while its relay was being replaced comes down to it. The same exchange over
+all dates fetches a topic's history.
+"""
+
+import msgspec
+
+from rumormill.core.effects import ById, CancelTimer, Effects, SetTimer
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Loaded
+from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.history.feed import (
+    Feed,
+    Feeds,
+    milliseconds,
+    unread_of,
+    whole,
+)
+from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
+from rumormill.protocols.pulsarcast.operations import PeerOperation, RangeFetched, RangeTimer
+from rumormill.protocols.pulsarcast.proof import read_back
+from rumormill.protocols.pulsarcast.rpc import (
+    Events,
+    Fetch,
+    Have,
+    Terms,
+    addition,
+    encode_event,
+)
+from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees, join
+
+
+class _Range(msgspec.Struct):
+    """A range of dates that is being fetched from a peer."""
+
+    peer: PeerId
+    start: int
+    end: int
+    known: int = -1
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """Once a range is complete, our parent and we agree up to a date."""
+
+    topic: bytes
+    end: int
+
+
+class HaveAnswer(PeerOperation, frozen=True):
+    """A neighbour says what it has, and the log is read for what it lacks."""
+
+    have: Have
+    skipped: int
+    """How many events that it lacks the log no longer has."""
+    asking: tuple[bytes, ...]
+
+
+class Reconciliation:
+    """Compares and exchanges ranges of events."""
+
+    def __init__(
+        self, context: Context, trees: Trees, feeds: Feeds, missing: MissingParents
+    ) -> None:
+        self._context = context
+        self._trees = trees
+        self._feeds = feeds
+        self._missing = missing
+        self._ranges: dict[bytes, _Range] = {}
+        context.operations.steps |= {
+            (Agreement, RangeFetched): self._on_agreement,
+            (HaveAnswer, Loaded): self._on_loaded,
+        }
+
+    def clear(self) -> None:
+        """Forget what is being fetched."""
+        self._ranges.clear()
+
+    # Comparing.
+
+    def refresh(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Renew the edge to the parent, and say what we have."""
+        assert branch.parent is not None
+        branch.told_silent = branch.silent
+        terms = self._terms(branch, now)
+        branch.comparing = terms.end > terms.start
+        self._context.send(branch.parent, join(branch.topic, terms, now), effects)
+
+    def _terms(self, branch: Branch, now: float) -> Terms:
+        feed = self._feeds.open[branch.topic]
+        config = self._context.config
+        agreed = feed.synced - milliseconds(config.sync_margin)
+        start = whole(max(feed.cover, agreed, feed.timeline.start))
+        end = whole(milliseconds(now - config.sync_settle))
+        if branch.silent or start >= end:
+            return Terms(branch.topic, branch.silent)
+        return Terms(branch.topic, False, start, end, *feed.timeline.digest(start, end))
+
+    def answer_child(
+        self, branch: Branch, terms: Terms, now: float, effects: Effects
+    ) -> Terms | None:
+        """What we have of the range that a child names; None while we cannot tell."""
+        feed = self._feeds.open[branch.topic]
+        start, end = terms.start, terms.end
+        if start >= end or start < feed.timeline.start:
+            return None
+        if start < whole(feed.cover):
+            feed.cover = start
+            feed.synced = min(feed.synced, start)
+            if branch.parent is not None:
+                if not self._context.is_original(branch.parent):
+                    self.refresh(branch, now, effects)
+                return None
+        return Terms(branch.topic, False, start, end, *feed.timeline.digest(start, end))
+
+    def on_parent_terms(
+        self, branch: Branch, peer: PeerId, terms: Terms, now: float, effects: Effects
+    ) -> None:
+        """What our parent has of the range that we named."""
+        if peer != branch.parent or terms.start >= terms.end:
+            return
+        feed = self._feeds.open[branch.topic]
+        if feed.timeline.digest(terms.start, terms.end) == (terms.count, terms.checksum):
+            feed.synced = max(feed.synced, terms.end)
+        elif branch.topic not in self._ranges:
+            agreement = Agreement(branch.topic, terms.end)
+            self.fetch(feed, peer, terms.start, terms.end, agreement, now, effects)
+
+    def _on_agreement(
+        self, agreement: Agreement, news: RangeFetched, now: float, effects: Effects
+    ) -> None:
+        feed = self._feeds.open.get(agreement.topic)
+        if news.complete and feed is not None:
+            feed.synced = max(feed.synced, agreement.end)
+
+    # Fetching a range.
+
+    def fetch(
+        self,
+        feed: Feed,
+        peer: PeerId,
+        start: int,
+        end: int,
+        operation: msgspec.Struct,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        """Get from a peer what it has of a range and we have not, and the other way round.
+
+        `RangeFetched` follows. There is one range per topic: a new one ends the earlier.
+        """
+        self._finish(feed.topic, False, now, effects)
+        self._context.operations.hold(RangeFetched, feed.topic, operation)
+        wanted = self._ranges[feed.topic] = _Range(peer, whole(start), whole(end))
+        self._ask(feed, wanted, now, effects)
+
+    def _ask(self, feed: Feed, wanted: _Range, now: float, effects: Effects) -> None:
+        most = self._context.config.limits.cids
+        start, end = wanted.start, wanted.end
+        ids = feed.timeline.between(start, end)
+        while len(ids) > most and end - start > 1000:
+            end = whole((start + end) // 2)
+            end = max(end, start + 1000)
+            ids = feed.timeline.between(start, end)
+        wanted.known = len(feed.timeline)
+        self._missing.expect(feed.topic, wanted.peer, now)
+        question = Have(feed.topic, start, end, tuple(ids[:most]))
+        self._context.send(wanted.peer, addition(question), effects)
+        timer = RangeTimer(feed.topic)
+        effects.append(SetTimer(timer, now + self._context.config.fetch_timeout))
+
+    def on_have(self, peer: PeerId, have: Have, now: float, effects: Effects) -> None:
+        """A peer lists what it has of a range: send what it lacks, and ask for what we lack."""
+        feed = self._feeds.open.get(have.topic)
+        if feed is None:
+            answer = Events(have.topic, start=have.start, end=have.end)
+            self._context.send(peer, addition(answer), effects)
+        else:
+            self._read(feed, peer, have, 0, now, effects)
+
+    def _read(
+        self, feed: Feed, peer: PeerId, have: Have, skipped: int, now: float, effects: Effects
+    ) -> None:
+        """Read the next events that a peer lacks and that are not at hand; then answer."""
+        lacking = _not_among(feed, have)[skipped : skipped + self._context.config.fetch_batch]
+        ids = tuple([cid for cid in lacking if feed.at_hand(cid) is None])
+        answer = HaveAnswer(peer, have, skipped, ids)
+        if ids:
+            self._context.load(answer, feed.text, ById(ids), effects)
+        else:
+            self._answer(feed, answer, {}, now, effects)
+
+    def _on_loaded(self, answer: HaveAnswer, loaded: Loaded, now: float, effects: Effects) -> None:
+        feed = self._feeds.open.get(answer.have.topic)
+        if feed is None:
+            return
+        read: dict[bytes, SignedEvent | None] = dict.fromkeys(answer.asking)
+        for cid in unread_of(answer.asking, loaded):
+            del read[cid]
+        read.update((signed.cid, signed) for signed in read_back(loaded.events))
+        self._answer(feed, answer, read, now, effects)
+
+    def _answer(
+        self,
+        feed: Feed,
+        answer: HaveAnswer,
+        read: dict[bytes, SignedEvent | None],
+        now: float,
+        effects: Effects,
+    ) -> None:
+        """Send what a peer lacks, as much as fits; `read` has None for what the log has lost."""
+        peer, have, config = answer.peer, answer.have, self._context.config
+        lacking = _not_among(feed, have)
+        after = answer.skipped + config.fetch_batch
+        events: list[SignedEvent] = []
+        room = config.limits.rpc_bytes // 2
+        for cid in lacking[answer.skipped : after]:
+            signed = feed.at_hand(cid) or read.get(cid)
+            if room <= 0 or (signed is None and cid not in read):
+                left = [cid]
+                break
+            if signed is not None:
+                events.append(signed)
+                room -= len(encode_event(signed))
+        else:
+            left = lacking[after : after + 1]
+            if left and not events:
+                self._read(feed, peer, have, after, now, effects)
+                return
+        end = whole(feed.timeline.dates[left[0]]) if left else have.end
+        told = Events(have.topic, tuple(events), (), have.start, end)
+        self._context.send(peer, addition(told), effects)
+        self._ask_back(feed, peer, have, now, effects)
+
+    def _ask_back(self, feed: Feed, peer: PeerId, have: Have, now: float, effects: Effects) -> None:
+        """Ask a child for what it has and we have not."""
+        branch = self._trees.branches.get(have.topic)
+        if branch is None or peer not in branch.children:
+            return
+        lacking = [cid for cid in have.cids if cid not in feed.timeline]
+        batch = self._context.config.fetch_batch
+        self._missing.expect(have.topic, peer, now)
+        for first in range(0, len(lacking), batch):
+            wanted = tuple(lacking[first : first + batch])
+            self._context.send(peer, addition(Fetch(have.topic, wanted)), effects)
+
+    def on_answer(self, peer: PeerId, answer: Events, now: float, effects: Effects) -> None:
+        """A peer's answer to our list has been taken in: go on with the rest of the range."""
+        wanted = self._ranges.get(answer.topic)
+        feed = self._feeds.open.get(answer.topic)
+        if wanted is None or wanted.peer != peer or feed is None or answer.start != wanted.start:
+            return
+        advanced = answer.end > wanted.start or len(feed.timeline) > wanted.known
+        wanted.start = min(max(answer.end, wanted.start), wanted.end)
+        if wanted.start >= wanted.end or not advanced:
+            self._finish(answer.topic, wanted.start >= wanted.end, now, effects)
+        else:
+            self._ask(feed, wanted, now, effects)
+
+    def on_timer(self, topic: bytes, now: float, effects: Effects) -> None:
+        """A peer has not answered."""
+        self._finish(topic, False, now, effects)
+
+    def _finish(self, topic: bytes, complete: bool, now: float, effects: Effects) -> None:
+        if self._ranges.pop(topic, None) is not None:
+            effects.append(CancelTimer(RangeTimer(topic)))
+            self._context.operations.tell(RangeFetched(topic, complete), now, effects)
+
+    def forget(self, topic: bytes, now: float, effects: Effects) -> None:
+        """We have left the topic."""
+        self._finish(topic, False, now, effects)
+
+
+def _not_among(feed: Feed, have: Have) -> list[bytes]:
+    """The events of a range that a peer did not list."""
+    theirs = dict.fromkeys(have.cids)
+    return [cid for cid in feed.timeline.between(have.start, have.end) if cid not in theirs]

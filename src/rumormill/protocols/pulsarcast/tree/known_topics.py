@@ -1,0 +1,312 @@
+"""Topic descriptors: those at hand, those being looked for, and which versions a topic has.
+
+A descriptor is immutable and named by its hash, so one that was found once is right for ever. What
+is at hand is bounded; what is in use is never put away. Descriptors of topics that this peer
+created, subscribed to, or heard of as versions of those are kept as notes in the log, with the date
+from which on the topic concerns us: a peer that comes back does not depend on others for what its
+own topics are, and knows since when it subscribed. So a topic is looked for in memory, in the log,
+at peers who should have it, and in the DHT, in this order.
+"""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects, KeepNote, Notes, SetTimer
+from rumormill.core.errors import DecodeError
+from rumormill.core.event import Note
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Loaded
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.commands import TopicView
+from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_topic
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
+from rumormill.protocols.pulsarcast.operations import BlockFound, LookTimer, TopicFound
+from rumormill.protocols.pulsarcast.rpc import Block
+
+_MORE_LOOKS: Final = 3
+_FIRST_PAUSE: Final = 0.5
+"""How often, and after how many seconds at first, a topic is looked for again while somebody waits
+who asked about it; each pause is twice the one before. Our choice: within a command's patience."""
+
+NOTES: Final = "pulsarcast/topic/"
+"""What the keys of notes about topics begin with; the CID follows."""
+_DATE_BYTES: Final = 8
+
+
+def note_of(descriptor: TopicDescriptor, since: float) -> Note:
+    """A descriptor as the log keeps it, behind the date from which on it concerns us."""
+    date = round(since * 1000).to_bytes(_DATE_BYTES, "big", signed=True)
+    return Note(NOTES + cids.text(descriptor.cid), date + descriptor.dag())
+
+
+def from_note(note: Note) -> tuple[TopicDescriptor, float] | None:
+    """Read a kept descriptor back; None where it is not what its key says."""
+    try:
+        descriptor = read_topic(note.value[_DATE_BYTES:])
+    except DecodeError:
+        return None
+    if note.key != NOTES + cids.text(descriptor.cid):
+        return None
+    return descriptor, int.from_bytes(note.value[:_DATE_BYTES], "big", signed=True) / 1000
+
+
+def versions_in(notes: Iterable[Note], meta: bytes) -> list[TopicDescriptor]:
+    """The kept versions of the topic with this meta topic."""
+    read = [from_note(note) for note in notes if meta in note.value]
+    return [found[0] for found in read if found is not None and found[0].meta == meta]
+
+
+def view_of_kept(
+    get: Callable[[str], bytes | None], keys: Iterable[str], cid: bytes
+) -> TopicView | None:
+    """What a log's notes alone say of a topic; None where they do not have it.
+
+    `get` reads the note under a key, `keys` are those that begin with `NOTES`.
+    """
+
+    def kept(wanted: bytes) -> TopicDescriptor | None:
+        key = NOTES + cids.text(wanted)
+        value = get(key)
+        found = None if value is None else from_note(Note(key, value))
+        return None if found is None else found[0]
+
+    topic = kept(cid)
+    if topic is None:
+        return None
+    versions = {cid: topic}
+    if topic.meta is not None:
+        notes = (Note(key, get(key) or b"") for key in keys)
+        versions |= {each.cid: each for each in versions_in(notes, topic.meta)}
+    sub_topics = {name: kept(link) for name, link in topic.sub_topics.items()}
+    return TopicView(topic, sub_topics, tuple(sorted(versions.values(), key=age)))
+
+
+def age(descriptor: TopicDescriptor) -> tuple[str, bytes]:
+    """What versions are sorted by."""
+    return (descriptor.created, descriptor.cid)
+
+
+class NoteReading(msgspec.Struct, frozen=True):
+    """The log is asked for a topic's descriptor; these peers should have it if the log has not."""
+
+    topic: bytes
+    sources: tuple[PeerId, ...]
+
+
+class TopicSearch(msgspec.Struct, frozen=True):
+    """Others are asked for a topic's descriptor."""
+
+    topic: bytes
+
+
+class PatientLook(msgspec.Struct, frozen=True):
+    """An operation that lets a topic be looked for a few times more."""
+
+    operation: msgspec.Struct
+    looks: int = 0
+
+
+class VersionHeard(msgspec.Struct, frozen=True):
+    """The log is asked whether a version of a topic that was announced is kept already."""
+
+    version: TopicDescriptor
+
+
+class KnownTopics:
+    """Descriptors by CID."""
+
+    def __init__(self, context: Context, fetcher: BlockFetcher, in_use: Container[bytes]) -> None:
+        self._context = context
+        self._fetcher = fetcher
+        self._in_use = in_use
+        self._known: dict[bytes, TopicDescriptor] = {}
+        self._kept: dict[bytes, float] = {}
+        """Which of them the log has, and since when they concern us."""
+        self._versions: dict[bytes, dict[bytes, None]] = {}
+        context.operations.steps |= {
+            (NoteReading, Loaded): self._on_note,
+            (TopicSearch, BlockFound): self._on_block_found,
+            (PatientLook, TopicFound): self._on_look,
+            (PatientLook, LookTimer): self._on_look_timer,
+            (VersionHeard, Loaded): self._on_version_note,
+        }
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, cid: bytes) -> TopicDescriptor | None:
+        """A descriptor that is at hand."""
+        return self._known.get(cid)
+
+    def kept_since(self, cid: bytes) -> float | None:
+        """Since when a topic at hand concerns us: who creates or subscribes keeps it."""
+        return self._kept.get(cid)
+
+    def add(self, descriptor: TopicDescriptor) -> None:
+        """Put a descriptor in; the oldest that is not in use makes room."""
+        cid = descriptor.cid
+        if cid in self._known:
+            return
+        config = self._context.config
+        if len(self._known) >= config.max_descriptors + config.max_topics:
+            old = next((each for each in self._known if each not in self._in_use), None)
+            if old is not None:
+                self._forget(old)
+        self._known[cid] = descriptor
+        meta = descriptor.meta
+        if meta is not None:
+            self._versions.setdefault(meta, {})[cid] = None
+
+    def _forget(self, cid: bytes) -> None:
+        self._kept.pop(cid, None)
+        meta = self._known.pop(cid).meta
+        if meta is not None:
+            versions = self._versions[meta]
+            del versions[cid]
+            if not versions:
+                del self._versions[meta]
+
+    def keep(self, descriptor: TopicDescriptor, since: float, effects: Effects) -> None:
+        """Put a descriptor in, and into the log, unless that is known to have it."""
+        self.add(descriptor)
+        if descriptor.cid not in self._kept:
+            self._kept[descriptor.cid] = since
+            effects.append(KeepNote(note_of(descriptor, since)))
+
+    def versions(self, descriptor: TopicDescriptor) -> list[TopicDescriptor]:
+        """All versions of a topic that are at hand, the oldest first."""
+        meta = descriptor.meta
+        known = {} if meta is None else self._versions.get(meta, {})
+        found = [self._known[cid] for cid in known]
+        return sorted(found, key=age)
+
+    def hear(self, meta: TopicDescriptor, payload: bytes, effects: Effects) -> None:
+        """An event of a topic was delivered; in a meta topic it may be a version of the topic."""
+        if not meta.name.startswith("meta-"):
+            return
+        try:
+            version = read_topic(payload)
+        except DecodeError:
+            return
+        if version.meta != meta.cid:
+            return
+        if version.cid in self._known:
+            self.keep(version, dates.seconds(version.created), effects)
+        elif not self._read_note(VersionHeard(version), version.cid, effects):
+            text = cids.text(version.cid)
+            effects.append(trace.Refuse(self._context.id, reasons.WAITING_FULL, text))
+
+    def _on_version_note(
+        self, heard: VersionHeard, loaded: Loaded, now: float, effects: Effects
+    ) -> None:
+        version = heard.version
+        if self._take_note(version.cid, loaded) is None:
+            self.keep(version, dates.seconds(version.created), effects)
+
+    # Looking for a topic that is not at hand.
+
+    def look_for(
+        self,
+        cid: bytes,
+        operation: msgspec.Struct,
+        effects: Effects,
+        *,
+        sources: Sequence[PeerId] = (),
+        patiently: bool = False,
+    ) -> bool:
+        """Look for a descriptor; `TopicFound` follows. False when too much is looked for already.
+
+        `patiently` looks a few times more where the topic is not found: it may be so new that the
+        DHT does not have it yet, and we that we know nobody to ask.
+        """
+        waits = PatientLook(operation) if patiently else operation
+        return self._look(cid, waits, tuple(sources), effects)
+
+    def _look(
+        self, cid: bytes, operation: msgspec.Struct, sources: tuple[PeerId, ...], effects: Effects
+    ) -> bool:
+        operations = self._context.operations
+        begun = operations.awaits(TopicFound, cid)
+        if not begun and not self._read_note(NoteReading(cid, sources), cid, effects):
+            return False
+        return operations.wait(TopicFound, cid, operation)
+
+    def _read_note(self, operation: msgspec.Struct, cid: bytes, effects: Effects) -> bool:
+        text = cids.text(cid)
+        return self._context.load(operation, text, Notes(NOTES + text), effects)
+
+    def _take_note(self, cid: bytes, loaded: Loaded) -> TopicDescriptor | None:
+        for note in loaded.notes:
+            found = from_note(note)
+            if found is not None and found[0].cid == cid:
+                self.add(found[0])
+                self._kept[cid] = found[1]
+                return found[0]
+        return None
+
+    def _on_note(self, reading: NoteReading, loaded: Loaded, now: float, effects: Effects) -> None:
+        cid = reading.topic
+        known = self._known.get(cid)
+        if known is None:
+            known = self._take_note(cid, loaded)
+            if known is not None and known.author == self._context.id:
+                self.offer(known, now, effects)
+        if known is None and self._fetcher.seek(
+            cid, cid, reading.sources, TopicSearch(cid), now, effects
+        ):
+            return
+        self._context.operations.tell(TopicFound(cid, known), now, effects)
+
+    def _on_block_found(
+        self, search: TopicSearch, news: BlockFound, now: float, effects: Effects
+    ) -> None:
+        found = news.block if isinstance(news.block, TopicDescriptor) else None
+        if found is not None:
+            self.add(found)
+        self._context.operations.tell(TopicFound(search.topic, found), now, effects)
+
+    def _on_look(self, look: PatientLook, news: TopicFound, now: float, effects: Effects) -> None:
+        operations, cid = self._context.operations, news.about
+        again = PatientLook(look.operation, look.looks + 1)
+        if (
+            news.topic is None
+            and look.looks < _MORE_LOOKS
+            and operations.wait(LookTimer, cid, again)
+        ):
+            effects.append(SetTimer(LookTimer(cid), now + _FIRST_PAUSE * 2**look.looks))
+        else:
+            operations.go_on(look.operation, news, now, effects)
+
+    def _on_look_timer(
+        self, look: PatientLook, timer: LookTimer, now: float, effects: Effects
+    ) -> None:
+        """Look for a topic once more."""
+        cid = timer.about
+        known = self._known.get(cid)
+        if known is not None or not self._look(cid, look, (), effects):
+            self._on_look(look, TopicFound(cid, known), now, effects)
+
+    def offer(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> None:
+        """Put a descriptor into the DHT, where others look for it."""
+        if self._context.config.store_topics:
+            self._fetcher.offer(descriptor.cid, descriptor.dag(), now, effects)
+
+    def on_block(self, peer: PeerId, block: Block, now: float, effects: Effects) -> None:
+        """A peer sent a descriptor."""
+        if block.topic not in self._fetcher:
+            self._context.refuse(peer, reasons.NOT_ASKED_FOR, block.topic, 0.0, now, effects)
+            return
+        try:
+            descriptor = read_topic(block.data)
+        except DecodeError as error:
+            self._context.refuse(peer, error.reason, block.topic, GRAVE, now, effects)
+            return
+        if descriptor.cid != block.topic:
+            self._context.refuse(peer, reasons.WRONG_CID, block.topic, GRAVE, now, effects)
+            return
+        self._fetcher.found(descriptor, peer, now, effects)

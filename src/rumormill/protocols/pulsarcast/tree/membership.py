@@ -1,0 +1,370 @@
+"""Which trees we stand in, and why: a subscription, publishing for a while, children.
+
+Before we enter a tree, what the log has of the topic is read (`history.feed`). Whoever needs us in
+the tree waits for that; whether there is room, and whether a peer can be our child at all, is
+decided before anything is read. So a JOIN costs us no more than it must, however long the history.
+"""
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects, Learn
+from rumormill.core.ids import PeerId
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
+from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
+from rumormill.protocols.pulsarcast.operations import (
+    FeedRead,
+    TopicFound,
+    TreeEntered,
+    WayFound,
+)
+from rumormill.protocols.pulsarcast.rpc import JoinReply, JoinStatus, PeerAddress, Terms, leave
+from rumormill.protocols.pulsarcast.tree.children import Children
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
+from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Trees, accepted, refusal
+
+_PATIENCE = 3
+"""How often a parent that must first catch up itself is asked again soon; our choice."""
+
+
+class Joiners(msgspec.Struct, frozen=True):
+    """Peers want to join below us in a tree in which we do not stand yet."""
+
+    topic: bytes
+
+
+class Entering(msgspec.Struct, frozen=True):
+    """We enter a tree as soon as the log has been read."""
+
+    topic: bytes
+
+
+class TreeMembership:
+    """Enters trees and leaves them."""
+
+    def __init__(
+        self,
+        context: Context,
+        trees: Trees,
+        feeds: Feeds,
+        topics: KnownTopics,
+        parents: ParentSearch,
+        children: Children,
+        events: Dissemination,
+        reconciliation: Reconciliation,
+    ) -> None:
+        self._context = context
+        self._operations = context.operations
+        self._trees = trees
+        self._feeds = feeds
+        self._topics = topics
+        self._parents = parents
+        self._children = children
+        self._events = events
+        self._reconciliation = reconciliation
+        self.subscriptions: dict[bytes, float] = {}
+        """What the application subscribes to, and since when."""
+        self.publish_only: dict[bytes, None] = {}
+        self._joining: dict[bytes, dict[PeerId, Terms | None]] = {}
+        context.operations.steps |= {
+            (Joiners, TopicFound): self._on_joined_topic,
+            (Joiners, TreeEntered): self._on_joined_tree,
+            (Entering, FeedRead): self._on_read,
+        }
+
+    # The application's part.
+
+    def want(self, branch: Branch, feed: Feed) -> None:
+        """The application wants the events of a branch, from its subscription on."""
+        feed.subscribed = True
+        feed.horizon = min(feed.horizon, milliseconds(self.subscriptions[feed.topic]))
+        feed.cover = min(feed.cover, feed.horizon)
+        branch.wanted = True
+        branch.leaving_at = None
+
+    def step_out(self, branch: Branch, now: float, effects: Effects) -> None:
+        """We no longer want the topic: hand our children to our parent and go, unless we are
+        the root, which stays for them."""
+        if not branch.needed(now):
+            self._trees.dissolve(branch, now, effects)
+            return
+        original = any(child.original for child in branch.children.values())
+        if branch.children and branch.parent is not None and not original:
+            branch.leaving_at = now + self._context.config.leave_linger
+            self._children.send_up(branch, now, effects)
+            self._trees.set_timer(branch, effects)
+        self.on_wish(branch, now, effects)
+
+    def stay_to_publish(self, cid: bytes, now: float, effects: Effects) -> Feed | None:
+        """Stay for a while in a tree that we have entered; None if we have left it again."""
+        branch, feed = self._trees.branches.get(cid), self._feeds.open.get(cid)
+        if branch is None or feed is None:
+            return None
+        until = now + self._context.config.publish_linger
+        branch.publishing_until = max(branch.publishing_until, until)
+        feed.sees_own = cid in self.publish_only
+        self.on_wish(branch, now, effects)
+        return feed
+
+    def wait_for_way(
+        self, cid: bytes, operation: msgspec.Struct, now: float, effects: Effects
+    ) -> None:
+        """Let an operation go on when there is a way to the root of a tree, or will be none."""
+        branch = self._trees.branches.get(cid)
+        error = ""
+        if branch is None and cid not in self.subscriptions:
+            error = reasons.NOT_SERVED
+        elif branch is None or not branch.in_place:
+            if self._operations.wait(WayFound, cid, operation):
+                return
+            error = reasons.WAITING_FULL
+        self._operations.go_on(operation, WayFound(cid, error), now, effects)
+
+    # Entering and leaving.
+
+    @property
+    def full(self) -> bool:
+        """Whether no further topic fits."""
+        entered = len(self._trees.branches) + len(self._feeds.opening)
+        return entered >= self._context.config.max_topics
+
+    def enter(
+        self,
+        descriptor: TopicDescriptor,
+        operation: msgspec.Struct,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        """Be in a topic's tree, for whatever reason; the operation goes on when we are."""
+        cid, error = descriptor.cid, ""
+        opening = cid in self._feeds.opening
+        if cid not in self._trees.branches:
+            if not opening and self.full:
+                error = reasons.BRANCHES_FULL
+            elif not self._operations.wait(TreeEntered, cid, operation):
+                error = reasons.WAITING_FULL
+            else:
+                if not opening:
+                    self._operations.hold(FeedRead, cid, Entering(cid))
+                    self._feeds.read(descriptor, self._topics.kept_since(cid), now, effects)
+                return
+        self._operations.go_on(operation, TreeEntered(cid, error), now, effects)
+
+    def _on_read(self, entering: Entering, _: FeedRead, now: float, effects: Effects) -> None:
+        cid = entering.topic
+        feed = self._feeds.open[cid]
+        branch = self._trees.plant(cid, feed.descriptor.author)
+        if cid in self.subscriptions:
+            self.want(branch, feed)
+        self._trees.arm(branch, NEVER, effects)
+        self._operations.tell(TreeEntered(cid), now, effects)
+        if not branch.needed(now):
+            self._trees.dissolve(branch, now, effects)
+            return
+        self.on_wish(branch, now, effects)
+        early, feed.early = feed.early, []
+        for peer, signed in early:
+            self._events.receive(peer, signed, None, now, effects)
+
+    def on_wish(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Somebody needs the branch, or needs it otherwise than before."""
+        idle = branch.candidate is None and not branch.searching and branch.due == NEVER
+        if not branch.in_place and idle:
+            self._parents.seek(branch, now, effects)
+        else:
+            self.on_silence(branch, now, effects)
+
+    def on_silence(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Tell the parent if we want events now and did not before, or the other way round."""
+        if branch.parent is None or branch.candidate is not None:
+            return
+        if branch.silent != branch.told_silent and not self._context.is_original(branch.parent):
+            self._reconciliation.refresh(branch, now, effects)
+
+    def on_left(self, topic: bytes, now: float, effects: Effects) -> None:
+        """We are out of a tree: nothing of it remains."""
+        self._feeds.open.pop(topic, None)
+        self._reconciliation.forget(topic, now, effects)
+        if topic not in self.subscriptions:
+            self._operations.tell(WayFound(topic, reasons.NOT_SERVED), now, effects)
+
+    def on_peer_gone(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """A connection is gone: whatever it was in any tree, it no longer is."""
+        for branch in list(self._trees.branches.values()):
+            branch.previous.pop(peer, None)
+            if peer in branch.children:
+                self._remove_child(branch, peer, now, effects)
+                if self._trees.branches.get(branch.topic) is not branch:
+                    continue
+            if peer == branch.parent:
+                self._parents.on_parent_gone(branch, now, effects)
+            elif peer == branch.candidate and branch.asked:
+                self._parents.on_candidate_gone(branch, now, effects)
+
+    def _remove_child(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        self._children.remove(branch, peer, now, effects)
+        if not branch.needed(now) or (branch.leaving_at is not None and not branch.children):
+            self._trees.dissolve(branch, now, effects)
+
+    # What peers say.
+
+    def on_join(
+        self, peer: PeerId, cid: bytes, terms: Terms | None, now: float, effects: Effects
+    ) -> None:
+        """A peer wants to be our child; whoever sends no terms speaks the original's dialect."""
+        branch = self._trees.branches.get(cid)
+        if branch is not None:
+            self._admit(branch, peer, terms, now, effects)
+            return
+        waiting = self._joining.get(cid)
+        most = self._context.config.max_waiting
+        if waiting is not None and (peer in waiting or len(waiting) < most):
+            waiting[peer] = terms
+        elif waiting is not None or self.full or len(self._joining) >= most:
+            self._turn_away(peer, cid, reasons.BRANCHES_FULL, effects)
+        else:
+            self._joining[cid] = {peer: terms}
+            wish = Joiners(cid)
+            known = self._topics.get(cid)
+            if known is not None or not self._topics.look_for(cid, wish, effects, sources=[peer]):
+                self._on_joined_topic(wish, TopicFound(cid, known), now, effects)
+
+    def _on_joined_topic(
+        self, wish: Joiners, news: TopicFound, now: float, effects: Effects
+    ) -> None:
+        """The topic that peers want to join is known now, or is not to be had.
+
+        Who is taken in is decided before anything is read for it.
+        """
+        cid, topic = wish.topic, news.topic
+        waiting = self._joining[cid]
+        for peer in list(waiting):
+            if topic is None and peer in self._context.connected:
+                self._turn_away(peer, cid, reasons.NO_SUCH_TOPIC, effects)
+            elif (
+                topic is None
+                or peer not in self._context.connected
+                or not self._children.may_join(cid, topic.author, peer, now, effects)
+            ):
+                del waiting[peer]
+        if topic is None or not waiting:
+            del self._joining[cid]
+        else:
+            self.enter(topic, wish, now, effects)
+
+    def _on_joined_tree(
+        self, wish: Joiners, news: TreeEntered, now: float, effects: Effects
+    ) -> None:
+        cid = wish.topic
+        for peer, terms in self._joining.pop(cid, {}).items():
+            if peer not in self._context.connected:
+                continue
+            if news.error:
+                self._turn_away(peer, cid, news.error, effects)
+            else:
+                branch = self._trees.branches[cid]
+                self._admit(branch, peer, terms, now, effects)
+                if branch.needed(now):
+                    self.on_wish(branch, now, effects)
+
+    def _turn_away(self, peer: PeerId, cid: bytes, reason: str, effects: Effects) -> None:
+        self._context.send(peer, refusal(cid, reason), effects)
+        effects.append(trace.Refuse(peer, reason, cids.text(cid)))
+
+    def _admit(
+        self, branch: Branch, peer: PeerId, terms: Terms | None, now: float, effects: Effects
+    ) -> None:
+        silent = terms is not None and terms.silent
+        taken = self._children.on_join(branch, peer, silent=silent, now=now, effects=effects)
+        if taken and terms is not None:
+            ours = self._reconciliation.answer_child(branch, terms, now, effects)
+            self._context.send(peer, accepted(branch.topic, ours), effects)
+
+    def on_reply(
+        self, peer: PeerId, reply: JoinReply, terms: Terms | None, now: float, effects: Effects
+    ) -> None:
+        """A peer's answer to our JOIN."""
+        branch = self._trees.branches.get(reply.topic)
+        if branch is None:
+            if reply.status is JoinStatus.ACCEPTED:
+                self._context.send(peer, leave(reply.topic, now), effects)
+            return
+        if reply.status is JoinStatus.ACCEPTED:
+            self._parents.on_accepted(branch, peer, now, effects)
+            if terms is not None:
+                branch.uncompared = 0
+                self._reconciliation.on_parent_terms(branch, peer, terms, now, effects)
+            elif peer == branch.parent and branch.comparing and branch.uncompared < _PATIENCE:
+                branch.uncompared += 1
+                self._trees.arm(branch, now + self._context.config.sync_settle, effects)
+        elif reply.status is JoinStatus.REFUSED or not reply.peers:
+            self._parents.on_refused(branch, peer, now, effects)
+        else:
+            target = reply.peers[0]
+            if target.addresses and target.peer != self._context.id:
+                effects.append(Learn(target.peer, target.addresses))
+            self._parents.on_redirected(branch, peer, target.peer, now, effects)
+
+    def on_leave(
+        self,
+        peer: PeerId,
+        cid: bytes,
+        elsewhere: tuple[PeerAddress, ...],
+        now: float,
+        effects: Effects,
+    ) -> None:
+        """A peer goes out of a tree: a child, our parent, or one that was to become it.
+
+        `elsewhere` names the parent's own parent, which is closer to the author than we are.
+        """
+        branch = self._trees.branches.get(cid)
+        if branch is None:
+            self._joining.get(cid, {}).pop(peer, None)
+            return
+        branch.previous.pop(peer, None)
+        if peer in branch.children:
+            self._remove_child(branch, peer, now, effects)
+        elif peer == branch.parent:
+            self._parents.on_parent_left(branch, now, effects)
+            for target in elsewhere[:1]:
+                if target.addresses and target.peer != self._context.id:
+                    effects.append(Learn(target.peer, target.addresses))
+                self._parents.take_hint(branch, target.peer, now, effects)
+        elif peer == branch.candidate:
+            self._parents.on_refused(branch, peer, now, effects)
+
+    # What becomes due.
+
+    def on_timer(self, topic: bytes, now: float, effects: Effects) -> None:
+        """Something is due in a tree."""
+        branch = self._trees.branches.get(topic)
+        if branch is None:
+            return
+        for peer, until in list(branch.previous.items()):
+            if until <= now:
+                del branch.previous[peer]
+                self._context.send(peer, leave(topic, now), effects)
+        gone = branch.leaving_at is not None and branch.leaving_at <= now
+        if gone and branch.parent is None:
+            branch.leaving_at = None
+            gone = False
+        if gone or not branch.needed(now):
+            self._trees.dissolve(branch, now, effects)
+        elif branch.due <= now:
+            self._children.upkeep(branch, now, effects)
+            if branch.needed(now):
+                self._parents.step(branch, now, effects)
+            else:
+                self._trees.dissolve(branch, now, effects)
+        else:
+            self._trees.set_timer(branch, effects)
+
+    def clear(self) -> None:
+        """Forget who wants to join: he is gone."""
+        self._joining.clear()

@@ -1,0 +1,227 @@
+"""Publishing: from what the application says to a signed, linked event in the tree.
+
+Who may publish does so himself (`own_events`); who may not, asks (`requests`). An event is linked
+before it is signed: to the event that this peer saw last (LAST_SEEN), or to the one that the
+application names (CUSTOM), as long as that one exists. No two events of ours have the same date, so
+the same text said twice is two events. Whatever must come first (the topic found, its tree entered,
+a parent fetched, somebody asked) is waited for, unless the application wants the event at once or
+not at all.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects, Outcome, Published
+from rumormill.core.errors import LimitError
+from rumormill.core.event import Event
+from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.descriptors import (
+    EventDescriptor,
+    EventLinking,
+    TopicDescriptor,
+)
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
+from rumormill.protocols.pulsarcast.operations import (
+    BlockFound,
+    EventStored,
+    RequestAnswered,
+    TopicFound,
+    TreeEntered,
+)
+from rumormill.protocols.pulsarcast.rpc import RequestStatus
+from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event, sign_request
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
+from rumormill.protocols.pulsarcast.tree.own_events import OwnEvent, OwnEvents
+from rumormill.protocols.pulsarcast.tree.requests import Requests
+from rumormill.protocols.pulsarcast.tree.trees import Trees
+
+NOBODY: Final = "nobody stands in the topic's tree with us"
+ON_REQUEST: Final = "published by an allowed publisher at our request"
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What the application wants to publish, and who is told how it ended.
+
+    That is a `Publish` with its number, or a command; a command that created a topic gets the topic
+    which this announces.
+    """
+
+    topic: bytes
+    data: bytes
+    number: int | None = None
+    command: int | None = None
+    announces: TopicDescriptor | None = None
+    parent: bytes | None = None
+    at_once: bool = False
+
+
+class Unspoken(msgspec.Struct, frozen=True):
+    """A publication whose event is on its way to the disk."""
+
+    publication: Publication
+    own: OwnEvent
+
+
+class Publishing:
+    """Makes events of what the application says."""
+
+    def __init__(
+        self,
+        context: Context,
+        trees: Trees,
+        feeds: Feeds,
+        topics: KnownTopics,
+        membership: TreeMembership,
+        events: Dissemination,
+        fetcher: BlockFetcher,
+        own: OwnEvents,
+        requests: Requests,
+    ) -> None:
+        self._context = context
+        self._trees = trees
+        self._feeds = feeds
+        self._topics = topics
+        self._membership = membership
+        self._events = events
+        self._fetcher = fetcher
+        self._own = own
+        self._requests = requests
+        self._last_date = 0
+        context.operations.steps |= {
+            (Publication, TopicFound): self._on_topic,
+            (Publication, TreeEntered): self._on_tree,
+            (Publication, BlockFound): self._on_parent,
+            (Publication, RequestAnswered): self._on_answer,
+            (Unspoken, EventStored): self._on_stored,
+        }
+
+    def begin(self, publication: Publication, now: float, effects: Effects) -> None:
+        """Publish, or ask somebody to."""
+        config = self._context.config
+        size = len(publication.data)
+        if size > config.limits.payload_bytes:
+            raise LimitError(
+                f"{size} bytes do not fit an event of at most {config.limits.payload_bytes}"
+                " (limits.payload_bytes)"
+            )
+        if self._context.operations.count(Publication) >= config.max_requests:
+            raise LimitError("too many publications are under way (max_requests)")
+        cid = publication.topic
+        known = self._topics.get(cid)
+        if publication.at_once and not self._can_at_once(known):
+            self._fail(publication, reasons.MUST_WAIT, effects)
+        elif known is not None or not self._topics.look_for(
+            cid, publication, effects, patiently=publication.number is not None
+        ):
+            self._on_topic(publication, TopicFound(cid, known), now, effects)
+
+    def _can_at_once(self, topic: TopicDescriptor | None) -> bool:
+        """Whether an event can be made and appended without anything coming first."""
+        if topic is None or topic.cid not in self._feeds.open:
+            return False
+        own = self._context.id
+        return topic.may_publish(own) or not topic.may_request(own)
+
+    def _fail(
+        self, publication: Publication, reason: str, effects: Effects, *, lost: bool = False
+    ) -> None:
+        """There is no event. A topic exists without its announcement, unless our disk `lost` it."""
+        effects.append(trace.SkipPublish(cids.text(publication.topic), reason))
+        error = reasons.sentence(reason)
+        if publication.number is not None:
+            effects.append(Published(publication.number, None, error=error))
+        elif publication.command is not None:
+            made = None if lost else publication.announces
+            effects.append(Outcome(publication.command, made, error if made is None else ""))
+
+    def _on_topic(
+        self, publication: Publication, news: TopicFound, now: float, effects: Effects
+    ) -> None:
+        topic, own = news.topic, self._context.id
+        if topic is None:
+            self._fail(publication, reasons.NO_SUCH_TOPIC, effects)
+        elif publication.parent is not None and topic.event_linking is not EventLinking.CUSTOM:
+            self._fail(publication, reasons.LINKS_BY_ITSELF, effects)
+        elif not topic.may_publish(own) and not topic.may_request(own):
+            self._fail(publication, reasons.CANNOT_PUBLISH, effects)
+        else:
+            self._membership.enter(topic, publication, now, effects)
+
+    def _on_tree(
+        self, publication: Publication, news: TreeEntered, now: float, effects: Effects
+    ) -> None:
+        cid, parent = publication.topic, publication.parent
+        feed = None if news.error else self._membership.stay_to_publish(cid, now, effects)
+        if feed is None:
+            self._fail(publication, news.error or reasons.NOT_SERVED, effects)
+        elif parent is None or parent in feed.timeline:
+            self._compose(feed, publication, now, effects)
+        else:
+            sources = self._trees.neighbours(cid)
+            if not self._fetcher.seek(parent, cid, sources, publication, now, effects):
+                self._fail(publication, reasons.NO_SUCH_PARENT, effects)
+
+    def _on_parent(
+        self, publication: Publication, news: BlockFound, now: float, effects: Effects
+    ) -> None:
+        """The parent that the application names has been found, or has not."""
+        feed = self._feeds.open.get(publication.topic)
+        if feed is None or not isinstance(news.block, SignedEvent):
+            self._fail(publication, reasons.NO_SUCH_PARENT, effects)
+            return
+        self._events.backfill(feed, news.source, news.block, now, effects)
+        self._compose(feed, publication, now, effects)
+
+    def _compose(self, feed: Feed, publication: Publication, now: float, effects: Effects) -> None:
+        """Make the event, and have it stored; or the request for it, and send that."""
+        own, identity = self._context.id, self._context.identity
+        self._last_date = max(milliseconds(now), self._last_date + 1)
+        created = dates.iso(self._last_date)
+        data, parent = publication.data, publication.parent
+        if not feed.descriptor.may_publish(own):
+            draft = EventDescriptor(feed.topic, own, data, created, None, parent)
+            self._requests.ask(sign_request(draft, identity), publication, now, effects)
+            return
+        parent = self._own.parent_of_next(feed, parent)
+        event = EventDescriptor(feed.topic, own, data, created, own, parent)
+        waiting = self._own.append(feed, sign_event(event, identity), effects)
+        self._context.operations.hold(EventStored, event.cid, Unspoken(publication, waiting))
+
+    def _on_stored(
+        self, unspoken: Unspoken, news: EventStored, now: float, effects: Effects
+    ) -> None:
+        publication, own = unspoken.publication, unspoken.own
+        if news.error:
+            self._own.forget(own)
+            self._fail(publication, news.error, effects, lost=True)
+            return
+        reached = self._own.spread(own, now, effects)
+        note = "" if reached else NOBODY
+        self._succeed(publication, own.event, reached, note, effects)
+
+    def _on_answer(
+        self, publication: Publication, news: RequestAnswered, now: float, effects: Effects
+    ) -> None:
+        reply = news.reply
+        if reply.status is not RequestStatus.ACCEPTED or reply.event is None:
+            self._fail(publication, reply.reason or reasons.REFUSED, effects)
+            return
+        topic = cids.text(publication.topic)
+        event = Event(topic, publication.data, self._context.id, reply.event)
+        self._succeed(publication, event, 0, ON_REQUEST, effects)
+
+    def _succeed(
+        self, publication: Publication, event: Event, reached: int, note: str, effects: Effects
+    ) -> None:
+        if publication.number is not None:
+            effects.append(Published(publication.number, event, reached, note))
+        elif publication.command is not None:
+            result = publication.announces or cids.text(event.id)
+            effects.append(Outcome(publication.command, result))
