@@ -4,8 +4,9 @@ from msgspec.structs import replace
 
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity
-from rumormill.protocols.pubsub.authorship import Authorship, author_and_seqno, proof_of
+from rumormill.protocols.pubsub.authorship import Authorship, proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
+from rumormill.protocols.pubsub.naming import author_and_seqno
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.proof import stored

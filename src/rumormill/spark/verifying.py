@@ -20,15 +20,16 @@ from pyspark.sql import functions as f
 from rumormill.core.errors import DecodeError, PeerError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.protocols.pubsub.authorship import author_and_seqno, content_hash
 from rumormill.protocols.pubsub.codec import signing_payload
 from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
 from rumormill.protocols.pubsub.messages import Message
+from rumormill.protocols.pubsub.naming import author_and_seqno, content_hash
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.radius.messages import check_publication
 from rumormill.protocols.radius.messages import from_event as from_radius
 from rumormill.protocols.skipring import envelope
+from rumormill.spark.tables import ddl
 from rumormill.wire.protobuf import item_fields
 
 VALID: Final = "valid"
@@ -57,8 +58,8 @@ def _verdict(id_valid: bool, signature: str) -> Verdict:
 
 def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
     if not event.proof:
-        unsigned = Message(event.topic, event.data)
-        return _verdict(event.id == content_hash(unsigned), INVALID if event.author else ABSENT)
+        named = event.id == content_hash(event.topic, event.data)
+        return _verdict(named, INVALID if event.author else ABSENT)
     found = {FIELD_3: b"", FIELD_5: b"", FIELD_6: b""}
     for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
         if tag in found:
@@ -66,7 +67,7 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
     message = Message(
         event.topic, event.data, event.author, found[FIELD_3], found[FIELD_5], found[FIELD_6]
     )
-    named = event.id in (author_and_seqno(message), content_hash(message))
+    named = event.id in (author_and_seqno(message), content_hash(event.topic, event.data))
     holds = verifier.verify(event.author, message.key, signing_payload(message), message.signature)
     return _verdict(named, VALID if holds else INVALID)
 
@@ -117,11 +118,7 @@ def verify_event(protocol: str, event: Event, verifier: SignatureVerifier) -> Ve
         return Verdict(False, INVALID, BAD_PROOF)
 
 
-SCHEMA: Final = (
-    "run STRING, protocol STRING, topic STRING, offset BIGINT, id BINARY, author BINARY,"
-    " bytes BIGINT, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>,"
-    " id_valid BOOLEAN, signature STRING, fault STRING"
-)
+SCHEMA: Final = ddl("events_verified").partition(", `missing_parents`")[0]
 """Of verdicts, before links are followed."""
 
 

@@ -49,7 +49,7 @@ def _topic_of(result: object) -> Topic:
     return cids.text(result.cid)
 
 
-def _decoder(config: PulsarcastConfig) -> Callable[[bytes], Rpc]:
+def _decoder(config: PulsarcastConfig, _hooks: Hooks) -> Callable[[bytes], Rpc]:
     return lambda data: decode_rpc(data, config.limits)
 
 

@@ -18,7 +18,7 @@ def _build(
     return Radius(identity, randomness, config, hooks)
 
 
-def _decoder(config: RadiusConfig) -> Callable[[bytes], Frame]:
+def _decoder(config: RadiusConfig, _hooks: Hooks) -> Callable[[bytes], Frame]:
     limits = FrameLimits(frame_bytes=config.max_message, topic_bytes=config.max_topic_length)
 
     def decode(data: bytes) -> Frame:
