@@ -102,12 +102,16 @@ class World:
         self.run(3.0)
 
     def _add(self, index: int) -> None:
-        def build(peer: PeerId, rng: random.Random) -> PulsarcastPeer:
-            return PulsarcastPeer(SimulatedIdentity(peer), rng, self.config)
-
-        host = self.network.add_host(SPEC.protocol_ids, build)
-        host.journal = Journal(commit_delay=self._commit_delay)
+        journal = Journal(commit_delay=self._commit_delay)
+        host = self.network.add_host(
+            SPEC.protocol_ids, lambda peer, rng: self.build(peer, rng, journal)
+        )
+        host.journal = journal
         host.on_event = self.events[index].append
+
+    def build(self, peer: PeerId, rng: random.Random, journal: Journal) -> PulsarcastPeer:
+        """Make a peer's machine; its journal is shown to those who want to look."""
+        return PulsarcastPeer(SimulatedIdentity(peer), rng, self.config)
 
     def wire(self, peers: Any) -> None:
         """Connect peers in a ring, and each to the third after it."""

@@ -227,7 +227,9 @@ class TreeMembership:
         most = self._context.config.max_waiting
         if waiting is not None and (peer in waiting or len(waiting) < most):
             waiting[peer] = terms
-        elif waiting is not None or self.full or len(self._joining) >= most:
+        elif waiting is not None or len(self._joining) >= most:
+            self._turn_away(peer, cid, reasons.WAITING_FULL, effects)
+        elif cid not in self._feeds.opening and self.full:
             self._turn_away(peer, cid, reasons.BRANCHES_FULL, effects)
         else:
             self._joining[cid] = {peer: terms}
