@@ -196,13 +196,14 @@ class OneOf(_Common, frozen=True):
         return [reading for field in self.kinds.values() for reading in field.readings()]
 
     def writing(self) -> tuple[Put, Measure]:
-        """By the types."""
+        """By the types; None is not written."""
         kinds = {kind: field.writing() for kind, field in self.kinds.items()}
 
         def put(parts: list[bytes], value: Any) -> None:
-            kinds[type(value)][0](parts, value)
+            if value is not None:
+                kinds[type(value)][0](parts, value)
 
-        return put, lambda value: kinds[type(value)][1](value)
+        return put, lambda value: 0 if value is None else kinds[type(value)][1](value)
 
     def empty(self) -> None:
         """None of them."""

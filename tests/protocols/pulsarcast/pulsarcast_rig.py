@@ -36,6 +36,7 @@ from rumormill.protocols.pulsarcast.rpc import Rpc
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
 from rumormill.protocols.pulsarcast.spec import SPEC
 from rumormill.protocols.pulsarcast.tree.trees import Branch, gap
+from rumormill.protocols.registry import NO_HOOKS
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal
@@ -295,7 +296,7 @@ class Lone:
 
     def receive(self, peer: PeerId, message: Rpc) -> Effects:
         """Let a message arrive, by way of its bytes."""
-        decode = SPEC.decoder(config_of())
+        decode = SPEC.decoder(config_of(), NO_HOOKS)
         return self.feed(Received(peer, decode(SPEC.encode(message))))
 
     def create(self, name: str = "news", **options: Any) -> TopicDescriptor:

@@ -31,19 +31,18 @@ from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, rpc
-from rumormill.protocols.pulsarcast.codec import encode_rpc
-from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.operations import HoldTimer
-from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.additions import (
     Events,
     Fetch,
     RequestReply,
     RequestStatus,
     Terms,
-    addition,
 )
+from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
+from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.operations import HoldTimer
+from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
+from rumormill.protocols.pulsarcast.rpc import addition, encode_rpc
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_request
 from rumormill.protocols.pulsarcast.tree.trees import join
 from rumormill.sim.identity import SimulatedIdentity
