@@ -37,7 +37,7 @@ compare: $(READY)
 test-quick test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 test-quick: $(READY)
-	$(VENV)/bin/python -m pytest @tests/quick.args -n 2 -q
+	$(VENV)/bin/python -m pytest @tests/quick.args -n 2 --dist loadgroup -q
 
 # Three workers for two cores: a third of the time a test waits for sockets, disks and processes.
 test: $(READY)

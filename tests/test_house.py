@@ -1,12 +1,15 @@
 """The rules of the house, checked on the source itself (docs/architecture.md, CONTRIBUTING.md)."""
 
 import ast
+import functools
 import re
 import subprocess
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.xdist_group("house")
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src"
@@ -111,6 +114,19 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """What a file says; parsed once for all rules."""
+    return ast.parse(path.read_text())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_trees() -> Iterator[None]:
+    """They are large, and no other module wants them."""
+    yield
+    tree_of.cache_clear()
+
+
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every module that a file may import, with the line: `from a import b` may mean a or a.b."""
     for node in ast.walk(tree):
@@ -155,7 +171,7 @@ def dependencies() -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for name, path in paths.items():
         by_name = not any(path == PACKAGE / importer for importer in IMPORTERS)
-        lines = sorted(depends(ast.parse(path.read_text()), paths, by_name=by_name), reverse=True)
+        lines = sorted(depends(tree_of(path), paths, by_name=by_name), reverse=True)
         found[name] = {other: line for line, other in lines if other != name}
     return found
 
@@ -211,7 +227,7 @@ def test_machines_know_no_clock_no_chance_and_no_network() -> None:
         pure_machine = inside.parts[0] == "libp2p" and inside.stem in PURE_LIBP2P
         if inside.parts[0] in PURE or pure_machine:
             allowed = inside.as_posix() in IMPORTERS
-            found = impurities(ast.parse(path.read_text()), may_import_by_name=allowed)
+            found = impurities(tree_of(path), may_import_by_name=allowed)
             faults += [shown(path, line, fault) for line, fault in found]
     assert not faults, "\n".join(faults)
 
@@ -306,7 +322,7 @@ def test_modules_are_short_and_say_what_they_are() -> None:
         most = TEST_LINES if path.is_relative_to(ROOT / "tests") else MODULE_LINES
         if lines > most:
             faults.append(shown(path, most, f"{lines} lines; {most} are most"))
-        if not ast.get_docstring(ast.parse(text)):
+        if not ast.get_docstring(tree_of(path)):
             faults.append(shown(path, 1, "has no docstring"))
     assert not faults, "\n".join(faults)
 
@@ -315,7 +331,7 @@ def test_functions_are_short() -> None:
     """A function has at most 70 lines."""
     faults = []
     for path in written():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
                 lines = node.end_lineno - node.lineno + 1
@@ -344,7 +360,7 @@ def test_only_the_command_line_prints() -> None:
         shown(path, node.lineno, "prints")
         for path in modules()
         if path.relative_to(PACKAGE).parts[0] != "cli"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Name) and node.id == "print"
     ]
     assert not faults, "\n".join(faults)
@@ -356,7 +372,7 @@ def test_no_module_is_dead() -> None:
     waiting = ["rumormill", "rumormill.__main__"]
     for path in written():
         if not path.is_relative_to(SOURCES):
-            waiting += [name for _, name in imported(ast.parse(path.read_text()))]
+            waiting += [name for _, name in imported(tree_of(path))]
     reached: dict[str, None] = {}
     while waiting:
         name = waiting.pop()
@@ -364,7 +380,7 @@ def test_no_module_is_dead() -> None:
             continue
         reached[name] = None
         waiting.append(name.rpartition(".")[0])
-        tree = ast.parse(known[name].read_text())
+        tree = tree_of(known[name])
         waiting += [other for _, other in imported(tree)]
         # Tables of modules that are imported when asked for, such as the registry's.
         waiting += [
@@ -385,7 +401,7 @@ def test_quick_tests_touch_every_package() -> None:
     touched: dict[str, None] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if not any(path.is_relative_to(each) for each in left_out):
-            touched |= dict.fromkeys(name for _, name in imported(ast.parse(path.read_text())))
+            touched |= dict.fromkeys(name for _, name in imported(tree_of(path)))
     for package in PACKAGE.rglob("__init__.py"):
         inside = f"{name_of(package)}."
         assert any(name.startswith(inside) for name in touched), f"nothing quick tests {inside}"

@@ -13,7 +13,7 @@ from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, proof_fields, signing_payload
-from rumormill.protocols.radius.codec import decode_frame, encode_frame
+from rumormill.protocols.radius.messages import decode_frame, encode_frame
 from rumormill.wire.frames import FrameReader
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr

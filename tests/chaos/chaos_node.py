@@ -8,6 +8,7 @@ listens, and one line for each receipt or received event: topic, offset, id, con
 
 import asyncio
 import itertools
+import json
 import os
 import sys
 from pathlib import Path
@@ -22,8 +23,9 @@ REPEATS = 40
 """An event's content is its name so many times: a part of a row would show."""
 
 
-def say(line: str) -> None:
-    """Write one line at once."""
+def say(what: object) -> None:
+    """Write one line at once: text as it is, everything else as JSON."""
+    line = what if isinstance(what, str) else json.dumps(what)
     os.write(1, f"{line}\n".encode())
 
 

@@ -10,10 +10,10 @@ order. The first line is the tickets. The process ends when stdin does.
 
 import asyncio
 import contextlib
-import json
-import os
 import sys
 from pathlib import Path
+
+from chaos_node import say
 
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
@@ -29,11 +29,6 @@ QUICK = {
     "rendezvous_interval": "0.5",
 }
 """A tree that heals in seconds: a test has no minute to wait for a refresh."""
-
-
-def say(what: object) -> None:
-    """Write one line at once."""
-    os.write(1, f"{json.dumps(what)}\n".encode())
 
 
 class Reader:

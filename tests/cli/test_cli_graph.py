@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from processes import rumormill
 from rumormill.cli import main
@@ -40,23 +41,8 @@ def an_event(number: int, parent: SignedEvent | None) -> SignedEvent:
 def keep(home: Path, events: list[Event], *notes: Note) -> None:
     """Put events and notes into the log of a home."""
     with EventLog(home) as log:
-        log.append(
-            [
-                Event(
-                    event.topic,
-                    event.data,
-                    event.author,
-                    event.id,
-                    parents=event.parents,
-                    created=event.created,
-                    proof=event.proof,
-                    received=1.0,
-                    protocol="pulsarcast",
-                )
-                for event in events
-            ],
-            notes=notes,
-        ).result()
+        kept = [replace(event, received=1.0, protocol="pulsarcast") for event in events]
+        log.append(kept, notes=notes).result()
 
 
 @pytest.fixture

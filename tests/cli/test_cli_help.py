@@ -2,22 +2,25 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 from processes import environment, rumormill
 from rumormill import __version__
-from rumormill.cli import node_verbs
-from rumormill.cli.options import PROTOCOLS, SIM_OPTIONS
+from rumormill.cli.completion import KNOWN_OF_SIM
+from rumormill.cli.pages import PROTOCOLS
+from rumormill.cli.parser import build_parser
+from rumormill.cli.sim import FLAGS
 from rumormill.daemon.endpoint import FLIGHT_ENDPOINT
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
-from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Scenario
+from rumormill.sim.scenario import Scenario, TopologyKind, WorkloadKind
 
 VERBS = (
     "demo", "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
     "mill", "sweep", "report", "inspect", "completion",
 )  # fmt: skip
-KNOWN = {option.flag: option.known for option in SIM_OPTIONS}
+KNOWN = {flag: tuple(values.split()) for flag, values in KNOWN_OF_SIM.items()}
 
 
 def test_the_version_is_printed() -> None:
@@ -55,9 +58,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
     assert sorted(ours) == [
         "rumormill.cli",
         "rumormill.cli.grammar",
-        "rumormill.cli.mill_verbs",
-        "rumormill.cli.node_verbs",
-        "rumormill.cli.options",
+        "rumormill.cli.pages",
         "rumormill.cli.parser",
         "rumormill.version",
     ]
@@ -68,18 +69,18 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
 def test_what_help_names_is_what_there_is() -> None:
     """Help lists names without importing them; here they are compared with the real ones."""
     assert PROTOCOLS == PROTOCOL_NAMES
-    assert str(FLIGHT_ENDPOINT) == node_verbs.FLIGHT_ENDPOINT
-    assert KNOWN["--workload"] == ALL_WORKLOADS
-    assert {*KNOWN["--topology"]} == {*ALL_TOPOLOGIES} - {"file"}
+    assert build_parser().parse_args(["node", "--flight"]).flight == str(FLIGHT_ENDPOINT)
+    assert KNOWN["--workload"] == get_args(WorkloadKind)
+    assert {*KNOWN["--topology"]} == {*get_args(TopologyKind)} - {"file"}
     presets = dict.fromkeys(name for each in PROTOCOLS for name in protocol(each).presets)
     assert {*KNOWN["--preset"]} == {*presets}
 
 
-@pytest.mark.parametrize("option", SIM_OPTIONS, ids=lambda option: option.flag)
-def test_every_known_value_is_accepted(option: object) -> None:
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_known_value_is_accepted(flag: str) -> None:
     """No flag offers a value that its scenario key refuses."""
-    for value in option.known:  # type: ignore[attr-defined]
-        Scenario().changed({option.key: value})  # type: ignore[attr-defined]
+    for value in KNOWN.get(f"--{flag}", ()):
+        Scenario().changed({FLAGS[flag]: value})
 
 
 def test_no_parameter_is_hidden_by_a_scenario_key() -> None:
@@ -93,9 +94,8 @@ def test_no_parameter_is_hidden_by_a_scenario_key() -> None:
 def test_completion_knows_every_flag(shell: str) -> None:
     done = rumormill("completion", shell)
     assert done.returncode == 0
-    for option in SIM_OPTIONS:
-        name = option.flag[2:] if shell == "fish" else option.flag
-        assert name in done.stdout
+    for flag in FLAGS:
+        assert (flag if shell == "fish" else f"--{flag}") in done.stdout
 
 
 def test_bash_completes_verbs_flags_and_values() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from processes import SOURCES, Terminal, rumormill
 from rumormill.cli.grammar import CommandError
-from rumormill.cli.meeting import announced, find_tickets
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import compile_format
+from rumormill.cli.session import announced, find_tickets
 from rumormill.cli.settings import SETTINGS
 from rumormill.core.event import Event
 from rumormill.wire.keys import PrivateKey

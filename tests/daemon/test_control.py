@@ -5,7 +5,7 @@ import contextlib
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from live_nodes import run, until
 from rumormill.core.errors import LocalError
-from rumormill.core.receipt import Receipt
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_server import ControlServer
-from rumormill.daemon.control_service import NodeService
+from rumormill.daemon.control_service import NodeService, expected
 from rumormill.node.node import Node
 
 
@@ -35,10 +34,11 @@ class Watched(NodeService):
         self.publications = 0
         self.handed_out = 0
 
-    async def publish(self, topic: str, data: Sequence[bytes]) -> list[Receipt]:
-        self.publications += 1
-        await self.gate.wait()
-        return await super().publish(topic, data)
+    async def answer(self, request: messages.Request) -> messages.Answer:
+        if isinstance(request, messages.Publish):
+            self.publications += 1
+            await self.gate.wait()
+        return await super().answer(request)
 
     async def subscribe(
         self, topic: str, *, offset: int | None = None, since: float | None = None
@@ -269,7 +269,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     async def story() -> None:
         async with daemon(tmp_path) as (_, path), client_of(path) as client:
             with pytest.raises(messages.ControlError) as raised:
-                await client._ask(request_, messages.Done)
+                expected(await client.answer(request_), messages.Done)
             assert raised.value.code == code
             assert "\n" not in str(raised.value)
             if not isinstance(request_, messages.Subscribe):

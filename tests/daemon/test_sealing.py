@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rumormill.daemon.sealing import _REFUSED_SECONDS, _Sealer, sealing_ahead
+from rumormill.daemon.flight_door import _REFUSED_SECONDS, _Sealer, sealing_ahead
 from rumormill.log import EventLog, Retention, StoreConfig, segments
 from rumormill.log.arrow import read_batches
 from store_samples import fill

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rumormill.core.event import Event
-from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
+from rumormill.demo.run import Absence, Acknowledged, Audit, audit
 from rumormill.demo.script import Script, write_script
 from rumormill.log import EventLog
 

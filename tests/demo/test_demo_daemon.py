@@ -7,7 +7,7 @@ import pytest
 
 from live_nodes import run
 from rumormill.core.errors import LocalError
-from rumormill.demo.daemon import Daemon
+from rumormill.demo.network import Daemon
 
 
 @pytest.fixture

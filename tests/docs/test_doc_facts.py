@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from doc_pages import ROOT, pages
 
-from rumormill.cli.options import PROTOCOLS
+from rumormill.cli.pages import PROTOCOLS
 from rumormill.cli.parser import build_parser
 from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig

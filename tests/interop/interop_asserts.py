@@ -9,7 +9,7 @@ from interop_peer import PATIENCE, ForeignPeer
 from live_nodes import take
 from rumormill.core import trace
 from rumormill.libp2p.connection import Connection
-from rumormill.libp2p.ping import PING, PingInitiator
+from rumormill.libp2p.ping import PING
 from rumormill.libp2p.stream import Stream
 from rumormill.node.node import Node
 from rumormill.wire.keys import PeerId
@@ -146,15 +146,17 @@ class _Pinging:
     """Pings a peer once."""
 
     def __init__(self) -> None:
-        self.answered: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        self._machine = PingInitiator()
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sent = os.urandom(32)
+        self._echo = b""
 
     def on_open(self, stream: Stream) -> None:
-        stream.send(self._machine.ping(os.urandom(32), 0.0))
+        stream.send(self._sent)
 
     def on_data(self, stream: Stream, data: bytes) -> None:
-        if self._machine.receive(data, 1.0) is not None:
-            self.answered.set_result(1.0)
+        self._echo += data
+        if self._echo == self._sent:
+            self.answered.set_result(None)
             stream.end()
 
     def on_writable(self, stream: Stream) -> None:

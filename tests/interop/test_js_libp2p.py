@@ -22,7 +22,7 @@ from live_nodes import take
 from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
-from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
 from trace_log import TraceLog
 

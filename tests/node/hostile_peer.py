@@ -15,7 +15,7 @@ from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession
 from rumormill.libp2p.yamux import YAMUX, YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived, StreamOpened
 from rumormill.node.node import Node
-from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.pubsub.codec import encode_rpc, signing_payload
 from rumormill.protocols.pubsub.messages import Message, Rpc, SubOpts
 from rumormill.wire.frames import frame

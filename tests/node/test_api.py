@@ -555,7 +555,7 @@ def test_a_validator_decides_what_is_delivered(
             received = await take_events(events, 2)
             assert [event.data for event in received] == [b"accept"] * 2
             assert [event.offset for event in received] == [0, 1]
-            assert bob.validator_failures == 0
+            assert bob.callback_failures == 0
 
     run(main)
 
@@ -573,7 +573,7 @@ def test_a_validator_that_fails_has_rejected_and_the_node_lives(
             for data in (poison, b"accept", poison, b"accept"):
                 await alice.publish("news", data)
             assert await take(events, 2) == [b"accept"] * 2
-            await until(lambda: bob.validator_failures == 2, "two failures are counted")
+            await until(lambda: bob.callback_failures == 2, "two failures are counted")
             assert len(bob.peers) == 1
 
     run(main)

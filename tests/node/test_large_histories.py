@@ -10,10 +10,20 @@ from typing import Any
 import msgspec
 
 from live_nodes import run, until
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Note
+from rumormill.core.inputs import PeerConnected
 from rumormill.log import Durability, EventLog, StoreConfig
+from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
 from rumormill.node.node import Node
 from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, Summary
+from rumormill.protocols.pulsarcast import dates
+from rumormill.protocols.pulsarcast.additions import Terms
+from rumormill.protocols.pulsarcast.context import OURS
+from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.proof import stored
+from rumormill.protocols.pulsarcast.signing import sign_event
+from rumormill.protocols.pulsarcast.tree.known_topics import note_of
+from rumormill.protocols.pulsarcast.tree.trees import join
 from rumormill.protocols.skipring.envelope import Author
 from rumormill.protocols.skipring.publication_messages import CheckTrie
 
@@ -25,8 +35,10 @@ QUICK_STORE = StoreConfig(durability=Durability.OS)
 class Hasty:
     """An author that signs nothing: what a node has stored it does not verify again."""
 
-    peer = b"author"
     public_key = b""
+
+    def __init__(self, peer: bytes = b"author") -> None:
+        self.peer = peer
 
     def sign(self, payload: bytes) -> bytes:
         return bytes(64)
@@ -35,9 +47,10 @@ class Hasty:
         return True
 
 
-def keep(home: Path, events: list[Event]) -> None:
-    """Put events into a node's log before the node runs."""
+def keep(home: Path, events: list[Event], *notes: Note) -> None:
+    """Put events and notes into a node's log before the node runs."""
     with EventLog(home, QUICK_STORE) as log:
+        log.append([], notes=notes)
         for start in range(0, len(events), 1000):
             part = events[start : start + 1000]
             log.append([msgspec.structs.replace(event, received=1.0) for event in part])
@@ -67,5 +80,38 @@ def test_a_check_of_a_large_trie(tmp_path: Path) -> None:
             assert len(publications.trie) == EVENTS
             for peer in range(50):
                 driver.receive(b"another %d" % peer, question)
+
+    run(story)
+
+
+def test_joins_for_a_topic_with_a_long_history(tmp_path: Path) -> None:
+    """Peers want to be children in the tree of a topic that a node has kept and does not follow."""
+    own = Hasty(NodeIdentity(load_or_create_key(tmp_path / KEY_FILE)).peer)
+    descriptor = TopicDescriptor("news", own.peer, dates.iso_at(1e9))
+    made: list[Event] = []
+    parent: bytes | None = None
+    for number in range(EVENTS):
+        date = dates.iso_at(1e9 + number)
+        said = EventDescriptor(descriptor.cid, own.peer, b"%d" % number, date, own.peer, parent)
+        made.append(stored(sign_event(said, own)))
+        parent = said.cid
+    keep(tmp_path, made, note_of(descriptor, 1e9))
+
+    async def story() -> None:
+        async with Node(tmp_path, protocol="pulsarcast") as node:
+            driver: Any = node._driver
+            question = join(descriptor.cid, Terms(descriptor.cid, silent=True), 1e9)
+            joiners = [b"joiner %d" % number for number in range(20)]
+            for joiner in joiners:
+                driver.feed(PeerConnected(joiner, OURS))
+
+            def admitted() -> bool:
+                for joiner in joiners:
+                    driver.receive(joiner, question)
+                return any(driver.machine.view().links["child"].values())
+
+            await until(admitted, "somebody is a child")
+            feed = driver.machine.feeds.open[descriptor.cid]
+            assert feed.timeline.dates, "it has read its history"
 
     run(story)

@@ -34,6 +34,28 @@ def test_the_names_are_those_of_the_proposal_and_ours_say_so() -> None:
     assert [name for name in METRICS if not name.startswith("rumormill_")] == list(PROPOSED)
 
 
+def test_what_full_tables_gave_up_is_counted() -> None:
+    """A table that is too small forgets early, and says so by its name."""
+
+    async def story() -> None:
+        small = {"seen_limit": 5, "gater": "{}"}
+        async with Node(None, parameters=small) as node:
+            await node.publish_many("news", [b"%d" % number for number in range(20)])
+            found = node.metrics()["rumormill_evicted"]
+            assert found["seen ids"] == 15
+            assert {name for name, count in found.items() if not count} == {
+                "addresses",
+                "messages",
+                "back-offs",
+                "promises",
+                "scores",
+                "delivery records",
+                "gater accounts",
+            }
+
+    run(story)
+
+
 def test_two_nodes_count_what_they_exchange() -> None:
     """Ten messages from one to the other appear at both, in every metric that they concern."""
 

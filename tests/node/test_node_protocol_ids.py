@@ -5,7 +5,7 @@ import pytest
 from live_nodes import run
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
-from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
 
 TOPIC = "versions"
 

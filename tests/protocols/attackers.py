@@ -24,7 +24,7 @@ from rumormill.core.inputs import (
     TimerFired,
 )
 from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.sim.host import Host

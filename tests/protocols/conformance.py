@@ -6,11 +6,20 @@ from typing import Any
 from protocols.pubsub_rig import Puppet, Rig
 from rumormill.core.effects import Effects, Send
 from rumormill.core.inputs import Input, Received
-from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.protocols.gossipsub.peers import PROTOCOLS
+from rumormill.protocols.gossipsub.score_params import TopicScoreParams
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
-from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
+from rumormill.protocols.pubsub.messages import Control, Rpc, SubOpts
 
 Reaction = Callable[[Rpc], Rpc | None]
+
+TOPIC_OFF = TopicScoreParams(
+    topic_weight=0.0,
+    time_in_mesh_weight=0.0,
+    first_message_deliveries_weight=0.0,
+    invalid_message_deliveries_weight=0.0,
+)
+"""Nothing counts: what a test is about is switched on with `msgspec.structs.replace`."""
 
 MESH_ONLY: dict[str, Any] = {"flood_publish": False}
 """go's default: own messages go to the mesh, not to every subscriber."""
@@ -97,6 +106,6 @@ def datas(rpcs: list[Rpc]) -> list[bytes]:
     return [message.data for rpc in rpcs for message in rpc.publish]
 
 
-def by_data(message: Message) -> bytes:
+def by_data(_topic: str, data: bytes, _author: bytes, _seqno: bytes) -> bytes:
     """Name a message by what it says, or by as much of it as an id may hold."""
-    return message.data[:MAX_ID_BYTES]
+    return data[:MAX_ID_BYTES]

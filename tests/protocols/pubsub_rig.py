@@ -24,11 +24,12 @@ from rumormill.core.machine import Machine
 from rumormill.core.trace import TracePayload
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Rpc
+from rumormill.protocols.registry import Hooks
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import Constant
@@ -90,7 +91,7 @@ class Rig:
         settings = override(config or GossipSubConfig(), changes)
 
         def gossipsub(peer: bytes, rng: random.Random) -> Machine:
-            return GossipSub(SimulatedIdentity(peer), rng, settings, **(options or {}))
+            return GossipSub(SimulatedIdentity(peer), rng, settings, Hooks(**(options or {})))
 
         added = []
         for _ in range(count):

@@ -9,18 +9,16 @@ import random
 import msgspec
 from hypothesis import strategies as st
 
+from protocols.conformance import TOPIC_OFF
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
 from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.gossipsub.score_params import (
-    DEFAULT_SCORE,
-    DEFAULT_THRESHOLDS,
-    HARDENING_COLOCATION_SCORE,
     HARDENING_SCORE,
     HARDENING_THRESHOLDS,
-    TOPIC_OFF,
     PeerScoreParams,
+    ScoreThresholds,
     TopicScoreParams,
 )
 from rumormill.protocols.pubsub.codec import signing_payload
@@ -36,8 +34,8 @@ from rumormill.protocols.pubsub.messages import (
 )
 from rumormill.sim.identity import SimulatedIdentity
 
-SELF = b"self!"
-PEERS = [b"peer%d" % number for number in range(8)]
+SELF = b"self"
+PEERS = [b"per%d" % number for number in range(8)]
 STRANGER = b"nobody"
 TOPICS = ["news", "blocks", "späti", "quiet"]
 PAYLOADS = [b"", b"accept", b"ignore", b"reject", b"defer", b"accept" * 200]
@@ -53,7 +51,6 @@ STORM = [
     "publish",
     "verdict",
     "drop",
-    "direct",
 ]
 STORM = [*STORM, *STORM, *STORM, "sleep"]
 """How often what happens in a storm."""
@@ -169,7 +166,7 @@ _topic_params = st.builds(
     invalid_message_deliveries_decay=_decays,
 )
 _scores = st.one_of(
-    st.sampled_from([DEFAULT_SCORE, HARDENING_SCORE, HARDENING_COLOCATION_SCORE]),
+    st.sampled_from([PeerScoreParams(), HARDENING_SCORE]),
     st.builds(
         PeerScoreParams,
         default_topic=st.one_of(st.none(), st.just(TOPIC_OFF), _topic_params),
@@ -195,7 +192,6 @@ _pubsub_changes = {
     "max_subscriptions": st.sampled_from([1, 3, 5000]),
     "max_subscriptions_per_peer": st.sampled_from([1, 3, 1024]),
     "max_pending_validations": st.sampled_from([0, 1, 8192]),
-    "announce_retry": st.sampled_from([0.25, 1.0]),
 }
 _gossipsub_changes = {
     "heartbeat_interval": st.sampled_from([0.25, 1.0, 60.0]),
@@ -204,7 +200,6 @@ _gossipsub_changes = {
     "fanout_ttl": st.sampled_from([0.0, 60.0]),
     "prune_backoff": st.sampled_from([0.0, 0.5, 60.0]),
     "unsubscribe_backoff": st.sampled_from([0.0, 10.0]),
-    "backoff_slack": st.sampled_from([0.0, 1.0]),
     "max_backoff": st.sampled_from([0.0, 3600.0]),
     "max_backoffs": st.sampled_from([1, 3, 100_000]),
     "flood_publish": st.booleans(),
@@ -219,7 +214,7 @@ _gossipsub_changes = {
     "prune_peers": st.sampled_from([0, 1, 16]),
     "opportunistic_graft_ticks": st.sampled_from([1, 60]),
     "opportunistic_graft_peers": st.sampled_from([0, 2]),
-    "direct_peers": st.lists(peers, max_size=2, unique=True).map(tuple),
+    "direct_peers": st.lists(peers.map(bytes.hex), max_size=2, unique=True).map(tuple),
     "direct_connect_ticks": st.sampled_from([1, 300]),
     "idontwant_threshold": st.sampled_from([0, 1024]),
     "idontwant_ttl": st.sampled_from([0, 1, 3]),
@@ -227,7 +222,7 @@ _gossipsub_changes = {
     "max_idontwant_length": st.sampled_from([0, 1, 10]),
     "scoring": st.booleans(),
     "score": _scores,
-    "thresholds": st.sampled_from([DEFAULT_THRESHOLDS, HARDENING_THRESHOLDS]),
+    "thresholds": st.sampled_from([ScoreThresholds(), HARDENING_THRESHOLDS]),
 }
 
 

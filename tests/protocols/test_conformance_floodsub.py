@@ -11,12 +11,13 @@ from rumormill.core.inputs import SendDropped
 from rumormill.core.trace import DeliverMessage, RejectMessage
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.authorship import Authorship, content_hash
+from rumormill.protocols.pubsub.authorship import Authorship
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
-from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
-from rumormill.protocols.pubsub.limits import PubsubLimits
+from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPolicy
 from rumormill.protocols.pubsub.messages import Message, Rpc, SubOpts
+from rumormill.protocols.pubsub.naming import content_hash
 from rumormill.protocols.pubsub.router import NO_SUBSCRIBERS
+from rumormill.protocols.registry import Hooks
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.link import LinkFaults
 
@@ -348,7 +349,7 @@ class TestAuthorship:
             2,
             protocols=(FLOODSUB,),
             build=lambda peer, rng: FloodSub(
-                SimulatedIdentity(peer), rng, config, message_id=content_hash
+                SimulatedIdentity(peer), rng, config, Hooks(message_id=content_hash)
             ),
         )
         rig.subscribe(peers)

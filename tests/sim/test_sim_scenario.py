@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
-from rumormill.sim.scenario import ALL_TOPOLOGIES, ALL_WORKLOADS, Churn, Fault, Scenario
+from rumormill.sim.scenario import Churn, Fault, Scenario, TopologyKind, WorkloadKind
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "scenarios").glob("*.toml"))
@@ -284,7 +285,7 @@ keys = st.sampled_from(
     + [field.name for field in msgspec.structs.fields(Fault)]
     + ["kind", "latency", "bandwidth", "rate"]
 )
-kinds = st.sampled_from([*ALL_TOPOLOGIES, *ALL_WORKLOADS])
+kinds = st.sampled_from([*get_args(TopologyKind), *get_args(WorkloadKind)])
 values = st.recursive(
     scalars | kinds,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4),

@@ -5,16 +5,17 @@ from collections import Counter
 from collections.abc import MutableSequence
 from itertools import combinations
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
-from rumormill.sim.scenario import ALL_TOPOLOGIES, Topology
+from rumormill.sim.scenario import Topology, TopologyKind
 from rumormill.sim.topology import Link, build_topology, is_connected, read_links
 
-GENERATED = [kind for kind in ALL_TOPOLOGIES if kind != "file"]
+GENERATED = [kind for kind in get_args(TopologyKind) if kind != "file"]
 
 
 def degrees(links: list[Link], peers: int) -> list[int]:

@@ -6,8 +6,7 @@ from verify_samples import IDENTITY, MAKERS
 
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.protocols.pubsub.authorship import content_hash
-from rumormill.protocols.pubsub.messages import Message
+from rumormill.protocols.pubsub.naming import content_hash
 from rumormill.spark.verifying import Verdict, verify_event
 
 VERIFIER = SignatureVerifier()
@@ -53,7 +52,7 @@ def test_another_authors_name_does_not_hold(protocol: str) -> None:
 
 def test_an_unsigned_message_is_named_by_its_content() -> None:
     """Under the policy without signatures the id proves the content, and nobody the author."""
-    event = Event("news", b"hello", b"", content_hash(Message("news", b"hello")))
+    event = Event("news", b"hello", b"", content_hash("news", b"hello"))
     assert verify_event("floodsub", event, VERIFIER) == Verdict(True, "absent")
     forged = msgspec.structs.replace(event, data=b"bye")
     assert verify_event("floodsub", forged, VERIFIER).fault == "wrong-id"

@@ -21,10 +21,8 @@ from rumormill.daemon.flight_server import open_server
 from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog, NotAStoreError, Retention
 from rumormill.log.model import Range
-from rumormill.spark.access import NodeAccess
+from rumormill.spark.access import DataLossError, NodeAccess, read_piece
 from rumormill.spark.options import read_options
-from rumormill.spark.planning import DataLossError
-from rumormill.spark.reading import read_piece
 from rumormill.spark.source import BatchReader, RangePartition, StreamReader
 
 pytestmark = pytest.mark.xdist_group("spark")

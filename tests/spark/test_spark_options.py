@@ -35,7 +35,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert stream().start == Bound(LATEST)
     assert batch().fail_on_data_loss
     assert stream().max_offsets is None
-    assert columns_wanted(HERE) == (False, False)
+    assert columns_wanted(HERE) == {"metadata": False, "proof": False}
 
 
 def test_names_are_found_whatever_their_case() -> None:

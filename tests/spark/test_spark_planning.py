@@ -11,12 +11,11 @@ from pyspark.sql import datasource as spark_filters
 from rumormill.core.errors import LocalError
 from rumormill.log.arrow import event_schema
 from rumormill.log.model import Range, TopicExtent
-from rumormill.spark.access import HomeAccess
+from rumormill.spark.access import DataLossError, HomeAccess, read_piece
 from rumormill.spark.filters import Condition, apply, condition_of, narrowed, wants_topic
 from rumormill.spark.options import MAX_RECORDS_PER_PARTITION, ReadOptions, read_options
 from rumormill.spark.planning import (
     SEGMENT_ROWS,
-    DataLossError,
     latest,
     limited,
     pieces,
@@ -24,7 +23,6 @@ from rumormill.spark.planning import (
     resolve_start,
     subscribed,
 )
-from rumormill.spark.reading import read_piece
 
 
 def options(*, streaming: bool = False, **given: str) -> ReadOptions:

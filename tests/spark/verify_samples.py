@@ -1,15 +1,17 @@
 """Events of every protocol as a node keeps them, made and signed with real keys."""
 
+from msgspec.structs import replace
+
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity
-from rumormill.protocols.pubsub.authorship import Authorship, author_and_seqno, proof_of
+from rumormill.protocols.pubsub.authorship import Authorship, proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
+from rumormill.protocols.pubsub.naming import author_and_seqno
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.proof import stored
 from rumormill.protocols.pulsarcast.signing import sign_event
-from rumormill.protocols.radius.codec import sign_publication
-from rumormill.protocols.radius.messages import Publication
+from rumormill.protocols.radius.messages import Publication, sign_publication
 from rumormill.protocols.skipring.envelope import Author
 from rumormill.wire.keys import PrivateKey
 
@@ -86,14 +88,4 @@ MAKERS = {
 
 def kept(protocol: str, event: Event, number: int) -> Event:
     """An event as the log takes it."""
-    return Event(
-        event.topic,
-        event.data,
-        event.author,
-        event.id,
-        parents=event.parents,
-        created=event.created,
-        proof=event.proof,
-        received=NOW + number,
-        protocol=protocol,
-    )
+    return replace(event, received=NOW + number, protocol=protocol)

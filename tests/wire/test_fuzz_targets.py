@@ -14,8 +14,14 @@ from rumormill.libp2p.multistream import encode_line
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
-from rumormill.protocols.radius.codec import encode_frame
-from rumormill.protocols.radius.messages import Frame, Interest, Publication, Relay, Spread
+from rumormill.protocols.radius.messages import (
+    Frame,
+    Interest,
+    Publication,
+    Relay,
+    Spread,
+    encode_frame,
+)
 from rumormill.wire.frames import FrameReader, frame
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr

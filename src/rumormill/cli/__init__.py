@@ -8,21 +8,25 @@ modules are imported when the verb runs, not before: this module and those of th
 nothing but the standard library.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from rumormill.cli.grammar import CommandError
+from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
 from rumormill.cli.parser import build_parser
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
+_CODES = {"timeout": TIMEOUT, "damaged": DATA_LOSS, "usage": USAGE}
+"""What the node that runs in a home answers, as exit codes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments, argparse.Namespace(parser=parser))
     # What a failed run tells people to type again.
     options.typed = arguments
     try:
@@ -35,7 +39,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has seen enough; keep the interpreter from complaining about it on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except CommandError as error:
-        print(f"rumormill: {error}", file=sys.stderr)
-        return error.code
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        print(f"rumormill: {told}", file=sys.stderr)
+        return told.code
     return code
+
+
+def _told(error: Exception) -> CommandError | None:
+    """What people read of an error, and its exit code; None for a bug, which shows where it is."""
+    if isinstance(error, CommandError):
+        return error
+    if isinstance(error, OSError):
+        return CommandError(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    from rumormill.core.errors import ConfigError, RumormillError
+    from rumormill.daemon.control_messages import ControlError
+    from rumormill.log.errors import CorruptLogError
+
+    code = FAILURE
+    if isinstance(error, ControlError):
+        code = _CODES.get(error.code, FAILURE)
+    elif isinstance(error, CorruptLogError):
+        code = DATA_LOSS
+    elif isinstance(error, ConfigError):
+        code = USAGE
+    elif not isinstance(error, RumormillError):
+        return None
+    return CommandError(" ".join(str(error).split()), code)

@@ -43,7 +43,7 @@ def run_bench(options: argparse.Namespace) -> int:
     }
     if plan["durability"] not in ("fsync", "os", "memory"):
         raise CommandError("--durability: choose fsync, os or memory", USAGE)
-    figures = {**plan, **run_returning(_measure(plan))}
+    figures = {**plan, **run_async(_measure(plan))}
     if options.json:
         print(json.dumps(figures))
         return 0
@@ -56,18 +56,6 @@ def run_bench(options: argparse.Namespace) -> int:
     ):
         print(f"{label:<15} {figures[key]:>10,} {unit}")
     return 0
-
-
-def run_returning(work: Any) -> dict[str, Any]:
-    """Run a coroutine under the rules of the house and return its result."""
-    found: dict[str, Any] = {}
-
-    async def keep() -> int:
-        found.update(await work)
-        return 0
-
-    run_async(keep())
-    return found
 
 
 @contextlib.asynccontextmanager
@@ -184,4 +172,4 @@ def _percentile(ordered: list[int], share: float) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run_returning(_listen(json.loads(sys.argv[1])))), flush=True)
+    print(json.dumps(run_async(_listen(json.loads(sys.argv[1])))), flush=True)

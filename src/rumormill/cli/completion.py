@@ -6,32 +6,39 @@ Scripts are static: pressing the tab key starts no Python.
 
 import argparse
 import shlex
+from typing import Final
 
 from rumormill.cli.grammar import Parser
-from rumormill.cli.options import NODE_OPTIONS, SIM_OPTIONS
+from rumormill.cli.pages import PROTOCOLS
 
-
-def known_values(verb: str) -> dict[str, tuple[str, ...]]:
-    """The values worth completing, by flag: a flag may mean different things to two verbs."""
-    options = SIM_OPTIONS if verb == "sim" else NODE_OPTIONS
-    return {option.flag: option.known for option in options if option.known}
+KNOWN: Final = {
+    "--protocol": " ".join(PROTOCOLS),
+    "--preset": "default ethereum few hardening open ordered",
+    "--log-level": "debug info warning error",
+    "--log-format": "text json",
+    "--durability": "fsync os memory",
+}
+"""The values worth completing, by flag."""
+KNOWN_OF_SIM: Final = KNOWN | {
+    "--join": "one-by-one all-at-once",
+    "--start": "empty legitimate arbitrary",
+    "--topology": "random-regular ring-random star tree line complete",
+    "--latency": "constant:50ms uniform:10ms-100ms normal:50ms,10ms regions planetlab",
+    "--bandwidth": "unlimited 10mbit 10mbit/50mbit regions",
+    "--workload": "fixed poisson zipf reddit2007",
+}
+"""To `sim` some flags mean something else."""
 
 
 def run_completion(options: argparse.Namespace) -> int:
     """Print the script of a shell."""
-    parsers = _verbs(options.parser)
+    (verbs,) = (each for each in options.parser._actions if each.metavar == "VERB")
+    parsers: dict[str, Parser] = dict(verbs.choices or {})
     if options.shell == "fish":
         print(_fish(parsers))
     else:
         print(_bash(parsers, zsh=options.shell == "zsh"))
     return 0
-
-
-def _verbs(parser: Parser) -> dict[str, Parser]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
 
 
 def _flags(parser: Parser) -> list[str]:
@@ -61,10 +68,10 @@ def _bash(parsers: dict[str, Parser], *, zsh: bool) -> str:
     ]
     for name, parser in parsers.items():
         own = _flags(parser)
-        for flag, values in known_values(name).items():
+        for flag, values in (KNOWN_OF_SIM if name == "sim" else KNOWN).items():
             if flag in own:
                 pattern = shlex.quote(f"{name} {flag}")
-                lines.append(f"        {pattern}) words={shlex.quote(' '.join(values))} ;;")
+                lines.append(f"        {pattern}) words={shlex.quote(values)} ;;")
     lines += ["        *)", '            case "${COMP_WORDS[1]}" in']
     for name, parser in parsers.items():
         lines.append(f"                {name}) words={shlex.quote(' '.join(_words(parser)))} ;;")
@@ -86,13 +93,12 @@ def _fish(parsers: dict[str, Parser]) -> str:
     for name, parser in parsers.items():
         lines.append(f"complete -c rumormill -n __fish_use_subcommand -a {name}")
         seen = f"complete -c rumormill -n '__fish_seen_subcommand_from {name}'"
-        known = known_values(name)
+        known = KNOWN_OF_SIM if name == "sim" else KNOWN
         for word in _words(parser):
             if not word.startswith("--"):
                 lines.append(f"{seen} -a {word}")
             elif word in known:
-                values = shlex.quote(" ".join(known[word]))
-                lines.append(f"{seen} -l {word[2:]} -x -a {values}")
+                lines.append(f"{seen} -l {word[2:]} -x -a {shlex.quote(known[word])}")
             else:
                 lines.append(f"{seen} -l {word[2:]}")
     return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""`rumormill node` and `rumormill supervisor`: a node that runs until it is told to stop.
+"""`rumormill node`, `supervisor` and `serve-store`: what runs until it is told to stop.
 
-It holds the lock of its home's log, so there is one daemon of a home; it opens its doors
+A node holds the lock of its home's log, so there is one daemon of a home; it opens its doors
 (`Node.serve`), the control socket always, the others where they were asked for. SIGINT and SIGTERM
 end it in order: the doors are closed, queues are sent, the log is closed.
 """
@@ -12,20 +12,21 @@ import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import LogObserver, set_up_logs
-from rumormill.cli.meeting import find_tickets
-from rumormill.cli.session import run_async
+from rumormill.cli.session import find_tickets, run_async
 from rumormill.cli.settings import Resolved, resolve
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.doors import Doors
+from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint, reachable
 from rumormill.daemon.flight_messages import TOKEN_FILE
-from rumormill.daemon.tickets import reachable
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import StoreConfig
 from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.node import Node
-from rumormill.trace.entries import Observer
 from rumormill.trace.writers import LiveWriter
 
 _log = logging.getLogger("rumormill.node")
@@ -56,7 +57,10 @@ def run_supervisor(options: argparse.Namespace) -> int:
                 " give --listen with a port",
                 USAGE,
             )
-        print("\n".join(_future_tickets(resolved)))
+        resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
+        tickets = reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
+        print("\n".join(tickets))
         return 0
     if anywhere:
         _log.warning(
@@ -67,11 +71,26 @@ def run_supervisor(options: argparse.Namespace) -> int:
     return run_async(_run(resolved, options, supervises=True))
 
 
-def _future_tickets(resolved: Resolved) -> list[str]:
-    """What the tickets of this home will be; its key is made if there is none."""
-    resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
-    return reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
+def run_serve_store(options: argparse.Namespace) -> int:
+    """Serve a bare store by Flight until SIGINT or SIGTERM."""
+    from rumormill.daemon.flight_door import flight_door
+    from rumormill.daemon.flight_service import FlightService
+
+    home = Path(options.home).expanduser().absolute()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if bool(options.flight_cert) != bool(options.flight_key):
+        raise ConfigError("--flight-cert, --flight-key: TLS needs both")
+    tls = (options.flight_cert, options.flight_key) if options.flight_cert else None
+    with EventLog(home, StoreConfig(open_verify_bytes=1), read_only=True) as log:
+        endpoint = flight_endpoint(options.flight or "") or FLIGHT_ENDPOINT
+        with flight_door(FlightService(log), endpoint, home, tls) as (address, _):
+            token = str(home / TOKEN_FILE)
+            shown = json.dumps({"flight": address, "token_file": token})
+            print(shown if options.json else f"{address}\ntoken: {token}", flush=True)
+            stop.wait()
+    return 0
 
 
 async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:
@@ -81,20 +100,10 @@ async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: b
         loop.add_signal_handler(number, stop.set)
     if options.until_eof:
         _stop_with_stdin(stop)
-    in_memory = resolved.text("durability") == "memory"
-    node = Node(
-        None if in_memory else resolved.home,
-        listen=resolved.texts("listen"),
-        protocol=resolved.text("protocol"),
-        preset=resolved.text("preset"),
-        parameters=resolved.parameters,
-        supervisors=resolved.texts("supervisors"),
-        supervises=supervises,
-        durability=resolved.text("durability"),
-        config=resolved.node_config,
-        store=resolved.store_config,
-        observers=_observers(resolved),
-    )
+    trace = os.path.expanduser(resolved.text("trace"))  # noqa: ASYNC240 (reads no disk)
+    writers = [LiveWriter(Path(trace))] if trace else []
+    home = None if resolved.text("durability") == "memory" else resolved.home
+    node = resolved.node(home, [LogObserver(), *writers], supervises=supervises)
     tls = (resolved.text("flight_cert"), resolved.text("flight_key"))
     async with node:
         for topic in resolved.texts("topics"):
@@ -131,12 +140,6 @@ def _stop_with_stdin(stop: asyncio.Event) -> None:
         loop.add_reader(stdin, look)
     except OSError:
         raise CommandError("--until-eof: stdin is no pipe", USAGE) from None
-
-
-def _observers(resolved: Resolved) -> list[Observer]:
-    """Who sees the trace: the log, and a file where one was asked for."""
-    path = resolved.text("trace")
-    return [LogObserver(), LiveWriter(Path(path).expanduser())] if path else [LogObserver()]
 
 
 def _announce(tickets: list[str], resolved: Resolved, doors: Doors, *, as_json: bool) -> None:

@@ -1,18 +1,43 @@
 """What every verb's parser is made of: errors, exit codes, help pages.
 
+A verb's arguments are written as its help page shows them, one a line: a name, a shape, and behind
+two spaces what it is for, which goes on in lines that are indented.
+
+    --count N              a flag with a value; without a shape it is on or off
+    --join TICKET*         a flag that may be repeated
+    --to LAKE!             a flag that must be given
+    --size BYTES = 1024    a flag with a default, which its help shows
+    --flight [ADDRESS] = X   a flag whose value may be left out, and is X then
+    kind {topic,event}     an argument that is one of these
+    data [DATA]            an argument that may be left out, or come behind flags
+    place:                 a heading for what follows; `options:` ends it
+    @peer                  the lines of that name, which several verbs share
+
 Only the standard library is imported here, because `rumormill --help` imports it.
 """
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
 
 FAILURE: Final = 1
 USAGE: Final = 2
 TIMEOUT: Final = 3
 DATA_LOSS: Final = 4
+
+_LINE: Final = re.compile(r"((?:-\w, )?[\w-]+)(?: (\S.*?)([*!])?)?(?: = (\S+))?(?:  +(.*))?")
+_UNUSUAL: Final[dict[str, dict[str, Any]]] = {
+    "--topic": {"dest": "topics"},
+    "--supervisor": {"dest": "supervisors"},
+    "--sub-topic": {"dest": "sub_topics"},
+    "--with": {"dest": "changes"},
+    "--request-to-publish": {"default": None},
+    "--no-request-to-publish": {"action": "store_false", "dest": "request_to_publish"},
+}
+"""Flags whose values have another name, and the only one that can be taken back."""
 
 
 class CommandError(Exception):
@@ -21,26 +46,6 @@ class CommandError(Exception):
     def __init__(self, sentence: str, code: int = FAILURE) -> None:
         super().__init__(sentence)
         self.code = code
-
-
-class Option:
-    """A flag that sets one value: its name, the key it sets, and the values worth completing."""
-
-    __slots__ = ("flag", "key", "known", "metavar", "text")
-
-    def __init__(
-        self, flag: str, key: str, metavar: str, text: str, known: tuple[str, ...] = ()
-    ) -> None:
-        self.flag = flag
-        self.key = key
-        self.metavar = metavar
-        self.text = text
-        self.known = known
-
-    @property
-    def dest(self) -> str:
-        """The name under which the parser keeps the value."""
-        return self.flag.lstrip("-").replace("-", "_")
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
@@ -60,6 +65,39 @@ class Parser(argparse.ArgumentParser):
     late_argument = ""
     """An optional argument that may also come behind flags, which argparse does not see there."""
 
+    def add_lines(self, lines: str) -> None:
+        """Add arguments as a help page shows them."""
+        group: argparse._ActionsContainer = self
+        for line in re.sub(r"\n +", " ", lines).splitlines():
+            if line.endswith(":") and "  " not in line:
+                group = self if line == "options:" else self.add_argument_group(line[:-1])
+            else:
+                self._add_line(group, line)
+
+    def _add_line(self, group: argparse._ActionsContainer, line: str) -> None:
+        match = _LINE.fullmatch(line)
+        assert match, line
+        names, shape, mark, value, text = match.groups()
+        settings: dict[str, Any] = {"help": text and text.replace("%", "%%")}
+        if shape is None:
+            settings["action"] = "store_true"
+        elif shape[0] + shape[-1] == "[]":
+            shape = shape[1:-1]
+            settings |= {"nargs": "?", "const": value}
+            if not names.startswith("-"):
+                self.late_argument = names
+        elif value is not None:
+            settings |= {"default": value, "help": f"{text or ''} ({value})".strip()}
+        if mark is not None:
+            settings |= {"action": "append"} if mark == "*" else {"required": True}
+        if shape and shape[0] == "{":
+            settings["choices"] = tuple(shape[1:-1].split(","))
+        elif shape:
+            settings["metavar"] = shape
+        if text is None and value is None:
+            settings["help"] = argparse.SUPPRESS
+        group.add_argument(*names.split(", "), **settings | _UNUSUAL.get(names, {}))
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
@@ -73,42 +111,3 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence and the way to help."""
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
-
-
-def add_verb(
-    verbs: Verbs,
-    name: str,
-    *,
-    brief: str,
-    text: str,
-    epilog: str,
-    run: Callable[[argparse.Namespace], int],
-) -> Parser:
-    """Add a verb with its help page."""
-    verb = verbs.add_parser(
-        name,
-        help=brief,
-        description=text,
-        epilog=epilog,
-        formatter_class=Formatter,
-        allow_abbrev=False,
-    )
-    verb.set_defaults(run=run)
-    return verb
-
-
-def late(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """A verb whose module is imported when it runs."""
-
-    def run(options: argparse.Namespace) -> int:
-        import importlib
-
-        found: Callable[[argparse.Namespace], int] = getattr(
-            importlib.import_module(module), function
-        )
-        return found(options)
-
-    return run

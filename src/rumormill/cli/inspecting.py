@@ -16,13 +16,11 @@ from typing import Any, Final
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, RumormillError
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.codec import decode_rpc, read_event
+from rumormill.protocols.pulsarcast.codec import encode_event, read_event
+from rumormill.protocols.pulsarcast.descriptors import read_event as read_event_block
 from rumormill.protocols.pulsarcast.descriptors import (
-    EventDescriptor,
-    TopicDescriptor,
     read_topic,
 )
-from rumormill.protocols.pulsarcast.descriptors import read_event as read_event_block
 from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS
 from rumormill.protocols.pulsarcast.readable import (
     event_from_readable,
@@ -32,8 +30,9 @@ from rumormill.protocols.pulsarcast.readable import (
     topic_from_readable,
 )
 from rumormill.protocols.pulsarcast.readable_rpc import readable_rpc, rpc_from_readable
-from rumormill.protocols.pulsarcast.rpc import encode_event, encode_topic
+from rumormill.protocols.pulsarcast.rpc import decode_rpc
 from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.topic_message import encode_topic
 from rumormill.wire.protobuf import read_varint
 
 MAX_INPUT_BYTES: Final = 16 << 20
@@ -44,38 +43,38 @@ _MAP_HEAD: Final = 5  # CBOR's major type of a map; no protobuf of ours begins w
 
 def run_inspect(options: argparse.Namespace) -> int:
     """Read something, and print it in every form."""
-    given = _given(options.input)
+    given = _parsed(_given(options.input))
+    name, read = _KINDS[options.kind]
     try:
-        shown = _KINDS[options.kind](_parsed(given))
+        shown = read(given)
     except RumormillError as error:
-        raise CommandError(f"not a {_NAMES[options.kind]}: {error}", FAILURE) from None
+        raise CommandError(f"not a {name}: {error}", FAILURE) from None
     if options.json:
         print(json.dumps(shown, ensure_ascii=False))
-    else:
-        _print_table(shown)
+        return 0
+    for key, value in shown.items():
+        if isinstance(value, dict):
+            print(f"{key}:\n{json.dumps(value, ensure_ascii=False, indent=2)}")
+        else:
+            print(f"{key + ':':15}{value}")
     return 0
 
 
 def _given(source: str) -> bytes:
     """The bytes that are meant: of stdin, of a file, or the argument itself."""
-    if source == "-":
-        return _bounded(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1))
     try:
         is_file = Path(source).is_file()
     except (OSError, ValueError):
         is_file = False  # too long for a name, or with a NUL: not a file's name in any case
-    if is_file:
-        try:
-            with Path(source).open("rb") as file:
-                return _bounded(file.read(MAX_INPUT_BYTES + 1))
-        except OSError as error:
-            raise CommandError(f"cannot read {source}: {error.strerror}", FAILURE) from None
-    if "/" in source or source.endswith((".json", ".hex", ".cbor", ".bin")):
+    if source == "-":
+        data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    elif is_file:
+        with Path(source).open("rb") as file:
+            data = file.read(MAX_INPUT_BYTES + 1)
+    elif "/" in source or source.endswith((".json", ".hex", ".cbor", ".bin")):
         raise CommandError(f"there is no file {source}", USAGE)
-    return source.encode("utf-8", "surrogateescape")
-
-
-def _bounded(data: bytes) -> bytes:
+    else:
+        return source.encode("utf-8", "surrogateescape")
     if len(data) > MAX_INPUT_BYTES:
         raise CommandError(f"more than {MAX_INPUT_BYTES} bytes to inspect", FAILURE)
     return data
@@ -114,24 +113,17 @@ def _item(value: object, *inner: str) -> object:
     return value
 
 
-def _forms(cid: bytes, block: bytes) -> dict[str, Any]:
-    return {
-        "cid": cids.text(cid),
-        "cid_base32": cids.text32(cid),
-        "cid_hex": cid.hex(),
-        "dag_cbor_hex": block.hex(),
-    }
+def _names(kind: str, cid: bytes) -> dict[str, Any]:
+    names = {"cid": cids.text(cid), "cid_base32": cids.text32(cid), "cid_hex": cid.hex()}
+    return {"kind": kind, **names}
 
 
 def _topic(value: object) -> dict[str, Any]:
     value = _item(value, "readable", "dag_cbor_hex")
-    if isinstance(value, bytes):
-        topic: TopicDescriptor = read_topic(value)
-    else:
-        topic = topic_from_readable(_object(value))
+    topic = read_topic(value) if isinstance(value, bytes) else topic_from_readable(_object(value))
     return {
-        "kind": "topic",
-        **_forms(topic.cid, topic.dag()),
+        **_names("topic", topic.cid),
+        "dag_cbor_hex": topic.dag().hex(),
         "protobuf_hex": encode_topic(topic).hex(),
         "readable": readable_topic(topic),
     }
@@ -144,10 +136,10 @@ def _event(value: object) -> dict[str, Any]:
         if isinstance(value, bytes)
         else SignedEvent(event_from_readable(_object(value)))
     )
-    event: EventDescriptor = signed.event
+    event = signed.event
     return {
-        "kind": "event",
-        **_forms(event.cid, event.dag()),
+        **_names("event", event.cid),
+        "dag_cbor_hex": event.dag().hex(),
         "protobuf_hex": encode_event(signed).hex(),
         "readable": readable_event(event),
     }
@@ -172,11 +164,7 @@ def _rpc(value: object) -> dict[str, Any]:
         data = rpc_from_readable(value).encode()
     else:
         data = _unframed(value if isinstance(value, bytes) else hex_bytes(value, "the RPC"))
-    return {
-        "kind": "rpc",
-        "protobuf_hex": data.hex(),
-        "readable": readable_rpc(data),
-    }
+    return {"kind": "rpc", "protobuf_hex": data.hex(), "readable": readable_rpc(data)}
 
 
 def _unframed(data: bytes) -> bytes:
@@ -196,10 +184,7 @@ def _cid(value: object) -> dict[str, Any]:
     else:
         raise DecodeError("bad-cid", "a CID is a text or 36 bytes in hexadecimal")
     return {
-        "kind": "cid",
-        "cid": cids.text(cid),
-        "cid_base32": cids.text32(cid),
-        "cid_hex": cid.hex(),
+        **_names("cid", cid),
         "version": 1,
         "codec": "dag-cbor",
         "hash": "sha2-256",
@@ -215,24 +200,9 @@ def _object(value: object) -> object:
     return value
 
 
-def _print_table(shown: dict[str, Any]) -> None:
-    for key, value in shown.items():
-        if isinstance(value, dict):
-            print(f"{key}:")
-            print(json.dumps(value, ensure_ascii=False, indent=2))
-        else:
-            print(f"{key + ':':15}{value}")
-
-
-_KINDS: Final[dict[str, Callable[[object], dict[str, Any]]]] = {
-    "topic": _topic,
-    "event": _event,
-    "rpc": _rpc,
-    "cid": _cid,
-}
-_NAMES: Final = {
-    "topic": "topic descriptor",
-    "event": "event descriptor",
-    "rpc": "Pulsarcast RPC",
-    "cid": "Pulsarcast CID",
+_KINDS: Final[dict[str, tuple[str, Callable[[object], dict[str, Any]]]]] = {
+    "topic": ("topic descriptor", _topic),
+    "event": ("event descriptor", _event),
+    "rpc": ("Pulsarcast RPC", _rpc),
+    "cid": ("Pulsarcast CID", _cid),
 }

@@ -3,8 +3,8 @@
 import json
 import logging
 import sys
-import time
 
+from rumormill.cli.printing import iso
 from rumormill.cli.settings import Resolved
 from rumormill.core import trace
 from rumormill.trace.entries import Batch
@@ -13,41 +13,28 @@ from rumormill.wire.keys import PeerId
 _log = logging.getLogger("rumormill.node")
 
 
-class _JsonLines(logging.Formatter):
+class _Lines(logging.Formatter):
     """Time, level, logger, message, and what the call gave as `extra={"fields": ...}`."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": _iso(record.created),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-class _TextLines(logging.Formatter):
-    """The same for people."""
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
+        when, level, message = iso(record.created), record.levelname.lower(), record.getMessage()
         fields = getattr(record, "fields", {})
+        error = self.formatException(record.exc_info) if record.exc_info else ""
+        if self._as_json:
+            line = {"time": when, "level": level, "logger": record.name, "message": message}
+            return json.dumps({**line, **fields, **({"error": error} if error else {})})
         tail = "".join(f" {key}={value}" for key, value in fields.items())
-        line = f"{_iso(record.created)} {record.levelname.lower()}: {record.getMessage()}{tail}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-def _iso(seconds: float) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{whole}.{int(seconds % 1 * 1000):03d}Z"
+        return f"{when} {level}: {message}{tail}" + (f"\n{error}" if error else "")
 
 
 def set_up_logs(resolved: Resolved, default_level: str = "warning") -> None:
     """Log to stderr as the settings say."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if resolved.text("log_format") == "json" else _TextLines())
+    handler.setFormatter(_Lines(as_json=resolved.text("log_format") == "json"))
     logging.basicConfig(
         level=(resolved.text("log_level") or default_level).upper(), handlers=[handler], force=True
     )

@@ -13,11 +13,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rumormill.cli.grammar import FAILURE, USAGE, CommandError
+from rumormill.cli.numbers import pairs
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.sim.units import parse_duration
 
@@ -28,49 +28,33 @@ if TYPE_CHECKING:
     from rumormill.spark.lake import Lake
 
 
-@contextlib.contextmanager
-def one_sentence() -> Iterator[None]:
-    """Turn what the library raises into what people read."""
-    try:
-        yield
-    except ConfigError as error:
-        raise CommandError(str(error), USAGE) from None
-    except LocalError as error:
-        raise CommandError(str(error), FAILURE) from None
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}", FAILURE) from None
-
-
 def run_mill(options: argparse.Namespace) -> int:
     """Mill a source into a lake."""
-    with one_sentence():
-        from rumormill.spark.lake import Lake, check_name
+    from rumormill.spark.lake import Lake, check_name
 
-        source = _source(options)
-        check_name(source.name)
-        window = _duration(options.window, "--window")
-        interval = _duration(options.interval, "--interval")
-        if options.once and not options.stream:
-            raise ConfigError("--once: goes with --stream")
-        if options.merge and options.stream:
-            raise ConfigError("--merge: a stream makes each file a run; leave one of them out")
-        if options.stream and Path(source.place).is_file():
-            raise ConfigError("--stream: name a directory to which trace files are added")
-        lake = Lake.create(options.to)
-        tell = teller()
-        with _spark(options, tell) as spark:
-            from rumormill.spark.mill import mill
-            from rumormill.spark.streaming import Stream
+    source = _source(options)
+    check_name(source.name)
+    window = _duration(options.window, "--window")
+    interval = _duration(options.interval, "--interval")
+    if options.once and not options.stream:
+        raise ConfigError("--once: goes with --stream")
+    if options.merge and options.stream:
+        raise ConfigError("--merge: a stream makes each file a run; leave one of them out")
+    if options.stream and Path(source.place).is_file():
+        raise ConfigError("--stream: name a directory to which trace files are added")
+    lake = Lake.create(options.to)
+    tell = teller()
+    with _spark(options, tell) as spark:
+        from rumormill.spark.mill import mill
+        from rumormill.spark.streaming import Stream
 
-            settings: dict[str, Any] = {"protocol": options.protocol, "window": window}
-            if options.stream:
-                stream = Stream(spark, source, lake, tell=tell, **settings)
-                _follow(stream.start(once=options.once, interval=interval))
-            else:
-                mill(spark, source, lake, tell=tell, **settings)
-        _conclude(lake, source.name, options)
+        settings: dict[str, Any] = {"protocol": options.protocol, "window": window}
+        if options.stream:
+            stream = Stream(spark, source, lake, tell=tell, **settings)
+            _follow(stream.start(once=options.once, interval=interval))
+        else:
+            mill(spark, source, lake, tell=tell, **settings)
+    _conclude(lake, source.name, options)
     return 0
 
 
@@ -119,60 +103,42 @@ def _follow(query: Any) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Simulate a grid on Spark."""
-    with one_sentence():
-        from rumormill.spark.grid import Grid
+    from rumormill.spark.grid import Grid
 
-        grid = Grid.load(options.grid, _changes(options.changes))
-        runs = grid.runs()
-        if options.list:
-            _list_runs(grid.name, runs, as_json=options.json)
-            return 0
-        from rumormill.spark.lake import Lake
-        from rumormill.spark.sweep import sweep
+    changes = {key.strip(): value.strip() for key, value in pairs("--with", options.changes)}
+    grid = Grid.load(options.grid, changes)
+    runs = [run.name for run in grid.runs()]
+    if options.list:
+        print(json.dumps({"sweep": grid.name, "runs": runs}) if options.json else "\n".join(runs))
+        return 0
+    from rumormill.spark.lake import Lake
+    from rumormill.spark.sweep import sweep
 
-        window = _duration(options.window, "--window")
-        lake = Lake.create(options.to)
-        tell = teller()
-        with _spark(options, tell) as spark:
-            sweep(spark, grid, lake, window=window, tell=tell)
-        if options.report is not None:
-            write_report(lake, Path(options.report), f"Sweep {grid.name}")
-        _conclude(lake, grid.name, options)
+    window = _duration(options.window, "--window")
+    lake = Lake.create(options.to)
+    tell = teller()
+    with _spark(options, tell) as spark:
+        sweep(spark, grid, lake, window=window, tell=tell)
+    if options.report is not None:
+        write_report(lake, Path(options.report), f"Sweep {grid.name}")
+    _conclude(lake, grid.name, options)
     return 0
-
-
-def _changes(texts: list[str]) -> dict[str, str]:
-    """Keys of a scenario with their values, as they were typed."""
-    pairs = [text.partition("=") for text in texts]
-    for key, separator, value in pairs:
-        if not separator:
-            raise ConfigError(f"--with: {key + value!r} is not KEY=VALUE")
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _list_runs(name: str, runs: list[Any], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"sweep": name, "runs": [run.name for run in runs]}))
-        return
-    for run in runs:
-        print(run.name)
 
 
 def run_report(options: argparse.Namespace) -> int:
     """Write a report of a lake."""
-    with one_sentence():
-        from rumormill.spark.lake import Lake
-        from rumormill.spark.report import collect
+    from rumormill.spark.lake import Lake
+    from rumormill.spark.report import collect
 
-        lake = Lake.existing(options.lake)
-        if options.json:
-            print(json.dumps(collect(lake)))
-            if options.output is None:
-                return 0
-        output = Path(options.output or "report.html")
-        write_report(lake, output, options.title or f"Report of {lake.path.name}")
-        if not options.json:
-            print(output)
+    lake = Lake.existing(options.lake)
+    if options.json:
+        print(json.dumps(collect(lake)))
+        if options.output is None:
+            return 0
+    output = Path(options.output or "report.html")
+    write_report(lake, output, options.title or f"Report of {lake.path.name}")
+    if not options.json:
+        print(output)
     return 0
 
 
@@ -225,34 +191,27 @@ def teller() -> Callable[[str], None]:
 
 @contextlib.contextmanager
 def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator["SparkSession"]:
-    from rumormill.spark import session
-
-    settings = {}
-    for text in options.conf:
-        key, separator, value = text.partition("=")
-        if not separator or not key.startswith("spark."):
-            raise ConfigError(f"--conf: {text!r} is not spark.KEY=VALUE")
-        settings[key] = value
+    settings = dict(pairs("--conf", options.conf, start="spark."))
     # What Spark's connection logs when Ctrl-C breaks it is of no use to anybody.
     logging.getLogger().addHandler(logging.NullHandler())
     tell(f"starting Spark ({options.master})")
-    with quiet_launcher():
-        started = session(options.master, app="rumormill", settings=settings)
-    try:
-        yield started
-    finally:
-        started.stop()
+    with started_spark(options.master, settings) as spark:
+        yield spark
 
 
 @contextlib.contextmanager
-def quiet_launcher() -> Iterator[None]:
-    """Keep what Java says when it starts off the screen, unless it does not start."""
+def started_spark(
+    master: str, settings: Mapping[str, str], *, brief: bool = False, log_level: str = "ERROR"
+) -> Iterator["SparkSession"]:
+    """Spark; what Java says when it starts is kept off the screen, unless it does not start."""
+    from rumormill.spark import session
+
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as said:
         os.dup2(said.fileno(), 2)
         try:
-            yield
+            spark = session(master, brief=brief, settings=settings, log_level=log_level)
         except LocalError:
             raise
         except Exception as error:
@@ -263,3 +222,7 @@ def quiet_launcher() -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+    try:
+        yield spark
+    finally:
+        spark.stop()

@@ -2,10 +2,22 @@
 
 import datetime
 import math
+from collections.abc import Iterator, Sequence
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.core.errors import ConfigError
 from rumormill.sim.units import parse_duration
+
+
+def pairs(
+    flag: str, texts: Sequence[str] | None, *, start: str = "", hint: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Keys, which begin with `start`, and values."""
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key or not key.startswith(start):
+            raise ConfigError(f"{flag}: {text!r} is not {start}KEY=VALUE{hint}")
+        yield key, value
 
 
 def whole(flag: str, text: str | None, *, least: int = 1) -> int | None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.core.event import Event
 from rumormill.core.receipt import Receipt
@@ -23,7 +25,7 @@ _FIELDS: Final[dict[str, Callable[[Event], bytes]]] = {
     "a": lambda event: _author(event.author).encode(),
     "s": lambda event: event.data,
     "S": lambda event: b"%d" % len(event.data),
-    "T": lambda event: _iso(event.received).encode(),
+    "T": lambda event: iso(event.received).encode(),
     "i": lambda event: event.id.hex().encode(),
 }
 
@@ -86,15 +88,8 @@ def event_json(event: Event) -> dict[str, Any]:
 
 def receipt_json(receipt: Receipt) -> dict[str, Any]:
     """A receipt as one JSON object."""
-    return {
-        "topic": receipt.topic,
-        "id": receipt.id.hex(),
-        "offset": receipt.offset,
-        "durable_at": receipt.durable_at,
-        "peers": receipt.peers,
-        "note": receipt.note,
-        "requested": receipt.requested,
-    }
+    shown = msgspec.structs.asdict(receipt)
+    return shown | {"id": receipt.id.hex(), "requested": receipt.requested}
 
 
 def write_events(events: Sequence[Event], printer: Printer) -> None:
@@ -107,6 +102,7 @@ def _author(author: bytes) -> str:
     return str(PeerId(author)) if author else ""
 
 
-def _iso(when: float) -> str:
+def iso(when: float) -> str:
+    """A moment in UTC, to the millisecond."""
     utc = datetime.datetime.fromtimestamp(when, datetime.UTC)
     return utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -23,21 +23,13 @@ async def verify_ring_history(
     faults: list[int] = []
     others = 0
     async for batch in batches:
-        for received in batch:
-            event = Event(
-                received.topic,
-                received.data,
-                received.author,
-                received.id,
-                created=received.created,
-                proof=received.proof,
-            )
+        for event in batch:
             if not is_publication(event):
                 others += 1
             elif check_event(event, verifier):
                 trie.insert(event.id)
             else:
-                faults.append(received.offset)
+                faults.append(event.offset)
     if not len(trie) and not faults:
         raise CommandError(
             f"{topic[:60]} is not a Pulsarcast topic, whose name is a CID such as zdpu…, and the"

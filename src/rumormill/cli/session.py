@@ -1,31 +1,39 @@
 """A node to work with: the one that runs in the home, or one for this command only.
 
 Commands see a `Service` in both cases. A node of one's own lives in memory, has a new identity, and
-is of use only with somebody to talk to: `--join`, or a `sub` that waits in the same home.
+is of use only with somebody to talk to: `--join`, or a `sub` that waits in the same home. So that
+two terminals need no ticket and no configuration, a `sub` that runs a node of its own leaves its
+ticket in `HOME/meet`, in a file that it keeps locked while it lives. A command that finds the file
+unlocked removes it: its owner is dead.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import importlib
 import importlib.util
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
-from rumormill.cli.meeting import find_tickets
+from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.settings import Resolved
-from rumormill.core.errors import ConfigError, LocalError, RumormillError
+from rumormill.core.errors import LocalError
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
-from rumormill.daemon.control_messages import ControlError, socket_path
+from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_service import NodeService, Service
-from rumormill.log.errors import CorruptLogError
 
 _log = logging.getLogger("rumormill.cli")
+_Found = TypeVar("_Found")
 
-_CODES = {"timeout": TIMEOUT, "damaged": DATA_LOSS, "usage": USAGE}
+MEETING_PLACE: Final = "meet"
+MAX_TICKETS: Final = 16
+_MAX_BYTES: Final = 2048
 
 _DECIDED_BY_THE_NODE = ("listen", "protocol", "preset", "supervisors")
 
@@ -40,38 +48,13 @@ class Session(msgspec.Struct):
     """To how many nodes this command has connected it."""
 
 
-def run_async(work: Coroutine[Any, Any, int]) -> int:
-    """Run a verb; what went wrong becomes one sentence and an exit code."""
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(work)
-    except RumormillError as error:
-        raise CommandError(_one_line(str(error)), _code_of(error)) from None
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise CommandError(str(error), FAILURE) from None
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop: uvloop where that extra is installed, else asyncio itself."""
-    if importlib.util.find_spec("uvloop") is None:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop]
-    factory = importlib.import_module("uvloop").new_event_loop
-    return factory
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _code_of(error: RumormillError) -> int:
-    if isinstance(error, ControlError):
-        return _CODES.get(error.code, FAILURE)
-    if isinstance(error, CorruptLogError):
-        return DATA_LOSS
-    return USAGE if isinstance(error, ConfigError) else FAILURE
+def run_async(work: Coroutine[Any, Any, _Found]) -> _Found:
+    """Run what a verb does: on uvloop where that extra is installed, else on asyncio's own loop."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if importlib.util.find_spec("uvloop") is not None:
+        factory = importlib.import_module("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
 
 
 @contextlib.asynccontextmanager
@@ -107,51 +90,62 @@ def refuse_what_is_decided(resolved: Resolved) -> None:
 
 @contextlib.asynccontextmanager
 async def _own_node(resolved: Resolved) -> AsyncIterator[Session]:
-    from rumormill.node.node import Node
-
-    node = Node(
-        None,
-        listen=resolved.texts("listen"),
-        protocol=resolved.text("protocol"),
-        preset=resolved.text("preset"),
-        parameters=resolved.parameters,
-        supervisors=resolved.texts("supervisors"),
-        config=resolved.node_config,
-        store=resolved.store_config,
-    )
-    async with node:
+    async with resolved.node(None) as node:
         service = NodeService(node, resolved.text("protocol"))
-        joined = await _join_given(service, resolved.texts("join"))
-        if not resolved.texts("join"):
-            joined += await _join_found(service, await asyncio.to_thread(_find, resolved))
+        given = resolved.texts("join")
+        tickets = given or await asyncio.to_thread(find_tickets, resolved.home)
+        failures = []
+        for ticket in tickets:
+            try:
+                await service.join(ticket)
+            except LocalError as error:
+                failures.append(str(error))
+                _log.log(logging.WARNING if given else logging.INFO, "%s", error)
+        if given and len(failures) == len(given):  # of those that were named, one must answer
+            raise LocalError("; ".join(failures))
+        joined = len(tickets) - len(failures)
         joined += len(resolved.texts("supervisors"))  # they introduce us to all others
         yield Session(service, True, joined)
 
 
-def _find(resolved: Resolved) -> list[str]:
-    return find_tickets(resolved.home)
+@contextlib.contextmanager
+def announced(home: Path, tickets: Sequence[str]) -> Iterator[None]:
+    """Let other commands of this home find us."""
+    place = home / MEETING_PLACE
+    path = place / f"{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LocalError(
+            f"the home {home} cannot be written: {error.strerror}; choose another with --home"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, "\n".join(tickets).encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
-async def _join_given(service: Service, tickets: list[str]) -> int:
-    """Connect to the nodes that were named; one of them must answer."""
-    failures = []
-    for ticket in tickets:
-        try:
-            await service.join(ticket)
-        except LocalError as error:
-            failures.append(str(error))
-            _log.warning("%s", error)
-    if tickets and len(failures) == len(tickets):
-        raise LocalError("; ".join(failures))
-    return len(tickets) - len(failures)
-
-
-async def _join_found(service: Service, tickets: list[str]) -> int:
-    joined = 0
-    for ticket in tickets:
-        try:
-            await service.join(ticket)
-            joined += 1
-        except LocalError as error:
-            _log.info("%s", error)
-    return joined
+def find_tickets(home: Path) -> list[str]:
+    """The tickets of commands that wait in this home; those of the dead are removed."""
+    found: list[str] = []
+    try:
+        paths = sorted((home / MEETING_PLACE).iterdir())
+    except OSError:
+        return found
+    for path in paths:
+        if len(found) >= MAX_TICKETS:
+            break
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read(_MAX_BYTES).decode(errors="replace")
+                found += text.split()[:1]
+            else:
+                path.unlink()
+    return found

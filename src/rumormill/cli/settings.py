@@ -8,25 +8,29 @@ import argparse
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from rumormill.cli.grammar import USAGE, CommandError
+from rumormill.cli.numbers import pairs
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, PeerError
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
+from rumormill.trace.entries import Observer
 from rumormill.trace.writers import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
 
+if TYPE_CHECKING:
+    from rumormill.node.node import Node
+
 CONFIG_NAME: Final = "config.toml"
 DEFAULT_HOME: Final = "~/.rumormill"
-LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -126,6 +130,26 @@ class Resolved(msgspec.Struct, frozen=True):
         """The protocol's parameters, all of them."""
         return protocol(self.text("protocol")).configure(self.text("preset"), self.parameters)
 
+    def node(
+        self, home: Path | None, observers: Sequence[Observer] = (), *, supervises: bool = False
+    ) -> "Node":
+        """A node with these settings; without a home, in memory."""
+        from rumormill.node.node import Node
+
+        return Node(
+            home,
+            listen=self.texts("listen"),
+            protocol=self.text("protocol"),
+            preset=self.text("preset"),
+            parameters=self.parameters,
+            supervisors=self.texts("supervisors"),
+            supervises=supervises,
+            durability=None if home is None else self.text("durability"),
+            config=self.node_config,
+            store=self.store_config,
+            observers=observers,
+        )
+
     def check_topic(self, topic: str) -> None:
         """Refuse a name that no node would take, or that nobody could type again."""
         most = protocol(self.text("protocol")).max_topic(self.protocol_config)
@@ -143,22 +167,21 @@ class Resolved(msgspec.Struct, frozen=True):
     def check(self) -> None:
         """Refuse what cannot work, before anything is opened."""
         assert self.protocol_config
-        if self.text("durability") not in tuple(Durability):
-            choices = ", ".join(Durability)
-            raise ConfigError(f"durability: {self.text('durability')!r} is not one of {choices}")
-        if self.text("log_level") not in ("", *LEVELS):
-            raise ConfigError(f"log_level: choose one of {', '.join(LEVELS)}")
-        if self.text("log_format") not in ("text", "json"):
-            raise ConfigError("log_format: choose text or json")
-        for key in ("join", "supervisors"):
-            for ticket in self.texts(key):
-                check_ticket(ticket, key)
+        for key, choices in (
+            ("durability", tuple(Durability)),
+            ("log_level", ("", "debug", "info", "warning", "error")),
+            ("log_format", ("text", "json")),
+        ):
+            if self.text(key) not in choices:
+                known = ", ".join(filter(None, choices))
+                raise ConfigError(f"{key}: {self.text(key)!r} is not one of {known}")
+        for key in ("join", "supervisors", "listen"):
+            for address in self.texts(key):
+                _check_address(key, address)
         if self.texts("supervisors") and protocol(self.text("protocol")).servers is None:
             raise ConfigError(
                 f"supervisors: {self.text('protocol')} has none; --protocol skipring has"
             )
-        for address in self.texts("listen"):
-            _check_listen(address)
         if self.text("trace") and not self.text("trace").endswith(LINE_SUFFIXES):
             raise ConfigError(f"trace: the name must end in {', '.join(LINE_SUFFIXES)}")
         metrics_endpoint(self.text("metrics"))
@@ -169,38 +192,23 @@ class Resolved(msgspec.Struct, frozen=True):
         assert self.store_config
 
 
-def check_ticket(ticket: str, key: str = "join") -> None:
-    """Refuse what is no ticket at all."""
-    example = "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooW..."
+def _check_address(key: str, text: str) -> None:
+    """Refuse what is no ticket at all, or no address to listen at."""
+    is_ticket = key != "listen"
+    known = "a ticket" if is_ticket else "a TCP address"
+    known += f" such as /ip4/127.0.0.1/tcp/4001{'/p2p/12D3KooW...' if is_ticket else ''}"
     try:
-        address = Multiaddr.parse(ticket)
+        address = Multiaddr.parse(text)
     except PeerError as error:
-        raise ConfigError(
-            f"{key}: {ticket!r} is not a ticket such as {example} ({error.detail})"
-        ) from None
-    if address.peer_id is None or address.tcp_endpoint is None:
-        raise ConfigError(f"{key}: {ticket!r} is not a ticket such as {example}")
-
-
-def _check_listen(address: str) -> None:
-    example = "/ip4/127.0.0.1/tcp/4001"
-    try:
-        endpoint = Multiaddr.parse(address).tcp_endpoint
-    except PeerError as error:
-        raise ConfigError(
-            f"listen: {address!r} is not an address such as {example} ({error.detail})"
-        ) from None
-    if endpoint is None:
-        raise ConfigError(f"listen: {address!r} is not a TCP address such as {example}")
+        raise ConfigError(f"{key}: {text!r} is not {known} ({error.detail})") from None
+    if address.tcp_endpoint is None or (is_ticket and address.peer_id is None):
+        raise ConfigError(f"{key}: {text!r} is not {known}")
 
 
 def resolve(options: argparse.Namespace) -> Resolved:
-    """Find every setting; `CommandError` where one is wrong."""
-    try:
-        resolved = _resolve(options, os.environ)
-        resolved.check()
-    except ConfigError as error:
-        raise CommandError(str(error), USAGE) from None
+    """Find every setting, and refuse what cannot work."""
+    resolved = _resolve(options, os.environ)
+    resolved.check()
     return resolved
 
 
@@ -210,7 +218,7 @@ def _resolve(options: argparse.Namespace, environment: Mapping[str, str]) -> Res
     changes: dict[str, Any] = {}
 
     def put(key: str, value: Any, origin: str) -> None:
-        values[key] = value
+        (changes if "." in key else values)[key] = value
         origins[key] = origin
 
     typed = {each.key: getattr(options, each.key, None) for each in SETTINGS}
@@ -218,30 +226,23 @@ def _resolve(options: argparse.Namespace, environment: Mapping[str, str]) -> Res
         put(each.key, each.default, "default")
     home = typed["home"] or environment.get("RUMORMILL_HOME") or DEFAULT_HOME
     for key, value, origin in _file_settings(options, environment, Path(home).expanduser()):
-        if "." in key:
-            changes[key] = value
-            origins[key] = origin
-        else:
-            put(key, value, origin)
+        put(key, value, origin)
     for each in SETTINGS:
         text = environment.get(each.variable)
         if text:
             put(each.key, text.split() if each.many else text, each.variable)
         if typed[each.key] is not None:
             put(each.key, typed[each.key], each.flag)
-    environment_set = environment.get("RUMORMILL_SET", "").split()
-    for origin, texts in (
-        ("RUMORMILL_SET", environment_set),
-        ("--set", getattr(options, "set", None) or []),
-    ):
-        for text in texts:
-            key, separator, value = text.partition("=")
-            if not separator or not key:
-                raise ConfigError(f"{origin}: {text!r} is not KEY=VALUE, such as D=8")
-            if key.partition(".")[0] not in ("node", "store"):
-                key = f"parameters.{key}"
-            changes[key] = value
-            origins[key] = origin
+    lists = {
+        "RUMORMILL_SET": environment.get("RUMORMILL_SET", "").split(),
+        "--set": getattr(options, "set", None),
+    }
+    for origin, texts in lists.items():
+        for key, value in pairs(origin, texts, hint=", such as D=8"):
+            table = "" if key.partition(".")[0] in ("node", "store") else "parameters."
+            put(f"{table}{key}", value, origin)
+    if direct := getattr(options, "direct", None):
+        put("parameters.direct_peers", direct, "--direct")
     return Resolved(values, origins, changes)
 
 
@@ -267,7 +268,7 @@ def _file_settings(
     found: list[tuple[str, Any, str]] = []
     for key, value in table.items():
         if key in TABLES and isinstance(value, dict):
-            found += [(f"{key}.{inner}", leaf, str(path)) for inner, leaf in _leaves(value)]
+            found += [(name, leaf, str(path)) for name, leaf in _leaves(value, key)]
             continue
         setting = known.get(key)
         if setting is None:
@@ -282,14 +283,12 @@ def _file_settings(
     return found
 
 
-def _leaves(table: dict[str, Any]) -> list[tuple[str, Any]]:
-    leaves: list[tuple[str, Any]] = []
+def _leaves(table: dict[str, Any], name: str) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, dict):
-            leaves += [(f"{key}.{inner}", leaf) for inner, leaf in _leaves(value)]
+            yield from _leaves(value, f"{name}.{key}")
         else:
-            leaves.append((key, value))
-    return leaves
+            yield f"{name}.{key}", value
 
 
 def run_config(options: argparse.Namespace) -> int:

@@ -34,26 +34,31 @@ _REASONS = {
 
 def show_runs(runs: Mapping[str, Figures], scenario: Scenario, replay: str) -> None:
     """Print the figures of one run or several, side by side, and how to repeat them."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(_title(scenario), style="bold", no_wrap=True)
-    columns = [dict(_rows(figures)) for figures in runs.values()]
-    for label in runs:
-        table.add_column(label, justify="right", overflow="fold")
-    for name in dict.fromkeys(name for column in columns for name in column):
-        table.add_row(name, *(column.get(name, "0") for column in columns))
-    console.print(table)
+    load = scenario.workload.kind
+    title = f"{scenario.peers:,} peers, {load}, {scenario.links.latency}, seed {scenario.seed}"
+    print_table(title, {label: dict(_rows(figures)) for label, figures in runs.items()}, "0")
     for label, figures in runs.items():
         named = f" of {label}" if len(runs) > 1 else ""
         print(f"trace hash{named}: {figures['trace_hash']}")
     print(f"replay: {replay}")
 
 
+def print_table(title: str, columns: Mapping[str, Mapping[str, str]], missing: str) -> None:
+    """Print columns of named texts side by side; `missing` stands where a column has no text."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column(title, style="bold", no_wrap=True)
+    for label in columns:
+        table.add_column(label, justify="right", overflow="fold")
+    for name in dict.fromkeys(name for column in columns.values() for name in column):
+        table.add_row(name, *(column.get(name, missing) for column in columns.values()))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+
+
 @contextmanager
 def progress_bar(runs: int) -> Iterator[Callable[[str], Advance]]:
     """Yield what makes the progress function of a run; it does nothing off a terminal."""
     if not sys.stderr.isatty():
-        yield lambda _: _no_progress
+        yield lambda _: lambda _: None
         return
     bar = Progress(
         TextColumn("{task.description}"),
@@ -75,15 +80,6 @@ def progress_bar(runs: int) -> Iterator[Callable[[str], Advance]]:
             return lambda part: bar.update(task, completed=part, refresh=True)
 
         yield begin
-
-
-def _no_progress(part: float) -> None:
-    """Take a progress report that nobody watches."""
-
-
-def _title(scenario: Scenario) -> str:
-    load = scenario.workload.kind
-    return f"{scenario.peers:,} peers, {load}, {scenario.links.latency}, seed {scenario.seed}"
 
 
 def _rows(figures: Figures) -> Iterator[tuple[str, str]]:

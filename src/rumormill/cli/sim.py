@@ -10,17 +10,16 @@ import inspect
 import json
 import os
 import shlex
-import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from rumormill.cli.grammar import FAILURE, USAGE, CommandError
-from rumormill.cli.options import SIM_OPTIONS
+from rumormill.cli.grammar import FAILURE, CommandError
+from rumormill.cli.numbers import pairs
 from rumormill.cli.show import progress_bar, show_runs
 from rumormill.core.config import Config, nearest
 from rumormill.core.errors import ConfigError
@@ -28,41 +27,31 @@ from rumormill.protocols.registry import protocol
 from rumormill.sim.scenario import Churn, Scenario
 from rumormill.trace.files import SUFFIXES
 
-
-class Outputs(msgspec.Struct, frozen=True):
-    """Where a run writes besides the screen."""
-
-    trace: Path | None
-    harness_logs: Path | None
-    dump_state: Path | None
-
-
-class PlannedRun(msgspec.Struct, frozen=True):
-    """One run of a comparison, or the only run."""
-
-    label: str
-    scenario: Scenario
+FLAGS: Final = {
+    **{flag: flag for flag in ("protocol", "preset", "peers", "seed", "join", "start", "churn")},
+    **{flag: f"links.{flag}" for flag in ("latency", "jitter", "loss", "bandwidth")},
+    **{flag: f"workload.{flag}" for flag in ("messages", "topics", "rate", "size")},
+    "topology": "topology.kind",
+    "degree": "topology.degree",
+    "workload": "workload.kind",
+}
+"""The key of a scenario that each flag changes."""
 
 
 def run_sim(options: argparse.Namespace) -> int:
     """Run what was typed; return the exit code."""
-    try:
-        scenario, parameters = read_scenario(options)
-        if options.list_parameters:
-            return _list(scenario, parameters, as_json=options.json)
-        planned = plan_runs(scenario, parameters, options.compare)
-        outputs = Outputs(
-            _checked_trace(options),
-            _checked_harness_logs(options),
-            _checked_dump(options),
-        )
-    except ConfigError as error:
-        raise CommandError(str(error), USAGE) from None
-    replay = replay_command(options.typed, scenario.seed)
+    scenario, parameters = read_scenario(options)
+    if options.list_parameters:
+        return _list(scenario, parameters, as_json=options.json)
+    planned = plan_runs(scenario, parameters, options.compare)
+    outputs = _checked_outputs(options)
+    named = any(word == "--seed" or word.startswith("--seed=") for word in options.typed)
+    seed = [] if named else ["--seed", str(scenario.seed)]
+    replay = shlex.join(["rumormill", *options.typed, *seed])
     runs = {}
     with progress_bar(len(planned)) as advance:
-        for run in planned:
-            runs[run.label] = _run(run, outputs, advance(run.label), options, replay)
+        for label, run in planned.items():
+            runs[label] = _run(label, run, outputs, advance(label), options, replay)
     if options.json:
         figures = next(iter(runs.values()))
         if options.compare:
@@ -78,10 +67,9 @@ def read_scenario(options: argparse.Namespace) -> tuple[Scenario, dict[str, str]
     """Return the scenario file with the flags over it, and the protocol's parameters of `--set`."""
     scenario = Scenario.load(options.scenario) if options.scenario else Scenario()
     changes: dict[str, Any] = {}
-    for option in SIM_OPTIONS:
-        value = getattr(options, option.dest)
-        if value is not None:
-            changes[option.key] = value
+    for flag, key in FLAGS.items():
+        if getattr(options, flag) is not None:
+            changes[key] = getattr(options, flag)
     if options.compare is not None:
         for flag in ("protocol", "preset"):
             if flag in changes:
@@ -89,10 +77,7 @@ def read_scenario(options: argparse.Namespace) -> tuple[Scenario, dict[str, str]
     if options.check_codec:
         changes["check_codec"] = True
     parameters: dict[str, str] = {}
-    for text in options.set:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise ConfigError(f"--set: {text!r} is not KEY=VALUE, such as D=8")
+    for key, value in pairs("--set", options.set, hint=", such as D=8"):
         is_scenario_key = key.partition(".")[0] in Scenario.__struct_fields__
         (changes if is_scenario_key else parameters)[key] = value
     kind = changes.get("workload.kind", scenario.workload.kind)
@@ -106,16 +91,16 @@ def read_scenario(options: argparse.Namespace) -> tuple[Scenario, dict[str, str]
 
 def plan_runs(
     scenario: Scenario, parameters: Mapping[str, str], compare: str | None
-) -> list[PlannedRun]:
-    """Return what runs, each scenario complete and checked.
+) -> dict[str, Scenario]:
+    """Return what runs, by its label, each scenario complete and checked.
 
     In a comparison a parameter goes to those protocols that have it; one that none has is refused.
     """
     wanted: dict[str, Any] = {**scenario.parameters, **parameters}
     if compare is None:
-        return [_planned(scenario.protocol, scenario, scenario.preset, wanted)]
+        return {scenario.protocol: _planned(scenario, scenario.preset, wanted)}
     entries = [entry.strip() for entry in compare.split(",")]
-    planned = []
+    planned = {}
     unused = dict(wanted)
     known: dict[str, None] = {}
     for entry in entries:
@@ -129,31 +114,22 @@ def plan_runs(
             unused.pop(key, None)
         if not preset:
             preset = scenario.preset if name == scenario.protocol else "default"
-        changed = scenario.changed({"protocol": name})
-        planned.append(_planned(entry, changed, preset, fitting))
+        planned[entry] = _planned(scenario.changed({"protocol": name}), preset, fitting)
     for key in unused:
         hint = nearest(key.partition(".")[0], sorted(known))
         raise ConfigError(f"{key}: no protocol of --compare has such a parameter; {hint}")
     return planned
 
 
-def _planned(
-    label: str, scenario: Scenario, preset: str, parameters: Mapping[str, Any]
-) -> PlannedRun:
+def _planned(scenario: Scenario, preset: str, parameters: Mapping[str, Any]) -> Scenario:
     protocol(scenario.protocol).configure(preset, parameters)
-    changes = {"preset": preset, "parameters": dict(parameters)}
-    return PlannedRun(label, scenario.changed(changes))
-
-
-def replay_command(typed: list[str], seed: int) -> str:
-    """Return the command that repeats a run, with its seed spelled out."""
-    named = any(word == "--seed" or word.startswith("--seed=") for word in typed)
-    return shlex.join(["rumormill", *typed, *([] if named else ["--seed", str(seed)])])
+    return scenario.changed({"preset": preset, "parameters": dict(parameters)})
 
 
 def _run(
-    run: PlannedRun,
-    outputs: Outputs,
+    label: str,
+    scenario: Scenario,
+    outputs: Mapping[str, Path],
     progress: Callable[[float], None],
     options: argparse.Namespace,
     replay: str,
@@ -162,14 +138,14 @@ def _run(
 
     try:
         return run_scenario(
-            run.scenario,
-            trace=outputs.trace,
-            harness_logs=outputs.harness_logs,
-            dump_state=outputs.dump_state,
+            scenario,
+            trace=outputs.get("trace"),
+            harness_logs=outputs.get("harness_logs"),
+            dump_state=outputs.get("dump_state"),
             progress=progress,
         )
-    except ConfigError as error:
-        raise CommandError(str(error), USAGE) from None
+    except ConfigError:
+        raise
     except Exception as error:
         if options.debug:
             traceback.print_exc()
@@ -178,48 +154,33 @@ def _run(
         known = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]
         notes = "".join(f" ({note})" for note in known)
         raise CommandError(
-            f"the run of {run.label} failed: {type(error).__name__}: {reason}{notes}\n"
-            f"seed: {run.scenario.seed}\nreplay: {replay}",
+            f"the run of {label} failed: {type(error).__name__}: {reason}{notes}\n"
+            f"seed: {scenario.seed}\nreplay: {replay}",
             FAILURE,
         ) from error
 
 
-def _checked_trace(options: argparse.Namespace) -> Path | None:
-    if options.trace is None:
-        return None
-    if options.compare is not None:
-        raise ConfigError("--trace: goes with one protocol; leave --compare out")
-    path = Path(options.trace)
-    if not path.name.endswith(SUFFIXES):
-        raise ConfigError(f"--trace: the name must end in {', '.join(SUFFIXES)}")
-    if path.is_dir():
-        raise ConfigError(f"--trace: {path} is a folder")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--trace: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"--trace: cannot write to {path.parent}")
-    return path
-
-
-def _checked_harness_logs(options: argparse.Namespace) -> Path | None:
-    if options.harness_logs is None:
-        return None
-    if options.compare is not None:
-        raise ConfigError("--harness-logs: goes with one protocol; leave --compare out")
-    return Path(options.harness_logs)
-
-
-def _checked_dump(options: argparse.Namespace) -> Path | None:
-    if options.dump_state is None:
-        return None
-    if options.compare is not None:
-        raise ConfigError("--dump-state: goes with one protocol; leave --compare out")
-    path = Path(options.dump_state)
-    if path.is_dir():
-        raise ConfigError(f"--dump-state: {path} is a folder")
-    if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"--dump-state: cannot write to {path.parent}")
-    return path
+def _checked_outputs(options: argparse.Namespace) -> dict[str, Path]:
+    """Where a run writes besides the screen, by flag; what could not be written is refused."""
+    found: dict[str, Path] = {}
+    for flag in ("trace", "harness_logs", "dump_state"):
+        typed, name = getattr(options, flag), f"--{flag.replace('_', '-')}"
+        if typed is None:
+            continue
+        if options.compare is not None:
+            raise ConfigError(f"{name}: goes with one protocol; leave --compare out")
+        path = found[flag] = Path(typed)
+        if flag == "harness_logs":
+            continue  # a folder, which is made
+        if flag == "trace" and not path.name.endswith(SUFFIXES):
+            raise ConfigError(f"{name}: the name must end in {', '.join(SUFFIXES)}")
+        if path.is_dir():
+            raise ConfigError(f"{name}: {path} is a folder")
+        if not path.parent.is_dir():
+            raise ConfigError(f"{name}: there is no folder {path.parent}")
+        if not os.access(path.parent, os.W_OK):
+            raise ConfigError(f"{name}: cannot write to {path.parent}")
+    return found
 
 
 def _list(scenario: Scenario, parameters: Mapping[str, str], *, as_json: bool) -> int:
@@ -228,10 +189,12 @@ def _list(scenario: Scenario, parameters: Mapping[str, str], *, as_json: bool) -
     )
     listed = list_parameters(config)
     if as_json:
-        json.dump({"protocol": scenario.protocol, "parameters": listed}, sys.stdout)
-        print()
-    else:
-        show_parameters(listed)
+        print(json.dumps({"protocol": scenario.protocol, "parameters": listed}))
+        return 0
+    for entry in listed:
+        print(f"{entry['name']} = {msgspec.json.encode(entry['value']).decode()}")
+        if entry["text"]:
+            print(textwrap.fill(entry["text"], 96, initial_indent="    ", subsequent_indent="    "))
     return 0
 
 
@@ -247,15 +210,6 @@ def list_parameters(config: Config, prefix: str = "") -> list[dict[str, Any]]:
             plain = msgspec.json.decode(msgspec.json.encode(value))
             listed.append({"name": name, "value": plain, "text": texts.get(field.name, "")})
     return listed
-
-
-def show_parameters(listed: list[dict[str, Any]]) -> None:
-    """Print parameters for people."""
-    for entry in listed:
-        value = msgspec.json.encode(entry["value"]).decode()
-        print(f"{entry['name']} = {value}")
-        if entry["text"]:
-            print(textwrap.fill(entry["text"], 96, initial_indent="    ", subsequent_indent="    "))
 
 
 def _texts(kind: type) -> dict[str, str]:

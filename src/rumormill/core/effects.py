@@ -17,14 +17,18 @@ from rumormill.core.messages import WireMessage
 from rumormill.core.trace import TracePayload
 
 
-class Send(msgspec.Struct, frozen=True, gc=False):
+class Effect(msgspec.Struct, frozen=True):
+    """One of the values below."""
+
+
+class Send(Effect, frozen=True, gc=False):
     """Send a message to a connected peer."""
 
     peer: PeerId
     message: WireMessage
 
 
-class SendAll(msgspec.Struct, frozen=True, gc=False):
+class SendAll(Effect, frozen=True, gc=False):
     """Send one message to several connected peers, in this order.
 
     It means as many `Send`s, and costs a runtime less: what depends on the message alone, such as
@@ -35,7 +39,7 @@ class SendAll(msgspec.Struct, frozen=True, gc=False):
     message: WireMessage
 
 
-class Mail(msgspec.Struct, frozen=True, gc=False):
+class Mail(Effect, frozen=True, gc=False):
     """Send a message to a peer whether or not it is connected.
 
     The runtime dials the peer where need be and keeps the letter meanwhile; letters to one peer
@@ -46,7 +50,7 @@ class Mail(msgspec.Struct, frozen=True, gc=False):
     message: WireMessage
 
 
-class Ask(msgspec.Struct, frozen=True, gc=False):
+class Ask(Effect, frozen=True, gc=False):
     """Put a question of the protocol's query format to a peer, connected or not.
 
     `Answered` or `AskFailed` follows with the same `number`, which the machine chooses and does
@@ -61,27 +65,27 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     one_way: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class Answer(Effect, frozen=True, gc=False):
     """Answer the question of an `Asked` with the same number."""
 
     number: int
     message: WireMessage
 
 
-class Decline(msgspec.Struct, frozen=True, gc=False):
+class Decline(Effect, frozen=True, gc=False):
     """Refuse the question of an `Asked` with the same number: its asker is told at once."""
 
     number: int
 
 
-class Learn(msgspec.Struct, frozen=True):
-    """Remember where a peer may be reached: binary multiaddrs, as some other peer names them."""
+class Learn(Effect, frozen=True):
+    """Remember where a peer may be reached: binary multiaddrs, as others or settings say."""
 
     peer: PeerId
     addresses: tuple[bytes, ...]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(Effect, frozen=True):
     """What became of a `Command`: a protocol's own result, or the reason why there is none."""
 
     number: int
@@ -89,7 +93,7 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Append(msgspec.Struct, frozen=True, gc=False):
+class Append(Effect, frozen=True, gc=False):
     """Store an event, and with `deliver` hand it to the application's subscribers once it is safe.
 
     With a `barrier`, a hashable value of the machine's choice, `Stored` or `NotStored` brings that
@@ -103,7 +107,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     barrier: Hashable = None
 
 
-class KeepNote(msgspec.Struct, frozen=True):
+class KeepNote(Effect, frozen=True):
     """Keep a note of the protocol's own; it is safe when the next append is."""
 
     note: Note
@@ -128,7 +132,7 @@ class Notes(msgspec.Struct, frozen=True):
     after: str = ""
 
 
-class Load(msgspec.Struct, frozen=True):
+class Load(Effect, frozen=True):
     """Read stored events of a topic, or notes, whatever was appended before this effect included.
 
     `Loaded` follows with the same `number`, which the machine chooses and does not use again while
@@ -141,7 +145,7 @@ class Load(msgspec.Struct, frozen=True):
     query: ById | FromOffset | Notes
 
 
-class Published(msgspec.Struct, frozen=True, gc=False):
+class Published(Effect, frozen=True, gc=False):
     """The outcome of the `Publish` with this number: the event, and to how many peers it was sent.
 
     `note` says why when nobody was reached. An `error` says why there is no event. An event that
@@ -155,27 +159,27 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
 
 
-class Validate(msgspec.Struct, frozen=True, gc=False):
+class Validate(Effect, frozen=True, gc=False):
     """Ask the application for its verdict; `Validated` brings it back."""
 
     event: Event
     received_from: PeerId
 
 
-class SetTimer(msgspec.Struct, frozen=True):
+class SetTimer(Effect, frozen=True):
     """Fire `timer` at time `at`. Setting a timer that is set moves it."""
 
     timer: Hashable
     at: float
 
 
-class CancelTimer(msgspec.Struct, frozen=True):
+class CancelTimer(Effect, frozen=True):
     """Forget a timer; one that is not set is ignored."""
 
     timer: Hashable
 
 
-class Connect(msgspec.Struct, frozen=True):
+class Connect(Effect, frozen=True):
     """Try to connect to a peer; `record` is its signed peer record where one is known.
 
     `PeerConnected` or `ConnectFailed` follows; nothing does when the peer is connected already.
@@ -185,31 +189,11 @@ class Connect(msgspec.Struct, frozen=True):
     record: bytes = b""
 
 
-class Disconnect(msgspec.Struct, frozen=True):
+class Disconnect(Effect, frozen=True):
     """Close the connection to a peer."""
 
     peer: PeerId
     reason: str
 
 
-Effect: TypeAlias = (
-    Send
-    | SendAll
-    | Mail
-    | Ask
-    | Answer
-    | Decline
-    | Learn
-    | Outcome
-    | Append
-    | KeepNote
-    | Load
-    | Published
-    | Validate
-    | SetTimer
-    | CancelTimer
-    | Connect
-    | Disconnect
-    | TracePayload
-)
-Effects: TypeAlias = list[Effect]
+Effects: TypeAlias = list[Effect | TracePayload]

@@ -14,7 +14,6 @@ class Verifier(Protocol):
 
     def verify(self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes) -> bool:
         """Whether `author` signed `payload`; false for anything malformed."""
-        ...
 
 
 class Identity(Verifier, Protocol):
@@ -23,13 +22,10 @@ class Identity(Verifier, Protocol):
     @property
     def peer(self) -> PeerId:
         """The id that belongs to the key."""
-        ...
 
     @property
     def public_key(self) -> bytes:
         """What a verifier needs besides the id; empty when the id contains the key."""
-        ...
 
     def sign(self, payload: bytes) -> bytes:
         """Return this peer's signature over `payload`."""
-        ...

@@ -6,7 +6,6 @@ them, one at a time. There is no other way in.
 
 from collections.abc import Hashable
 from enum import Enum
-from typing import TypeAlias
 
 import msgspec
 
@@ -28,11 +27,15 @@ class Verdict(Enum):
     """Not known yet: a `Validated` input will say."""
 
 
-class Start(msgspec.Struct, frozen=True):
+class Input(msgspec.Struct, frozen=True):
+    """One of the values below."""
+
+
+class Start(Input, frozen=True):
     """The runtime is ready; the first input of every machine."""
 
 
-class Subscribe(msgspec.Struct, frozen=True):
+class Subscribe(Input, frozen=True):
     """The application wants a topic.
 
     With `publish_only` it wants to publish in the topic and to see what it publishes itself, and
@@ -43,13 +46,13 @@ class Subscribe(msgspec.Struct, frozen=True):
     publish_only: bool = False
 
 
-class Unsubscribe(msgspec.Struct, frozen=True):
+class Unsubscribe(Input, frozen=True):
     """The application no longer wants a topic."""
 
     topic: Topic
 
 
-class Publish(msgspec.Struct, frozen=True, gc=False):
+class Publish(Input, frozen=True, gc=False):
     """The application publishes data in a topic.
 
     `Published` with the same `number` answers it, once, as soon as the machine knows; a request
@@ -63,20 +66,20 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     at_once: bool = False
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(Input, frozen=True):
     """The events of these barriers (`Append`) are safe, in the order of appending."""
 
     barriers: tuple[Hashable, ...]
 
 
-class NotStored(msgspec.Struct, frozen=True):
+class NotStored(Input, frozen=True):
     """The events of these barriers could not be stored: nobody may hear of them."""
 
     barriers: tuple[Hashable, ...]
     reason: str
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class Loaded(Input, frozen=True):
     """The answer to a `Load`: a bounded piece of what it asks for.
 
     With `more`, something is left: behind the last offset or key here, or among the ids behind
@@ -89,7 +92,7 @@ class Loaded(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(Input, frozen=True):
     """The application asks for something that only some protocols offer.
 
     `body` is a request type of the protocol; `Outcome` with the same `number` answers, once.
@@ -99,7 +102,7 @@ class Command(msgspec.Struct, frozen=True):
     body: object
 
 
-class PeerConnected(msgspec.Struct, frozen=True):
+class PeerConnected(Input, frozen=True):
     """A peer can be talked to, over the named protocol.
 
     `outbound` says that this side dialled. `address` is the peer's network address as far as
@@ -112,20 +115,20 @@ class PeerConnected(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-class PeerDisconnected(msgspec.Struct, frozen=True):
+class PeerDisconnected(Input, frozen=True):
     """A peer is gone; what was sent to it may or may not have arrived."""
 
     peer: PeerId
 
 
-class ConnectFailed(msgspec.Struct, frozen=True):
+class ConnectFailed(Input, frozen=True):
     """A peer that an earlier `Connect` named could not be reached."""
 
     peer: PeerId
     reason: str
 
 
-class Received(msgspec.Struct, frozen=True, gc=False):
+class Received(Input, frozen=True, gc=False):
     """A message of the machine's own format arrived.
 
     Its sender is connected, or it came as a letter (`Mail`) before the machine heard of that.
@@ -135,7 +138,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
     message: WireMessage
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class Asked(Input, frozen=True, gc=False):
     """A peer puts a question; `number` is the runtime's, for the `Answer`."""
 
     peer: PeerId
@@ -143,7 +146,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     message: WireMessage
 
 
-class Answered(msgspec.Struct, frozen=True, gc=False):
+class Answered(Input, frozen=True, gc=False):
     """The answer to an `Ask` of ours."""
 
     peer: PeerId
@@ -151,7 +154,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
     message: WireMessage
 
 
-class AskFailed(msgspec.Struct, frozen=True):
+class AskFailed(Input, frozen=True):
     """An `Ask` of ours has no answer: out of reach, out of time, or not understood."""
 
     peer: PeerId
@@ -159,7 +162,7 @@ class AskFailed(msgspec.Struct, frozen=True):
     reason: str
 
 
-class SendDropped(msgspec.Struct, frozen=True):
+class SendDropped(Input, frozen=True):
     """The runtime could not send a message that an earlier `Send` or `Mail` asked for."""
 
     peer: PeerId
@@ -167,36 +170,14 @@ class SendDropped(msgspec.Struct, frozen=True):
     reason: str
 
 
-class TimerFired(msgspec.Struct, frozen=True):
+class TimerFired(Input, frozen=True):
     """The time of a `SetTimer` has come; the runtime hands the timer value back."""
 
     timer: Hashable
 
 
-class Validated(msgspec.Struct, frozen=True):
+class Validated(Input, frozen=True):
     """The answer to a validation that was deferred."""
 
     message_id: MessageId
     verdict: Verdict
-
-
-Input: TypeAlias = (
-    Start
-    | Subscribe
-    | Unsubscribe
-    | Publish
-    | Stored
-    | NotStored
-    | Loaded
-    | Command
-    | PeerConnected
-    | PeerDisconnected
-    | ConnectFailed
-    | Received
-    | Asked
-    | Answered
-    | AskFailed
-    | SendDropped
-    | TimerFired
-    | Validated
-)

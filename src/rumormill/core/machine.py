@@ -16,12 +16,15 @@ class View(msgspec.Struct, frozen=True):
     `subscriptions` are the topics that the application wants, `peers` whom a publication in a topic
     would go to or through, as far as this peer knows. `links` are the edges of the protocol's own
     overlay by their kind ("mesh", "parent", "shortcut", ...) and topic; those that serve all topics
-    stand under the topic "".
+    stand under the topic "". `scores` say what it thinks of connected peers, where it does;
+    `evicted` how many entries full tables gave up early, or did not take.
     """
 
     subscriptions: tuple[Topic, ...] = ()
     peers: Mapping[Topic, tuple[PeerId, ...]] = {}
     links: Mapping[str, Mapping[Topic, tuple[PeerId, ...]]] = {}
+    scores: Mapping[PeerId, float] = {}
+    evicted: Mapping[str, int] = {}
 
 
 class Machine(Protocol):
@@ -34,8 +37,6 @@ class Machine(Protocol):
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input at time `now` (seconds) and append what must be done about it."""
-        ...
 
     def view(self) -> View:
         """Show what is there now; made anew at each call."""
-        ...

@@ -18,9 +18,7 @@ class WireMessage(Protocol):
     @property
     def meta(self) -> RpcMeta:
         """What the trace says of this message; computed once and kept."""
-        ...
 
     @property
     def urgent(self) -> bool:
         """Whether it may overtake bulk data in an outgoing queue (control before data)."""
-        ...

@@ -12,3 +12,5 @@ class PeerView(msgspec.Struct, frozen=True):
     protocol: str
     queued_messages: int
     queued_bytes: int
+    score: float | None = None
+    """What the protocol thinks of it, where it keeps scores (GossipSub)."""

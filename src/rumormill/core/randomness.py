@@ -15,24 +15,18 @@ class Randomness(Protocol):
 
     def random(self) -> float:
         """Return a float in [0, 1)."""
-        ...
 
     def randrange(self, stop: int, /) -> int:
         """Return an integer in [0, stop)."""
-        ...
 
     def choice(self, items: Sequence[Item], /) -> Item:
         """Return one item of a sequence that is not empty."""
-        ...
 
     def sample(self, items: Sequence[Item], count: int, /) -> list[Item]:
         """Return `count` distinct positions' items, in random order."""
-        ...
 
     def shuffle(self, items: MutableSequence[Any], /) -> None:
         """Reorder the list in place."""
-        ...
 
     def randbytes(self, count: int, /) -> bytes:
         """Return that many random bytes."""
-        ...

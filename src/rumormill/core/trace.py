@@ -9,7 +9,7 @@ its tools read our traces and ours read a go node's. Kinds from 1000 on are our 
 the fields that libp2p's schema does not have; readers of libp2p's schema skip both.
 """
 
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import msgspec
 
@@ -113,211 +113,173 @@ class RpcMeta(_Shape, frozen=True, gc=False):
     operations: tuple[OperationMeta, ...] = ()
 
 
-class PublishMessage(_Shape, frozen=True, gc=False):
+class TracePayload(_Shape, frozen=True, gc=False):
+    """What happened; the subclasses are the kinds."""
+
+    kind: ClassVar[int]
+
+
+class PublishMessage(TracePayload, frozen=True, gc=False):
     """The application published a message here."""
 
-    kind: ClassVar[int] = 0
+    kind = 0
     message_id: MessageId
     topic: Topic
 
 
-class RejectMessage(_Shape, frozen=True, gc=False):
+class RejectMessage(TracePayload, frozen=True, gc=False):
     """A message was refused before delivery."""
 
-    kind: ClassVar[int] = 1
+    kind = 1
     message_id: MessageId
     received_from: PeerId
     reason: str
     topic: Topic
 
 
-class DuplicateMessage(_Shape, frozen=True, gc=False):
+class DuplicateMessage(TracePayload, frozen=True, gc=False):
     """A message arrived that was seen before."""
 
-    kind: ClassVar[int] = 2
+    kind = 2
     message_id: MessageId
     received_from: PeerId
     topic: Topic
 
 
-class DeliverMessage(_Shape, frozen=True, gc=False):
+class DeliverMessage(TracePayload, frozen=True, gc=False):
     """A message was handed to the application; `received_from` is this peer for its own."""
 
-    kind: ClassVar[int] = 3
+    kind = 3
     message_id: MessageId
     topic: Topic
     received_from: PeerId
 
 
-class AddPeer(_Shape, frozen=True, gc=False):
+class AddPeer(TracePayload, frozen=True, gc=False):
     """A peer can be sent to (go's newer name: ON_NEW_OUTBOUND_STREAM)."""
 
-    kind: ClassVar[int] = 4
+    kind = 4
     peer: PeerId
     proto: str
 
 
-class RemovePeer(_Shape, frozen=True, gc=False):
+class RemovePeer(TracePayload, frozen=True, gc=False):
     """A peer can no longer be sent to (go's newer name: ON_CLOSED_OUTBOUND_STREAM)."""
 
-    kind: ClassVar[int] = 5
+    kind = 5
     peer: PeerId
 
 
-class RecvRPC(_Shape, frozen=True, gc=False):
+class RecvRPC(TracePayload, frozen=True, gc=False):
     """An RPC arrived."""
 
-    kind: ClassVar[int] = 6
+    kind = 6
     received_from: PeerId
     meta: RpcMeta
 
 
-class SendRPC(_Shape, frozen=True, gc=False):
+class SendRPC(TracePayload, frozen=True, gc=False):
     """An RPC was sent."""
 
-    kind: ClassVar[int] = 7
+    kind = 7
     send_to: PeerId
     meta: RpcMeta
 
 
-class DropRPC(_Shape, frozen=True, gc=False):
+class DropRPC(TracePayload, frozen=True, gc=False):
     """An RPC was not sent, or was lost on the way; `reason` (ours) says why."""
 
-    kind: ClassVar[int] = 8
+    kind = 8
     send_to: PeerId
     meta: RpcMeta
     reason: str = ""
 
 
-class Join(_Shape, frozen=True, gc=False):
+class Join(TracePayload, frozen=True, gc=False):
     """This peer subscribed to a topic."""
 
-    kind: ClassVar[int] = 9
+    kind = 9
     topic: Topic
 
 
-class Leave(_Shape, frozen=True, gc=False):
+class Leave(TracePayload, frozen=True, gc=False):
     """This peer ended its subscription to a topic."""
 
-    kind: ClassVar[int] = 10
+    kind = 10
     topic: Topic
 
 
-class Graft(_Shape, frozen=True, gc=False):
+class Graft(TracePayload, frozen=True, gc=False):
     """A peer was taken into the mesh of a topic."""
 
-    kind: ClassVar[int] = 11
+    kind = 11
     peer: PeerId
     topic: Topic
 
 
-class Prune(_Shape, frozen=True, gc=False):
+class Prune(TracePayload, frozen=True, gc=False):
     """A peer was taken out of the mesh of a topic."""
 
-    kind: ClassVar[int] = 12
+    kind = 12
     peer: PeerId
     topic: Topic
 
 
-class NodeUp(_Shape, frozen=True, gc=False):
+class NodeUp(TracePayload, frozen=True, gc=False):
     """This peer started (ours)."""
 
-    kind: ClassVar[int] = 1000
+    kind = 1000
 
 
-class NodeDown(_Shape, frozen=True, gc=False):
+class NodeDown(TracePayload, frozen=True, gc=False):
     """This peer stopped; `reason` says how (ours)."""
 
-    kind: ClassVar[int] = 1001
+    kind = 1001
     reason: str
 
 
-class Refuse(_Shape, frozen=True, gc=False):
+class Refuse(TracePayload, frozen=True, gc=False):
     """Something that a peer sent was not acted upon (ours); `count` such things at once."""
 
-    kind: ClassVar[int] = 1002
+    kind = 1002
     peer: PeerId
     reason: str
     topic: Topic = ""
     count: int = 1
 
 
-class Penalise(_Shape, frozen=True, gc=False):
+class Penalise(TracePayload, frozen=True, gc=False):
     """A peer's standing was lowered (ours)."""
 
-    kind: ClassVar[int] = 1003
+    kind = 1003
     peer: PeerId
     reason: str
     amount: float
 
 
-class UndeliverableMessage(_Shape, frozen=True, gc=False):
+class UndeliverableMessage(TracePayload, frozen=True, gc=False):
     """An accepted message did not fit the application's queue (ours)."""
 
-    kind: ClassVar[int] = 1004
+    kind = 1004
     message_id: MessageId
     topic: Topic
     reason: str
 
 
-class SkipPublish(_Shape, frozen=True, gc=False):
+class SkipPublish(TracePayload, frozen=True, gc=False):
     """A workload meant this peer to publish, and it could not (ours): no message came to be."""
 
-    kind: ClassVar[int] = 1005
+    kind = 1005
     topic: Topic
     reason: str
 
 
-class Stabilised(_Shape, frozen=True, gc=False):
+class Stabilised(TracePayload, frozen=True, gc=False):
     """A topic's overlay became legitimate, or ceased to be (ours)."""
 
-    kind: ClassVar[int] = 1006
+    kind = 1006
     topic: Topic
     legitimate: bool
 
 
-TracePayload: TypeAlias = (
-    PublishMessage
-    | RejectMessage
-    | DuplicateMessage
-    | DeliverMessage
-    | AddPeer
-    | RemovePeer
-    | RecvRPC
-    | SendRPC
-    | DropRPC
-    | Join
-    | Leave
-    | Graft
-    | Prune
-    | NodeUp
-    | NodeDown
-    | Refuse
-    | Penalise
-    | UndeliverableMessage
-    | SkipPublish
-    | Stabilised
-)
-
-TRACE_PAYLOADS: tuple[type[TracePayload], ...] = (
-    PublishMessage,
-    RejectMessage,
-    DuplicateMessage,
-    DeliverMessage,
-    AddPeer,
-    RemovePeer,
-    RecvRPC,
-    SendRPC,
-    DropRPC,
-    Join,
-    Leave,
-    Graft,
-    Prune,
-    NodeUp,
-    NodeDown,
-    Refuse,
-    Penalise,
-    UndeliverableMessage,
-    SkipPublish,
-    Stabilised,
-)
+TRACE_PAYLOADS: tuple[type[TracePayload], ...] = tuple(TracePayload.__subclasses__())

@@ -1,21 +1,18 @@
 """The other end of the control socket: a running node, as a command uses it.
 
-It has the operations of `control_service.Service`. Calls are made one at a time; a subscription has
+Calls are made one at a time; a subscription has
 a connection of its own, because it never ends by itself.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from rumormill.core.ids import Topic
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
-from rumormill.core.topics import TopicOptions
 from rumormill.daemon import control_messages as messages
-
-_AnswerT = TypeVar("_AnswerT")
+from rumormill.daemon.control_service import Service, expected
 
 _READ_AHEAD = 256 * 1024
 """Bytes that wait for a command that is busy printing; more stay with the daemon."""
@@ -25,7 +22,7 @@ class NoDaemonError(messages.ControlError):
     """Nobody serves this home."""
 
 
-class ControlClient:
+class ControlClient(Service):
     """A connection to a daemon. Make it with `connect`, close it with `close`."""
 
     def __init__(
@@ -62,32 +59,18 @@ class ControlClient:
         """Hang up."""
         self._writer.close()
 
-    async def _ask(self, request: messages.Request, kind: type[_AnswerT]) -> _AnswerT:
-        answer: messages.Answer | None
-        try:
+    async def answer(self, request: messages.Request) -> messages.Answer:
+        """Ask the daemon."""
+        with contextlib.suppress(OSError):  # the daemon may have said why before it hung up
             self._writer.write(messages.encode(request))
             await self._writer.drain()
-        except OSError:
-            pass  # the daemon may have said why before it hung up
+        return await self._next()
+
+    async def _next(self) -> messages.Answer:
         answer = await messages.read_answer(self._reader)
-        return _expected(answer, kind)
-
-    async def welcome(self) -> messages.Welcome:
-        """Who this is."""
-        return await self._ask(messages.Hello(), messages.Welcome)
-
-    async def join(self, ticket: str) -> None:
-        """Connect to another node."""
-        await self._ask(messages.Join(ticket), messages.Done)
-
-    async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
-        """Publish a batch; return when all of it is safe in the log."""
-        answer = await self._ask(messages.Publish(topic, list(data)), messages.Receipts)
-        return answer.receipts
-
-    async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
-        """Wait for subscribers."""
-        await self._ask(messages.Wait(topic, peers, seconds), messages.Done)
+        if answer is None:
+            raise messages.ControlError("the daemon has stopped", "gone")
+        return answer
 
     async def subscribe(
         self, topic: Topic, *, offset: int | None = None, since: float | None = None
@@ -95,42 +78,9 @@ class ControlClient:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            yield await client._ask(messages.Subscribe(topic, offset, since), messages.Begun)
+            request = messages.Subscribe(topic, offset, since)
+            yield expected(await client.answer(request), messages.Begun)
             while True:
-                yield _expected(await messages.read_answer(client._reader), messages.Events)
+                yield expected(await client._next(), messages.Events)
         finally:
             await client.close()
-
-    async def history(
-        self, topic: Topic, *, offset: int = 0, since: float | None = None, limit: int
-    ) -> messages.Events:
-        """Some events of the log."""
-        return await self._ask(messages.ReadHistory(topic, offset, since, limit), messages.Events)
-
-    async def topics(self) -> messages.TopicList:
-        """Topics of the log and of the network."""
-        return await self._ask(messages.ListTopics(), messages.TopicList)
-
-    async def create_topic(self, name: str, options: TopicOptions) -> Topic:
-        """Make a topic; return its name on the network."""
-        return (await self._ask(messages.CreateTopic(name, options), messages.TopicCreated)).topic
-
-    async def show_topic(self, topic: Topic) -> dict[str, Any]:
-        """What is known of a topic that was created."""
-        return (await self._ask(messages.ShowTopic(topic), messages.TopicShown)).shown
-
-    async def peers(self) -> list[PeerView]:
-        """Connected peers."""
-        return (await self._ask(messages.ListPeers(), messages.PeerList)).peers
-
-
-def _expected(answer: messages.Answer | None, kind: type[_AnswerT]) -> _AnswerT:
-    if answer is None:
-        raise messages.ControlError("the daemon has stopped", "gone")
-    if isinstance(answer, messages.Refused):
-        raise messages.ControlError(answer.sentence, answer.code)
-    if not isinstance(answer, kind):
-        raise messages.ControlError(
-            f"the daemon answered {type(answer).__name__} where {kind.__name__} was expected"
-        )
-    return answer

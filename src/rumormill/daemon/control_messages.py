@@ -6,8 +6,9 @@ each request with one record, in order; a `Subscribe` is answered with `Begun` a
 """
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Union
 
 import msgspec
 
@@ -48,26 +49,30 @@ class ControlError(RumormillError):
         self.code = code
 
 
-class Hello(msgspec.Struct, tag="hello", frozen=True):
+class Request(msgspec.Struct, frozen=True):
+    """What a client asks: one of the following."""
+
+
+class Hello(Request, tag="hello", frozen=True):
     """The first request."""
 
     version: int = VERSION
 
 
-class Join(msgspec.Struct, tag="join", frozen=True):
+class Join(Request, tag="join", frozen=True):
     """Connect to another node."""
 
     ticket: str
 
 
-class Publish(msgspec.Struct, tag="publish", frozen=True):
+class Publish(Request, tag="publish", frozen=True):
     """Publish messages in this order."""
 
     topic: str
     data: list[bytes]
 
 
-class Wait(msgspec.Struct, tag="wait", frozen=True):
+class Wait(Request, tag="wait", frozen=True):
     """Wait until so many peers subscribe to a topic."""
 
     topic: str
@@ -75,7 +80,7 @@ class Wait(msgspec.Struct, tag="wait", frozen=True):
     timeout: float
 
 
-class Subscribe(msgspec.Struct, tag="subscribe", frozen=True):
+class Subscribe(Request, tag="subscribe", frozen=True):
     """Send the events of a topic from now on, from an offset, or from a time."""
 
     topic: str
@@ -83,7 +88,7 @@ class Subscribe(msgspec.Struct, tag="subscribe", frozen=True):
     since: float | None = None
 
 
-class ReadHistory(msgspec.Struct, tag="history", frozen=True):
+class ReadHistory(Request, tag="history", frozen=True):
     """Read a batch of events from the log; `offset` below 0 counts from the end."""
 
     topic: str
@@ -92,32 +97,36 @@ class ReadHistory(msgspec.Struct, tag="history", frozen=True):
     limit: int = BATCH_EVENTS
 
 
-class ListTopics(msgspec.Struct, tag="topics", frozen=True):
+class ListTopics(Request, tag="topics", frozen=True):
     """List the topics of the log and of the network."""
 
 
-class CreateTopic(msgspec.Struct, tag="create-topic", frozen=True):
+class CreateTopic(Request, tag="create-topic", frozen=True):
     """Make a topic, or join it where it needs no making."""
 
     name: str
     options: TopicOptions = NO_OPTIONS
 
 
-class ShowTopic(msgspec.Struct, tag="show-topic", frozen=True):
+class ShowTopic(Request, tag="show-topic", frozen=True):
     """Find out what is known of a topic that was created."""
 
     topic: str
 
 
-class ListPeers(msgspec.Struct, tag="peers", frozen=True):
+class ListPeers(Request, tag="peers", frozen=True):
     """List the connected peers."""
 
 
-class Done(msgspec.Struct, tag="done", frozen=True):
+class Answer(msgspec.Struct, frozen=True):
+    """What the service says to it: one of the following."""
+
+
+class Done(Answer, tag="done", frozen=True):
     """A request without a result was carried out."""
 
 
-class Welcome(msgspec.Struct, tag="welcome", frozen=True):
+class Welcome(Answer, tag="welcome", frozen=True):
     """Who answers."""
 
     peer: str
@@ -126,19 +135,19 @@ class Welcome(msgspec.Struct, tag="welcome", frozen=True):
     version: int = VERSION
 
 
-class Receipts(msgspec.Struct, tag="receipts", frozen=True):
+class Receipts(Answer, tag="receipts", frozen=True):
     """One receipt for each message."""
 
     receipts: list[Receipt]
 
 
-class Begun(msgspec.Struct, tag="begun", frozen=True):
+class Begun(Answer, tag="begun", frozen=True):
     """A subscription holds; its first event will have at least this offset."""
 
     offset: int
 
 
-class Events(msgspec.Struct, tag="events", frozen=True):
+class Events(Answer, tag="events", frozen=True):
     """Events in the order of their offsets; `lost` were dropped before them, by retention."""
 
     events: list[Event]
@@ -152,66 +161,41 @@ class TopicLine(TopicExtent, frozen=True):
     peers: int = 0
 
 
-class TopicList(msgspec.Struct, tag="topic-list", frozen=True):
+class TopicList(Answer, tag="topic-list", frozen=True):
     """The answer to `ListTopics`; `left_out` did not fit."""
 
     topics: list[TopicLine]
     left_out: int = 0
 
 
-class TopicCreated(msgspec.Struct, tag="topic-created", frozen=True):
+class TopicCreated(Answer, tag="topic-created", frozen=True):
     """The answer to `CreateTopic`: the topic's name on the network."""
 
     topic: str
 
 
-class TopicShown(msgspec.Struct, tag="topic-shown", frozen=True):
+class TopicShown(Answer, tag="topic-shown", frozen=True):
     """The answer to `ShowTopic`, as `Node.describe_topic` gives it."""
 
     shown: dict[str, Any]
 
 
-class PeerList(msgspec.Struct, tag="peer-list", frozen=True):
+class PeerList(Answer, tag="peer-list", frozen=True):
     """The answer to `ListPeers`."""
 
     peers: list[PeerView]
 
 
-class Refused(msgspec.Struct, tag="refused", frozen=True):
+class Refused(Answer, tag="refused", frozen=True):
     """The request failed; the sentence is for people."""
 
     sentence: str
     code: str
 
 
-Request: TypeAlias = (
-    Hello
-    | Join
-    | Publish
-    | Wait
-    | Subscribe
-    | ReadHistory
-    | ListTopics
-    | CreateTopic
-    | ShowTopic
-    | ListPeers
-)
-Answer: TypeAlias = (
-    Done
-    | Welcome
-    | Receipts
-    | Begun
-    | Events
-    | TopicList
-    | TopicCreated
-    | TopicShown
-    | PeerList
-    | Refused
-)
-
 _encoder = msgspec.msgpack.Encoder()
-_request_decoder = msgspec.msgpack.Decoder(Request)
-_answer_decoder = msgspec.msgpack.Decoder(Answer)
+_decode_request = msgspec.msgpack.Decoder(Union[tuple(Request.__subclasses__())]).decode  # noqa: UP007
+_decode_answer = msgspec.msgpack.Decoder(Union[tuple(Answer.__subclasses__())]).decode  # noqa: UP007
 
 
 def encode(record: Request | Answer) -> bytes:
@@ -225,30 +209,27 @@ def encode(record: Request | Answer) -> bytes:
     return len(body).to_bytes(4) + body
 
 
-async def _read_frame(reader: asyncio.StreamReader) -> bytes | None:
+async def _read(
+    reader: asyncio.StreamReader, decode: Callable[[bytes], Any], complaint: str
+) -> Any:
     try:
-        head = await reader.readexactly(4)
-        size = int.from_bytes(head)
+        size = int.from_bytes(await reader.readexactly(4))
         if size > MAX_FRAME:
             raise ControlError(f"a frame of {size} bytes is over {MAX_FRAME}", "too-large")
-        return await reader.readexactly(size)
+        return decode(await reader.readexactly(size))
     except (asyncio.IncompleteReadError, OSError):
         return None
+    except msgspec.MsgspecError as error:
+        raise ControlError(f"{complaint}: {error}", "not-understood") from None
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
     """The next request; None when the client has hung up."""
-    body = await _read_frame(reader)
-    try:
-        return None if body is None else _request_decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise ControlError(f"not a request: {error}", "not-understood") from None
+    found: Request | None = await _read(reader, _decode_request, "not a request")
+    return found
 
 
 async def read_answer(reader: asyncio.StreamReader) -> Answer | None:
     """The next answer; None when the service has hung up."""
-    body = await _read_frame(reader)
-    try:
-        return None if body is None else _answer_decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise ControlError(f"the daemon's answer is not one: {error}", "not-understood") from None
+    found: Answer | None = await _read(reader, _decode_answer, "the daemon's answer is not one")
+    return found

@@ -18,8 +18,8 @@ from typing import Final
 
 from rumormill.core.errors import ConfigError, LocalError, RumormillError
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.closing import close_server
 from rumormill.daemon.control_service import Service
+from rumormill.daemon.endpoint import close_server
 from rumormill.log.errors import CorruptLogError, DiskFullError
 
 MAX_CLIENTS: Final = 64
@@ -131,46 +131,12 @@ class ControlServer:
             if isinstance(request, messages.Subscribe):
                 await self._stream(request, reader, writer)
                 return
-            answer = await self._carry_out(request)
+            answer = await self._service.answer(request)
         except RumormillError as error:
             await _refuse(writer, error)
             return
         writer.write(messages.encode(answer))
         await writer.drain()
-
-    async def _carry_out(self, request: messages.Request) -> messages.Answer:
-        service = self._service
-        match request:
-            case messages.Hello(version):
-                if version != messages.VERSION:
-                    raise messages.ControlError(
-                        f"the daemon speaks version {messages.VERSION} of the control protocol and"
-                        f" the command version {version}; use the same rumormill for both",
-                        "version",
-                    )
-                return await service.welcome()
-            case messages.Join(ticket):
-                await service.join(ticket)
-                return messages.Done()
-            case messages.Publish(topic, data):
-                if not 0 < len(data) <= messages.BATCH_EVENTS:
-                    raise messages.ControlError(
-                        f"a batch has 1 to {messages.BATCH_EVENTS} messages"
-                    )
-                return messages.Receipts(await service.publish(topic, data))
-            case messages.Wait(topic, peers, seconds):
-                await service.wait(topic, peers, seconds)
-                return messages.Done()
-            case messages.ReadHistory(topic, offset, since, limit):
-                return await service.history(topic, offset=offset, since=since, limit=limit)
-            case messages.ListTopics():
-                return await service.topics()
-            case messages.CreateTopic(name, options):
-                return messages.TopicCreated(await service.create_topic(name, options))
-            case messages.ShowTopic(topic):
-                return messages.TopicShown(await service.show_topic(topic))
-            case _:
-                return messages.PeerList(await service.peers())
 
     async def _stream(
         self,

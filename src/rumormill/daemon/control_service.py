@@ -5,8 +5,9 @@ its clients, and a command that has no daemon calls it on a node of its own.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -18,90 +19,135 @@ from rumormill.core.peer_view import PeerView
 from rumormill.core.receipt import Receipt
 from rumormill.core.topics import TopicOptions
 from rumormill.daemon import control_messages as messages
+from rumormill.daemon.endpoint import reachable
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
-from rumormill.daemon.tickets import reachable
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import TopicExtent
 from rumormill.wire.keys import PeerId
+
+_AnswerT = TypeVar("_AnswerT")
 
 MAX_TOPICS = 10_000
 """Topics in one answer."""
 
 
-class Service(Protocol):
+class Service(ABC):
     """A node, here or behind a socket."""
 
-    async def welcome(self) -> messages.Welcome:
-        """Who this is."""
-        ...
+    @abstractmethod
+    async def answer(self, request: messages.Request) -> messages.Answer:
+        """Carry out what is no subscription."""
 
-    async def join(self, ticket: str) -> None:
-        """Connect to another node."""
-        ...
-
-    async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
-        """Publish a batch; return when all of it is safe in the log."""
-        ...
-
-    async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
-        """Wait for subscribers."""
-        ...
-
+    @abstractmethod
     def subscribe(
         self, topic: Topic, *, offset: int | None = None, since: float | None = None
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
-        ...
+
+    async def welcome(self) -> messages.Welcome:
+        """Who this is."""
+        return expected(await self.answer(messages.Hello()), messages.Welcome)
+
+    async def join(self, ticket: str) -> None:
+        """Connect to another node."""
+        expected(await self.answer(messages.Join(ticket)), messages.Done)
+
+    async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
+        """Publish a batch in its order; return when all of it is safe in the log."""
+        request = messages.Publish(topic, list(data))
+        return expected(await self.answer(request), messages.Receipts).receipts
+
+    async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
+        """Wait for subscribers."""
+        expected(await self.answer(messages.Wait(topic, peers, seconds)), messages.Done)
 
     async def history(
         self, topic: Topic, *, offset: int = 0, since: float | None = None, limit: int
     ) -> messages.Events:
         """Some events of the log."""
-        ...
+        request = messages.ReadHistory(topic, offset, since, limit)
+        return expected(await self.answer(request), messages.Events)
 
     async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
-        ...
+        return expected(await self.answer(messages.ListTopics()), messages.TopicList)
 
     async def create_topic(self, name: str, options: TopicOptions) -> Topic:
         """Make a topic, and follow it; return its name on the network."""
-        ...
+        request = messages.CreateTopic(name, options)
+        return expected(await self.answer(request), messages.TopicCreated).topic
 
     async def show_topic(self, topic: Topic) -> dict[str, Any]:
         """What is known of a topic that was created."""
-        ...
+        return expected(await self.answer(messages.ShowTopic(topic)), messages.TopicShown).shown
 
     async def peers(self) -> list[PeerView]:
         """Connected peers."""
-        ...
+        return expected(await self.answer(messages.ListPeers()), messages.PeerList).peers
 
 
-class NodeService:
+def expected(answer: messages.Answer, kind: type[_AnswerT]) -> _AnswerT:
+    """An answer of this kind; a refusal is raised."""
+    if isinstance(answer, messages.Refused):
+        raise messages.ControlError(answer.sentence, answer.code)
+    if not isinstance(answer, kind):
+        raise messages.ControlError(
+            f"the daemon answered {type(answer).__name__} where {kind.__name__} was expected"
+        )
+    return answer
+
+
+class NodeService(Service):
     """Carries out requests on a node of this process."""
 
     def __init__(self, node: ServedNode, protocol: str) -> None:
         self._node = node
         self._protocol = protocol
 
-    async def welcome(self) -> messages.Welcome:
-        """Who this is."""
-        peer = str(PeerId(self._node.id))
-        return messages.Welcome(peer, reachable(self._node.tickets), self._protocol)
-
-    async def join(self, ticket: str) -> None:
-        """Connect to another node."""
-        await self._node.connect(ticket)
-
-    async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
-        """Publish a batch in its order; its messages share a commit of the log."""
-        return await self._node.publish_many(topic, data)
-
-    async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
-        """Wait for subscribers."""
-        try:
-            await self._node.wait_until_ready(topic, peers=peers, timeout=seconds)
-        except LocalError as error:
-            raise messages.ControlError(str(error), "timeout") from None
+    async def answer(self, request: messages.Request) -> messages.Answer:
+        """Carry out what is no subscription; the messages of a batch share a commit of the log."""
+        node = self._node
+        match request:
+            case messages.Hello(version):
+                if version != messages.VERSION:
+                    raise messages.ControlError(
+                        f"the daemon speaks version {messages.VERSION} of the control protocol and"
+                        f" the command version {version}; use the same rumormill for both",
+                        "version",
+                    )
+                return messages.Welcome(
+                    str(PeerId(node.id)), reachable(node.tickets), self._protocol
+                )
+            case messages.Join(ticket):
+                await node.connect(ticket)
+                return messages.Done()
+            case messages.Publish(topic, data):
+                if not 0 < len(data) <= messages.BATCH_EVENTS:
+                    raise messages.ControlError(
+                        f"a batch has 1 to {messages.BATCH_EVENTS} messages"
+                    )
+                return messages.Receipts(await node.publish_many(topic, data))
+            case messages.Wait(topic, peers, seconds):
+                try:
+                    await node.wait_until_ready(topic, peers=peers, timeout=seconds)
+                except LocalError as error:
+                    raise messages.ControlError(str(error), "timeout") from None
+                return messages.Done()
+            case messages.ReadHistory(topic, offset, since, limit):
+                return await asyncio.to_thread(read_history, node.log, topic, offset, since, limit)
+            case messages.ListTopics():
+                metrics = node.metrics()
+                infos = await asyncio.to_thread(node.log.topics)
+                return list_topics(
+                    infos, metrics["topic_subscription_status"], metrics["topic_peers_count"]
+                )
+            case messages.CreateTopic(name, options):
+                made = await node.create_topic(name, **msgspec.structs.asdict(options))
+                return messages.TopicCreated(made.name)
+            case messages.ShowTopic(topic):
+                return messages.TopicShown(await node.describe_topic(topic))
+            case _:
+                return messages.PeerList(node.peers)
 
     async def subscribe(
         self, topic: Topic, *, offset: int | None = None, since: float | None = None
@@ -124,32 +170,6 @@ class NodeService:
                 lost = subscription.dropped
         finally:
             subscription.close()
-
-    async def history(
-        self, topic: Topic, *, offset: int = 0, since: float | None = None, limit: int
-    ) -> messages.Events:
-        """Some events of the log."""
-        return await asyncio.to_thread(read_history, self._node.log, topic, offset, since, limit)
-
-    async def topics(self) -> messages.TopicList:
-        """Topics of the log and of the network."""
-        metrics = self._node.metrics()
-        infos = await asyncio.to_thread(self._node.log.topics)
-        return list_topics(
-            infos, metrics["topic_subscription_status"], metrics["topic_peers_count"]
-        )
-
-    async def create_topic(self, name: str, options: TopicOptions) -> Topic:
-        """Make a topic, and follow it; return its name on the network."""
-        return (await self._node.create_topic(name, **msgspec.structs.asdict(options))).name
-
-    async def show_topic(self, topic: Topic) -> dict[str, Any]:
-        """What is known of a topic that was created."""
-        return await self._node.describe_topic(topic)
-
-    async def peers(self) -> list[PeerView]:
-        """Connected peers."""
-        return self._node.peers
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:

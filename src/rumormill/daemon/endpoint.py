@@ -1,9 +1,19 @@
-"""Where a door listens, as people say it: HOST:PORT, yes for the usual place, or no."""
+"""Where a node and its doors can be reached, and the end of a door's server.
 
+A door listens where people say it: HOST:PORT, yes for the usual place, or no. A node that listens
+everywhere has tickets that say where it is.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
 import socket
+from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from rumormill.core.errors import ConfigError
+from rumormill.wire.multiaddr import Multiaddr
 
 
 class Endpoint(NamedTuple):
@@ -31,17 +41,7 @@ FLIGHT_ENDPOINT: Final = Endpoint("127.0.0.1", 4020)
 """Our choice, on the loopback: nobody else gets in before it is said."""
 
 
-def metrics_endpoint(wish: bool | str) -> Endpoint | None:
-    """Where the metrics page is to be; False and an empty text are nowhere."""
-    return _endpoint("metrics", wish, METRICS_ENDPOINT)
-
-
-def flight_endpoint(wish: bool | str) -> Endpoint | None:
-    """Where the Flight door is to be; False and an empty text are nowhere."""
-    return _endpoint("flight", wish, FLIGHT_ENDPOINT)
-
-
-def _endpoint(key: str, wish: bool | str, usual: Endpoint) -> Endpoint | None:
+def _endpoint(key: str, usual: Endpoint, wish: bool | str) -> Endpoint | None:
     if isinstance(wish, bool):
         return usual if wish else None
     if not wish:
@@ -50,3 +50,48 @@ def _endpoint(key: str, wish: bool | str, usual: Endpoint) -> Endpoint | None:
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"{key}: {wish!r} is not HOST:PORT, such as {usual}")
     return Endpoint(host.strip("[]"), int(port))
+
+
+metrics_endpoint = partial(_endpoint, "metrics", METRICS_ENDPOINT)
+"""Where the metrics page is to be; False and an empty text are nowhere."""
+flight_endpoint = partial(_endpoint, "flight", FLIGHT_ENDPOINT)
+"""Where the Flight door is to be, likewise."""
+
+
+async def close_server(server: asyncio.Server, clients: Iterable[asyncio.Task[None]]) -> None:
+    """Listen no more, end what serves each client, and wait until all of it is over."""
+    server.close()
+    served = list(clients)
+    for client in served:
+        client.cancel()
+    await asyncio.gather(*served, return_exceptions=True)
+    await server.wait_closed()
+
+
+def reachable(tickets: Iterable[str]) -> list[str]:
+    """The same tickets, with this machine's addresses in place of a wildcard."""
+    found: dict[str, None] = {}
+    for ticket in tickets:
+        address = Multiaddr.parse(ticket)
+        endpoint = address.tcp_endpoint
+        assert endpoint is not None
+        host, port = endpoint
+        hosts = [host]
+        if ipaddress.ip_address(host).is_unspecified:
+            hosts = _own_addresses(":" in host)
+        for each in hosts:
+            found[str(Multiaddr.tcp(each, port, address.peer_id))] = None
+    return list(found)
+
+
+def _own_addresses(six: bool) -> list[str]:
+    """The address that this machine has towards others, if it has one, and the loopback."""
+    family, other, loopback = (
+        (socket.AF_INET6, "2001:db8::1", "::1")
+        if six
+        else (socket.AF_INET, "192.0.2.1", "127.0.0.1")
+    )
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((other, 9))  # a datagram socket sends nothing for this
+        return [probe.getsockname()[0], loopback]
+    return [loopback]

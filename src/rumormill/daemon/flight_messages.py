@@ -17,9 +17,9 @@ from rumormill.log.errors import (
     DamagedRangeError,
     Finding,
     FindingKind,
-    MissingExtraError,
     OffsetAheadError,
     OffsetGoneError,
+    import_extra,
 )
 from rumormill.log.model import Range
 
@@ -132,11 +132,8 @@ def error_of(fault: Fault) -> RumormillError:
 
 def flight_library() -> Any:
     """Arrow Flight, or one sentence about how to get it."""
-    try:
-        from pyarrow import flight  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("Flight needs pyarrow: run pip install rumormill[arrow]") from None
-    return flight
+    sentence = "Flight needs pyarrow: run pip install rumormill[arrow]"
+    return import_extra(sentence, "pyarrow", "pyarrow.flight")[1]
 
 
 def new_token() -> str:

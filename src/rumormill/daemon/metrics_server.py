@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rumormill.core.errors import LocalError
-from rumormill.daemon.closing import close_server
-from rumormill.daemon.endpoint import Endpoint
+from rumormill.daemon.endpoint import Endpoint, close_server
 
 MAX_REQUEST: Final = 8192
 MAX_CLIENTS: Final = 16

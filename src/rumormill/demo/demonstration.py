@@ -93,7 +93,10 @@ async def _run(
         return run
     if mill is not None:
         run.streamed = mill.streamed[label]
-    watcher.say(f"{label}: {_summary(run.result)}")
+    found = run.result.audit
+    kept = f"{found.acknowledged - found.lost} of {found.acknowledged} acknowledged events kept"
+    back = f"{run.result.returned} of {run.result.killed} killed nodes back"
+    watcher.say(f"{label}: {kept}, {back}")
     return run
 
 
@@ -136,12 +139,6 @@ def figures_of_lake(lake: "Lake") -> dict[str, Figures]:
 def _figures(found: dict[str, Any], data: int, control: int) -> Figures:
     named = {name: found[name] for name in Figures.__struct_fields__ if name in found}
     return Figures(**{**named, "data_bytes": data, "control_bytes": control})
-
-
-def _summary(result: Result) -> str:
-    found = result.audit
-    kept = f"{found.acknowledged - found.lost} of {found.acknowledged} acknowledged events kept"
-    return f"{kept}, {result.returned} of {result.killed} killed nodes back"
 
 
 def _sentence(error: BaseException) -> str:

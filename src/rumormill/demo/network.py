@@ -1,5 +1,11 @@
 """The nodes of one run: daemons, an observer in this process, a supervisor where there is one.
 
+A daemon is one `rumormill node` or `rumormill supervisor` in a process of its own. It is started,
+killed with SIGKILL, started again in the same home at the same address, and asked things through
+its control socket. The rule: whoever starts one kills it, whatever happens. It is not in our
+process group, so that Ctrl-C reaches us alone and we end it in order; and it ends by itself when we
+are killed.
+
 The observer is a `rumormill.Node` that follows every topic and publishes nothing. It is never
 killed: it creates the topics where a protocol wants that, and its Flight door is where Spark reads.
 FloodSub and GossipSub need links, which the script has drawn; the others find their neighbours by
@@ -8,18 +14,27 @@ themselves, from one contact or from the supervisor.
 
 import asyncio
 import contextlib
+import os
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from rumormill.core.errors import LocalError
+from rumormill.core.ids import PeerId
 from rumormill.core.trace import NodeDown
-from rumormill.demo.daemon import TRACE_INTERVAL, Daemon
+from rumormill.daemon.control_client import ControlClient
+from rumormill.daemon.control_messages import socket_path
 from rumormill.demo.script import Participant, Script
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.registry import protocol
+from rumormill.sim.topology import Link
 from rumormill.trace.writers import LiveWriter
+from rumormill.wire.multiaddr import Multiaddr
 
 OBSERVER: Final = "observer"
 KILLED: Final = "killed"
@@ -27,6 +42,107 @@ KILLED: Final = "killed"
 
 READY_SECONDS: Final = 60.0
 """Our choice: the slowest protocol needs some seconds to find its neighbours."""
+
+
+START_SECONDS: Final = 60.0
+"""Our choice: Python starts in less than one, also when ten start at once on two cores."""
+
+TRACE_INTERVAL: Final = 0.02
+"""Seconds of its trace that a killed node may lose. Our choice: about the way of an event."""
+
+_ANYWHERE: Final = "/ip4/127.0.0.1/tcp/0"
+
+
+class _Announced(msgspec.Struct):
+    """The line that a node prints when it runs."""
+
+    tickets: list[str]
+
+
+class Daemon:
+    """A node's process, alive or not."""
+
+    def __init__(
+        self, name: str, folder: Path, arguments: Sequence[str], verb: str = "node"
+    ) -> None:
+        self.name = name
+        self.home = folder / name
+        self.trace = folder / f"{name}.ndjson"
+        self.log = folder / f"{name}.log"
+        self._command = [sys.executable, "-m", "rumormill", verb, "--json", "--until-eof"]
+        self._command += [*arguments, "--home", str(self.home), "--trace", str(self.trace)]
+        self._command += ["--set", f"node.trace_interval={TRACE_INTERVAL}"]
+        self._process: asyncio.subprocess.Process | None = None
+        self._client: ControlClient | None = None
+        self._address = _ANYWHERE
+        self.ticket = ""
+
+    @property
+    def client(self) -> ControlClient:
+        """The way to ask it something, one request at a time."""
+        if self._client is None:
+            raise LocalError(f"{self.name} does not run")
+        return self._client
+
+    @property
+    def peer(self) -> PeerId:
+        """Its peer id."""
+        found = Multiaddr.parse(self.ticket).peer_id
+        assert found is not None
+        return bytes(found)
+
+    async def start(self, extra: Sequence[str] = ()) -> None:
+        """Start it, or start it again where it was; return when it listens and answers."""
+        try:
+            await self._start(extra)
+        except LocalError:
+            await self.kill()
+            if self._address == _ANYWHERE:
+                raise
+            # The system may have given its port to somebody else while it was dead.
+            self._address = _ANYWHERE
+            await self._start(extra)
+
+    async def _start(self, extra: Sequence[str]) -> None:
+        # Ours, without the settings that would reach every node.
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("RUMORMILL_")
+        }
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *extra,
+                "--listen",
+                self._address,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = await self._process.stdout.readline()
+                self.ticket = msgspec.json.decode(line, type=_Announced).tickets[0]
+                self._client = await ControlClient.connect(socket_path(self.home))
+        except (TimeoutError, msgspec.MsgspecError):
+            raise LocalError(f"{self.name} does not start: see {self.log}") from None
+        self._address = self.ticket.partition("/p2p/")[0]
+
+    async def kill(self) -> float:
+        """End it with SIGKILL and wait until it is gone; return when it was killed."""
+        process, self._process = self._process, None
+        client, self._client = self._client, None
+        if process is None:
+            return time.time()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        killed = time.time()
+        await process.wait()
+        if client is not None:
+            await client.close()
+        return killed
 
 
 class Network:
@@ -59,10 +175,12 @@ class Network:
             if self._spec.servers is not None:
                 await self.supervisor.start()
             async with self._new_observer() as self.observer:
-                await self._create_topics()
+                for name in self.script.topics:
+                    self.names[name] = (await self.observer.create_topic(name)).name
                 await asyncio.gather(*[self._start(number) for number in range(self.script.nodes)])
                 await self._connect()
                 yield
+                await asyncio.sleep(5 * TRACE_INTERVAL)  # until everybody has written its trace
         finally:
             deaths.close()
             await asyncio.gather(*[each.kill() for each in (*self.daemons, self.supervisor)])
@@ -81,10 +199,6 @@ class Network:
     def _supervisors(self) -> list[str]:
         return [] if self._spec.servers is None else [self.supervisor.ticket]
 
-    async def _create_topics(self) -> None:
-        for name in self.script.topics:
-            self.names[name] = (await self.observer.create_topic(name)).name
-
     async def _start(self, number: int, tickets: list[str] | None = None) -> None:
         told = {
             "--topic": [self.names[each] for each in self.script.subscriptions[number]],
@@ -94,13 +208,13 @@ class Network:
         words = [word for flag, values in told.items() for each in values for word in (flag, each)]
         await self.daemons[number].start(words)
 
-    def _tickets(self, number: int) -> list[str]:
-        """Whom a node is told to join."""
+    @property
+    def _links(self) -> list[Link]:
+        """Who joins whom; where there is a supervisor it introduces them."""
         if self._spec.servers is not None:
             return []
-        contacts = self.script.neighbours(number) if self._participant.linked else []
-        contacts = contacts or [self.script.observer]
-        return [self._ticket(each) for each in contacts]
+        alone = [(each, self.script.observer) for each in range(self.script.nodes)]
+        return self.script.links if self._participant.linked else alone
 
     def _ticket(self, number: int) -> str:
         if number == self.script.observer:
@@ -109,13 +223,7 @@ class Network:
 
     async def _connect(self) -> None:
         """Let everybody join, each link being dialled from one side."""
-        if self._spec.servers is not None:
-            return
-        if not self._participant.linked:
-            for daemon in self.daemons:
-                await daemon.client.join(self._ticket(self.script.observer))
-            return
-        for dialler, listener in self.script.links:
+        for dialler, listener in self._links:
             if dialler == self.script.observer:
                 await self.observer.connect(self._ticket(listener))
             else:
@@ -146,7 +254,8 @@ class Network:
     async def restart(self, number: int) -> None:
         """Start a killed node again in its home, at its address; return when it is no longer
         alone."""
-        await self._start(number, self._tickets(number))
+        beside = [b if a == number else a for a, b in self._links if number in (a, b)]
+        await self._start(number, [self._ticket(each) for each in beside])
         await self._ready(number, most=1)
 
     async def kept(self, number: int) -> dict[str, int]:
@@ -167,13 +276,3 @@ class Network:
         for path in found:
             LiveWriter(path).close()
         return found
-
-
-async def trace_is_written() -> None:
-    """Wait until everybody has written what has happened so far."""
-    await asyncio.sleep(5 * TRACE_INTERVAL)
-
-
-def now() -> float:
-    """The clock of all traces."""
-    return time.time()

@@ -3,13 +3,19 @@
 Every node has a queue of what it is to publish and works it off in order, one event at a time, each
 when its receipt for the one before has come. The queue of a killed node waits for its return. An
 event that was under way in the moment of the kill has no receipt: it is counted and not sent again.
+
+When all is over, what the logs hold is compared with what was promised. A receipt promises that the
+event is in its publisher's log, whatever happens to the process. That is checked event by event:
+the event of the receipt's offset has the receipt's id. What subscribers have is counted as well:
+who was killed has missed what was published meanwhile, and some protocols bring that back and some
+do not. The rule: everything that is missing is counted, none of it under another name.
 """
 
 import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -17,15 +23,16 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.daemon.control_messages import ControlError
-from rumormill.demo.audit import Absence, Acknowledged, Audit, audit
-from rumormill.demo.network import Network, now, trace_is_written
+from rumormill.demo.network import Network
 from rumormill.demo.script import Participant, Script
+from rumormill.log.event_log import EventLog
 from rumormill.sim.workload import PlannedPublish
 
 SETTLE_SECONDS: Final = 30.0
 """How long nodes may take at most to get what is missing. Our choice."""
 
 _LOOK: Final = 0.5
+_BATCH: Final = 1000
 
 
 class Watcher(Protocol):
@@ -40,10 +47,43 @@ class Watcher(Protocol):
         ...
 
 
+class Acknowledged(msgspec.Struct, frozen=True):
+    """A receipt: who published what, where it was kept, and when that was asked for."""
+
+    publisher: int
+    topic: str
+    offset: int
+    id: bytes
+    asked_at: float
+
+
+class Absence(msgspec.Struct):
+    """When a node was killed, and when it had joined again."""
+
+    node: int
+    killed_at: float
+    back_at: float | None = None
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """What was found."""
+
+    acknowledged: int
+    lost: int
+    """Acknowledged events that are not in their publisher's log."""
+    owed: int
+    """Pairs of an acknowledged event and a subscriber, whether or not it was up."""
+    kept: int
+    """Of those, the ones in the subscriber's log."""
+    missed_while_down: int
+    """Not there, and published between the subscriber's death and its return."""
+    missing: int
+    """Not there, without that excuse."""
+
+
 class Result(msgspec.Struct, frozen=True):
     """What became of a run."""
 
-    label: str
     seconds: float
     killed: int
     returned: int
@@ -88,13 +128,11 @@ class Run:
         say = self._watcher.say
         count = self._script.nodes
         say(f"{self._label}: starting {count} nodes, each in a process of its own")
-        async with self.network.running():
-            async with follow(self.network):
-                await self.network.ready()
-                say(f"{self._label}: everybody has found somebody; publishing")
-                await self._publish()
-                await self._settle()
-            await trace_is_written()
+        async with self.network.running(), follow(self.network):
+            await self.network.ready()
+            say(f"{self._label}: everybody has found somebody; publishing")
+            await self._publish()
+            await self._settle()
         traces = await asyncio.to_thread(self.network.finished_traces)
         found = await asyncio.to_thread(
             audit,
@@ -105,7 +143,6 @@ class Run:
             self._absences,
         )
         return Result(
-            self._label,
             time.monotonic() - begin,
             len(self._absences),
             sum(each.back_at is not None for each in self._absences),
@@ -143,7 +180,7 @@ class Run:
 
     async def _kill(self, node: int) -> None:
         self._up[node].clear()
-        self._absences.append(Absence(node, now()))
+        self._absences.append(Absence(node, time.time()))
         await self.network.kill(node)
         self._watcher.say(f"{self._label}: kill -9 n{node}")
 
@@ -151,7 +188,7 @@ class Run:
         await self.network.restart(node)
         for each in self._absences:
             if each.node == node:
-                each.back_at = now()
+                each.back_at = time.time()
         self._up[node].set()
         self._watcher.say(f"{self._label}: n{node} is back")
 
@@ -160,7 +197,7 @@ class Run:
         while True:
             event = await queue.get()
             await self._up[number].wait()
-            asked_at = now()
+            asked_at = time.time()
             try:
                 client = self.network.daemons[number].client
                 topic = self.network.names[event.topic]
@@ -198,3 +235,47 @@ class Run:
             if moment - grown_at > self._quiet or moment - begin > SETTLE_SECONDS:
                 return
             await asyncio.sleep(_LOOK)
+
+
+def audit(
+    script: Script,
+    names: Mapping[str, str],
+    homes: Sequence[Path],
+    acknowledged: Sequence[Acknowledged],
+    absences: Sequence[Absence],
+) -> Audit:
+    """Read every log and compare."""
+    logs = [_ids(home, list(names.values())) for home in homes]
+    lost = kept = owed = missed = 0
+    for each in acknowledged:
+        found = logs[each.publisher][names[each.topic]]
+        lost += each.offset >= len(found) or found[each.offset] != each.id
+    held = [{topic: dict.fromkeys(ids) for topic, ids in log.items()} for log in logs]
+    for each in acknowledged:
+        for node, topics in enumerate(script.subscriptions):
+            if each.topic in topics:
+                owed += 1
+                has = each.id in held[node][names[each.topic]]
+                kept += has
+                missed += not has and _was_away(node, each.asked_at, absences)
+    return Audit(len(acknowledged), lost, owed, kept, missed, owed - kept - missed)
+
+
+def _ids(home: Path, topics: Sequence[str]) -> dict[str, list[bytes]]:
+    """The ids of a log's events by topic, in the order of their offsets."""
+    found: dict[str, list[bytes]] = {}
+    with EventLog(home, read_only=True) as log:
+        for topic in topics:
+            ids = found[topic] = []
+            while batch := log.read(topic, len(ids), _BATCH):
+                ids += [event.id for event in batch]
+    return found
+
+
+def _was_away(node: int, moment: float, absences: Sequence[Absence]) -> bool:
+    return any(
+        each.node == node
+        and each.killed_at <= moment
+        and (each.back_at is None or moment < each.back_at)
+        for each in absences
+    )

@@ -40,9 +40,6 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
     idle_timeout: float = 60.0
     """Seconds after which a connection that no protocol uses is closed."""
 
-    max_streams_per_protocol: int = 16
-    """Inbound streams of one kind (identify, ping, ...) on one connection."""
-
     retire_timeout: float = 2.0
     """Seconds that a connection stays open when the peer has made another in its place, so that
     what is on its way arrives."""

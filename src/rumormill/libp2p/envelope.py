@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.errors import DecodeError, PeerError
-from rumormill.wire import schema
+from rumormill.wire.fields import Number, Octets
 from rumormill.wire.keys import (
     MAX_ENCODED_KEY_BYTES,
     MAX_PEER_ID_BYTES,
@@ -21,7 +21,8 @@ from rumormill.wire.keys import (
     PublicKey,
 )
 from rumormill.wire.multiaddr import MAX_BYTES as MAX_ADDRESS_BYTES
-from rumormill.wire.protobuf import bytes_field, varint, varint_field
+from rumormill.wire.protobuf import varint
+from rumormill.wire.schema import Schema
 
 PEER_RECORD_DOMAIN: Final = "libp2p-peer-record"
 """What go, js and rust use; RFC 0003 still has a draft's name for it."""
@@ -34,19 +35,6 @@ MAX_ENVELOPE_BYTES: Final = 16 * 1024
 
 MAX_RECORD_ADDRESSES: Final = 64
 """Our choice: a peer with more addresses than this has no more interfaces, only more text."""
-
-_ENVELOPE: schema.Schema = {
-    1: schema.Octets(MAX_ENCODED_KEY_BYTES),
-    2: schema.Octets(64),
-    3: schema.Octets(MAX_ENVELOPE_BYTES),
-    5: schema.Octets(1024),
-}
-_RECORD: schema.Schema = {
-    1: schema.Octets(MAX_PEER_ID_BYTES),
-    2: schema.Number(),
-    3: schema.Octets(MAX_ADDRESS_BYTES + 16, max_count=MAX_RECORD_ADDRESSES),
-}
-_ADDRESS_INFO: schema.Schema = {1: schema.Octets(MAX_ADDRESS_BYTES)}
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -67,54 +55,81 @@ class PeerRecord(msgspec.Struct, frozen=True):
     addresses: tuple[bytes, ...]
 
 
+class _Sealed(msgspec.Struct, frozen=True):
+    """An envelope as it travels."""
+
+    key: bytes
+    payload_type: bytes
+    payload: bytes
+    signature: bytes
+
+
+class _AddressInfo(msgspec.Struct, frozen=True):
+    """What stands around each address of a record."""
+
+    address: bytes
+
+
+_ENVELOPE: Final = Schema(
+    _Sealed,
+    {
+        "key": Octets(1, MAX_ENCODED_KEY_BYTES, missing="bad-envelope"),
+        "payload_type": Octets(2, 64, always=True),
+        "payload": Octets(3, MAX_ENVELOPE_BYTES, always=True),
+        "signature": Octets(5, 1024, missing="bad-envelope"),
+    },
+    max_bytes=MAX_ENVELOPE_BYTES,
+)
+_ADDRESS_INFO: Final = Schema(_AddressInfo, {"address": Octets(1, MAX_ADDRESS_BYTES, always=True)})
+_RECORD: Final = Schema(
+    PeerRecord,
+    {
+        "peer_id": Octets(1, MAX_PEER_ID_BYTES, read=PeerId.from_bytes, missing="bad-peer-id"),
+        "seq": Number(2, always=True),
+        "addresses": Octets(
+            3,
+            MAX_ADDRESS_BYTES + 16,
+            max_count=MAX_RECORD_ADDRESSES,
+            read=lambda data: _ADDRESS_INFO.decode(data).address,
+            write=lambda address: _ADDRESS_INFO.encode(_AddressInfo(address)),
+        ),
+    },
+    max_bytes=MAX_ENVELOPE_BYTES,
+)
+
+
 def seal(key: PrivateKey, domain: str, payload_type: bytes, payload: bytes) -> bytes:
     """Sign a payload for one domain and wrap it."""
     signature = key.sign(_signed_bytes(domain, payload_type, payload))
-    return b"".join((
-        bytes_field(1, key.public_key.encoded),
-        bytes_field(2, payload_type),
-        bytes_field(3, payload),
-        bytes_field(5, signature),
-    ))  # fmt: skip
+    return _ENVELOPE.encode(_Sealed(key.public_key.encoded, payload_type, payload, signature))
 
 
 def unseal(data: bytes, domain: str, payload_type: bytes) -> Envelope:
     """Open an envelope; PeerError where type or signature are not what this domain expects."""
-    message = schema.read(data, _ENVELOPE, max_bytes=MAX_ENVELOPE_BYTES)
-    encoded_key, signature = message.octets(1), message.octets(5)
-    if encoded_key is None or signature is None:
-        raise DecodeError("bad-envelope", "an envelope without key or signature")
-    if (message.octets(2) or b"") != payload_type:
+    sealed = _ENVELOPE.decode(data)
+    if sealed.payload_type != payload_type:
         raise DecodeError("bad-envelope", "an envelope of another payload type")
-    payload = message.octets(3) or b""
-    signer = PublicKey.decode(encoded_key)
-    if not signer.verify(_signed_bytes(domain, payload_type, payload), signature):
+    signer = PublicKey.decode(sealed.key)
+    if not signer.verify(_signed_bytes(domain, payload_type, sealed.payload), sealed.signature):
         raise PeerError("bad-signature", "an envelope's signature does not hold")
-    return Envelope(signer, payload)
+    return Envelope(signer, sealed.payload)
 
 
 def seal_peer_record(key: PrivateKey, seq: int, addresses: Sequence[bytes]) -> bytes:
     """Sign a record of our own addresses (binary multiaddrs)."""
     if len(addresses) > MAX_RECORD_ADDRESSES:
         raise ValueError(f"a peer record holds at most {MAX_RECORD_ADDRESSES} addresses")
-    parts = [bytes_field(1, key.peer_id), varint_field(2, seq)]
-    parts.extend(bytes_field(3, bytes_field(1, address)) for address in addresses)
-    return seal(key, PEER_RECORD_DOMAIN, PEER_RECORD_TYPE, b"".join(parts))
+    record = PeerRecord(key.peer_id, seq, tuple(addresses))
+    return seal(key, PEER_RECORD_DOMAIN, PEER_RECORD_TYPE, _RECORD.encode(record))
 
 
 def unseal_peer_record(data: bytes) -> PeerRecord:
     """Open a signed peer record; PeerError unless the peer it names has signed it."""
     envelope = unseal(data, PEER_RECORD_DOMAIN, PEER_RECORD_TYPE)
-    message = schema.read(envelope.payload, _RECORD, max_bytes=MAX_ENVELOPE_BYTES)
-    peer_id = PeerId.from_bytes(message.octets(1) or b"")
-    if peer_id != envelope.signer.peer_id():
+    record = _RECORD.decode(envelope.payload)
+    if record.peer_id != envelope.signer.peer_id():
         raise PeerError("wrong-signer", "a peer record signed by another peer than it names")
-    addresses = []
-    for info in message.all_octets(3):
-        address = schema.read(info, _ADDRESS_INFO, max_bytes=MAX_ADDRESS_BYTES + 16).octets(1)
-        if address is not None:
-            addresses.append(address)
-    return PeerRecord(peer_id, message.number(2) or 0, tuple(addresses))
+    return record
 
 
 def _signed_bytes(domain: str, payload_type: bytes, payload: bytes) -> bytes:

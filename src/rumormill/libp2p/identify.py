@@ -8,16 +8,17 @@ Nothing said here is trusted by itself. `check` binds the message to the peer at
 the encrypted connection; addresses stay opaque bytes (see `multiaddr.known_addresses`).
 """
 
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from rumormill.core.errors import DecodeError, PeerError
 from rumormill.libp2p.envelope import MAX_ENVELOPE_BYTES, PeerRecord, unseal_peer_record
-from rumormill.wire import schema
+from rumormill.wire.fields import Octets, Text
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES, PeerId, PublicKey
 from rumormill.wire.multiaddr import MAX_BYTES as MAX_ADDRESS_BYTES
-from rumormill.wire.protobuf import bytes_field, read_varint, string_field, varint
+from rumormill.wire.protobuf import read_varint, varint
+from rumormill.wire.schema import Schema
 
 IDENTIFY: Final = "/ipfs/id/1.0.0"
 IDENTIFY_PUSH: Final = "/ipfs/id/push/1.0.0"
@@ -36,16 +37,6 @@ MAX_PROTOCOLS: Final = 256
 
 _MAX_TEXT_BYTES = 256
 
-_SCHEMA: schema.Schema = {
-    1: schema.Octets(MAX_ENCODED_KEY_BYTES),
-    2: schema.Octets(MAX_ADDRESS_BYTES, max_count=MAX_ADDRESSES),
-    3: schema.Text(_MAX_TEXT_BYTES, max_count=MAX_PROTOCOLS),
-    4: schema.Octets(MAX_ADDRESS_BYTES),
-    5: schema.Text(_MAX_TEXT_BYTES),
-    6: schema.Text(_MAX_TEXT_BYTES),
-    8: schema.Octets(MAX_ENVELOPE_BYTES),
-}
-
 
 class Identify(msgspec.Struct, frozen=True):
     """One identify message; None or empty where the peer said nothing."""
@@ -58,35 +49,14 @@ class Identify(msgspec.Struct, frozen=True):
     agent_version: str | None = None
     signed_peer_record: bytes | None = None
 
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
+    @staticmethod
+    def decode(data: bytes) -> "Identify":
         """Read one message, without its length prefix."""
-        message = schema.read(data, _SCHEMA, max_bytes=MAX_MESSAGE_BYTES)
-        return cls(
-            public_key=message.octets(1),
-            listen_addresses=message.all_octets(2),
-            protocols=message.all_texts(3),
-            observed_address=message.octets(4),
-            protocol_version=message.text(5),
-            agent_version=message.text(6),
-            signed_peer_record=message.octets(8),
-        )
+        return _SCHEMA.decode(data)
 
     def encode(self) -> bytes:
         """Write the message as it goes on the stream: behind its length."""
-        parts = [bytes_field(2, address) for address in self.listen_addresses]
-        parts.extend(string_field(3, protocol) for protocol in self.protocols)
-        for number, octets in (
-            (1, self.public_key),
-            (4, self.observed_address),
-            (8, self.signed_peer_record),
-        ):
-            if octets is not None:
-                parts.append(bytes_field(number, octets))
-        for number, text in ((5, self.protocol_version), (6, self.agent_version)):
-            if text is not None:
-                parts.append(string_field(number, text))
-        body = b"".join(parts)
+        body = _SCHEMA.encode(self)
         if len(body) > MAX_MESSAGE_BYTES:
             raise ValueError(f"an identify message has at most {MAX_MESSAGE_BYTES} bytes")
         return varint(len(body)) + body
@@ -113,6 +83,21 @@ class Identify(msgspec.Struct, frozen=True):
         if record.peer_id != remote:
             raise PeerError("wrong-peer", "identify with another peer's record")
         return record
+
+
+_SCHEMA: Final = Schema(
+    Identify,
+    {
+        "public_key": Octets(1, MAX_ENCODED_KEY_BYTES, optional=True),
+        "listen_addresses": Octets(2, MAX_ADDRESS_BYTES, max_count=MAX_ADDRESSES),
+        "protocols": Text(3, _MAX_TEXT_BYTES, max_count=MAX_PROTOCOLS),
+        "observed_address": Octets(4, MAX_ADDRESS_BYTES, optional=True),
+        "protocol_version": Text(5, _MAX_TEXT_BYTES, optional=True),
+        "agent_version": Text(6, _MAX_TEXT_BYTES, optional=True),
+        "signed_peer_record": Octets(8, MAX_ENVELOPE_BYTES, optional=True),
+    },
+    max_bytes=MAX_MESSAGE_BYTES,
+)
 
 
 class IdentifyReader:

@@ -6,8 +6,8 @@ listener echoes the one it takes or answers `na`. A message is a line of text be
 Both machines take bytes with `receive`, give bytes with `data_to_send`, and are done when `outcome`
 is no longer PENDING; `receive` then returns what lies behind the last line, which already belongs
 to the agreed protocol. The initiator sends its greeting and its first proposal at once, which saves
-a round trip. With a single proposal it is `optimistic`: the caller may send the protocol's own
-bytes right behind, because the only other answer is a refusal, after which the channel is closed.
+a round trip. With a single proposal the caller may send the protocol's own bytes right behind,
+because the only other answer is a refusal, after which the channel is closed.
 
 `ls` is answered with `na`, as go does: the list of what we speak is identify's business. Lines and
 proposals are bounded, and so is everything kept: one unfinished line.
@@ -117,11 +117,6 @@ class Initiator(_Negotiation):
         self._proposals = list(protocols)
         self._proposed = 0
         self._to_send += encode_line(protocols[0])
-
-    @property
-    def optimistic(self) -> bool:
-        """Whether the caller may send the protocol's bytes before the answer is here."""
-        return len(self._proposals) == 1
 
     def _on_line(self, line: str) -> None:
         proposal = self._proposals[self._proposed]

@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from rumormill.core.errors import DecodeError, LimitError, PeerError
-from rumormill.wire import schema
+from rumormill.wire.fields import Nested, Octets, Text
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES, PeerId, PrivateKey, PublicKey
-from rumormill.wire.protobuf import bytes_field, string_field
+from rumormill.wire.schema import Schema
 
 NOISE: Final = "/noise"
 
@@ -48,15 +48,38 @@ _KEY_BYTES = 32
 _MAX_NONCE = 2**64 - 1  # reserved by Noise: reaching it ends the session
 _MAX_MUXERS = 16
 
-_PAYLOAD: schema.Schema = {
-    1: schema.Octets(MAX_ENCODED_KEY_BYTES),
-    2: schema.Octets(1024),
-    4: schema.Octets(MAX_HANDSHAKE_BYTES),
-}
-_EXTENSIONS: schema.Schema = {
-    1: schema.Octets(128, max_count=16),
-    2: schema.Text(256, max_count=_MAX_MUXERS),
-}
+
+class _Extensions(msgspec.Struct, frozen=True):
+    """What the handshake says besides; hashes of certificates are for another transport."""
+
+    certificate_hashes: tuple[bytes, ...] = ()
+    muxers: tuple[str, ...] = ()
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    """Whose identity key vouches for the static key."""
+
+    key: bytes
+    signature: bytes
+    extensions: _Extensions | None = None
+
+
+_EXTENSIONS: Final = Schema(
+    _Extensions,
+    {
+        "certificate_hashes": Octets(1, 128, max_count=16),
+        "muxers": Text(2, 256, max_count=_MAX_MUXERS),
+    },
+)
+_PAYLOAD: Final = Schema(
+    _Payload,
+    {
+        "key": Octets(1, MAX_ENCODED_KEY_BYTES, missing="bad-handshake"),
+        "signature": Octets(2, 1024, missing="bad-handshake"),
+        "extensions": Nested(4, _EXTENSIONS, optional=True),
+    },
+    max_bytes=MAX_HANDSHAKE_BYTES,
+)
 
 _Cipher = Callable[[bytes, bytes | bytearray, bytes | None], bytes]
 _pack_nonce = struct.Struct("<4xQ").pack
@@ -329,29 +352,22 @@ class NoiseHandshake:
 
     def _identify(self, static: X25519PublicKey, payload: bytes) -> RemoteIdentity:
         """Check whose key the peer's static key is."""
-        message = schema.read(payload, _PAYLOAD, max_bytes=MAX_HANDSHAKE_BYTES)
-        encoded_key, signature = message.octets(1), message.octets(2)
-        if encoded_key is None or signature is None:
-            raise DecodeError("bad-handshake", "a payload without identity key or signature")
-        key = PublicKey.decode(encoded_key)
+        read = _PAYLOAD.decode(payload)
+        key = PublicKey.decode(read.key)
         peer_id = key.peer_id()
         if self._expected_peer is not None and peer_id != self._expected_peer:
             raise PeerError("wrong-peer", f"{peer_id} answered instead of {self._expected_peer}")
-        if not key.verify(_SIGNED_PREFIX + static.public_bytes_raw(), signature):
+        if not key.verify(_SIGNED_PREFIX + static.public_bytes_raw(), read.signature):
             raise PeerError("bad-signature", "the static key is not signed by the identity key")
-        extensions = schema.read(
-            message.octets(4) or b"", _EXTENSIONS, max_bytes=MAX_HANDSHAKE_BYTES
-        )
-        return RemoteIdentity(peer_id, key, extensions.all_texts(2))
+        return RemoteIdentity(peer_id, key, read.extensions.muxers if read.extensions else ())
 
     def _payload(self) -> bytes:
         signature = self._identity.sign(
             _SIGNED_PREFIX + self._static.public_key().public_bytes_raw()
         )
-        payload = bytes_field(1, self._identity.public_key.encoded) + bytes_field(2, signature)
-        if self._muxers:
-            payload += bytes_field(4, b"".join(string_field(2, name) for name in self._muxers))
-        return payload
+        extensions = _Extensions(muxers=self._muxers) if self._muxers else None
+        payload = _Payload(self._identity.public_key.encoded, signature, extensions)
+        return _PAYLOAD.encode(payload)
 
     def _write_ephemeral(self) -> bytes:
         ephemeral = self._ephemeral.public_key().public_bytes_raw()

@@ -15,7 +15,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
@@ -34,6 +34,9 @@ from rumormill.wire.multiaddr import Multiaddr
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
 _POLL = 0.005
+MAX_STREAMS_PER_PROTOCOL: Final = 16
+"""Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
+peer needs at a time, and too few to be a burden."""
 _MAX_LOCAL_HOSTS = 8
 
 
@@ -206,7 +209,7 @@ class Swarm:
 
     def serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
         """Find the handler of a stream that a peer opened; None when it has too many."""
-        if connection.streams_of(stream.protocol) > self.config.max_streams_per_protocol:
+        if connection.streams_of(stream.protocol) > MAX_STREAMS_PER_PROTOCOL:
             self.count("too-many-streams")
             return None
         return self.services[stream.protocol](connection, stream)
@@ -369,7 +372,7 @@ class Swarm:
             self.book.keep_record(peer, said.signed_peer_record)
 
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes]) -> None:
-        """Remember where a peer may be, as another one says."""
+        """Remember where a peer may be, as others say or as the configuration does."""
         if peer != self.id:
             endpoints = endpoints_among(encoded[: 4 * MAX_HINTS])
             self.book.hint(peer, [each for each in endpoints if each[0] not in WILDCARDS])

@@ -7,7 +7,7 @@ and types that readers see.
 Needs pyarrow and numpy, which are imported when they are used.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -177,43 +177,29 @@ def _ends(values: Any) -> Any:
 
 
 def _record_batch(schema: Any, topic: str, found: Columns) -> Any:
-    arrow, _ = libraries()
-    arrays = [_column(field, topic, found) for field in schema]
+    arrow, numpy = libraries()
+    makers: dict[str, Callable[[Any], Any]] = {
+        "topic": lambda _: repeated(topic, found.count),
+        "offset": lambda _: arrow.array(numpy.arange(found.start, found.start + found.count)),
+        "id": lambda _: found.id,
+        "key": lambda _: repeated(found.author, found.count),
+        "value": lambda _: found.data,
+        "created": lambda kind: _times(found.created, found.count, kind),
+        "received": lambda kind: _times(found.received, found.count, kind),
+        "parents": lambda _: listed_parents(found.parents, found.count),
+        "publisher": lambda _: _publishers(found.author, found.count),
+        "metadata": lambda kind: _metadata(found, kind),
+        "proof": lambda _: found.proof,
+    }
+    arrays = [makers[field.name](field.type) for field in schema]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(field: Any, topic: str, found: Columns) -> Any:
+def _times(seconds: Any, count: int, kind: Any) -> Any:
+    """Seconds as microseconds; what is outside of the calendar is null, as what is not known."""
     arrow, numpy = libraries()
-    match field.name:
-        case "topic":
-            return repeated(topic, found.count)
-        case "offset":
-            return arrow.array(numpy.arange(found.start, found.start + found.count))
-        case "id":
-            return found.id
-        case "key":
-            return repeated(found.author, found.count)
-        case "value":
-            return found.data
-        case "created":
-            if found.created is None:
-                return arrow.nulls(found.count, field.type)
-            return _times(found.created, field.type)
-        case "received":
-            return _times(found.received, field.type)
-        case "parents":
-            return listed_parents(found.parents, found.count)
-        case "publisher":
-            return _publishers(found.author, found.count)
-        case "metadata":
-            return _metadata(found, field.type)
-        case _:
-            return found.proof
-
-
-def _times(seconds: Any, kind: Any) -> Any:
-    """Seconds as microseconds; what is outside of the calendar is null."""
-    arrow, numpy = libraries()
+    if seconds is None:
+        return arrow.nulls(count, kind)
     with numpy.errstate(invalid="ignore"):
         outside = ~((seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND))
         whole = numpy.rint(numpy.where(outside, 0.0, seconds) * _MICROSECONDS).astype("<i8")

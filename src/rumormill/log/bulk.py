@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rumormill.log.errors import MissingExtraError
+from rumormill.log.errors import import_extra
 from rumormill.log.reader import read_rows
 from rumormill.log.rows import HASH_BYTES, UNKNOWN_HASH, TopicRow, unpack_parents
 
@@ -87,7 +87,14 @@ def read_columns(
         found = None  # a flipped type code gives values that fit nowhere
     if found is not None:
         return found
-    return _fetch_carefully(db, topic, start, stop, prev, batch_bytes)
+    # What can be proven row by row, up to the first damage: nothing, if that is at `start`.
+    rows, _ = read_rows(db, topic, start, stop, max_bytes=batch_bytes, prev=prev)
+    fields = list(zip(*rows, strict=True)) or [()] * 12
+    names = ("id", "author", "data", "parents", "created", "received", "protocol", "proof")
+    found = _columns(start, dict(zip(names, fields[2:10], strict=True)))
+    if rows:
+        found.prev, found.hashes = rows[0][10], b"".join(fields[11])
+    return found
 
 
 def _fetch(
@@ -226,24 +233,6 @@ def _head_type() -> Any:
     )
 
 
-def _fetch_carefully(
-    db: sqlite3.Connection,
-    topic: TopicRow,
-    start: int,
-    stop: int,
-    prev: bytes | None,
-    batch_bytes: int,
-) -> Columns:
-    """What can be proven row by row, up to the first damage: nothing, if that is at `start`."""
-    rows, _ = read_rows(db, topic, start, stop, max_bytes=batch_bytes, prev=prev)
-    fields = list(zip(*rows, strict=True)) or [()] * 12
-    names = ("id", "author", "data", "parents", "created", "received", "protocol", "proof")
-    found = _columns(start, dict(zip(names, fields[2:10], strict=True)))
-    if rows:
-        found.prev, found.hashes = rows[0][10], b"".join(fields[11])
-    return found
-
-
 def joined(pieces: list[Columns]) -> Columns:
     """Pieces of a range, one behind the other, as one, with lists of parents."""
     arrow, numpy = libraries()
@@ -304,13 +293,7 @@ def listed_parents(parents: Any, count: int) -> Any:
 
 
 @cache
-def libraries() -> tuple[Any, Any]:
+def libraries() -> tuple[Any, ...]:
     """Arrow and numpy, or one sentence about how to get them."""
-    try:
-        import numpy  # noqa: PLC0415
-        import pyarrow  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError(
-            "Arrow batches need pyarrow and numpy: run pip install rumormill[arrow]"
-        ) from None
-    return pyarrow, numpy
+    sentence = "Arrow batches need pyarrow and numpy: run pip install rumormill[arrow]"
+    return import_extra(sentence, "pyarrow", "numpy")

@@ -6,21 +6,34 @@ without its write-ahead log, is not older than the heads file knows it to be; an
 of every topic are whole and linked. A small database is read completely, a large one only in its
 tails: what lies before is verified by every read and by `verify_all`.
 
-The rule of this file: it only looks. It changes nothing and serves nothing.
+A damaged store gets one error, whose findings name topics and ranges. The rule of this file: it
+only looks. It changes nothing that is there and serves nothing.
 """
 
+import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from rumormill.log.errors import Finding, FindingKind
-from rumormill.log.heads import Head, Witness
-from rumormill.log.model import Report
-from rumormill.log.reader import walk
+from rumormill.log.errors import (
+    CorruptLogError,
+    Finding,
+    FindingKind,
+    NotAStoreError,
+    StoreError,
+    from_sqlite,
+    is_corruption,
+)
+from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
+from rumormill.log.model import Report, StoreConfig
+from rumormill.log.reader import hash_at, walk
 from rumormill.log.rows import MAX_OFFSET, UNKNOWN_HASH, EventRow, TopicRow, row_bytes
-from rumormill.log.schema import get_file_stamp, get_losses, get_store, get_topics
+from rumormill.log.schema import get_file_stamp, get_losses, get_store, get_topics, latest_epoch
 
+HEADS_NAME = "heads"
+STORE_ID_BYTES = 16
 _ROW_GUESS_BYTES = 512
 _MAX_SQLITE_COMPLAINTS = 20
 
@@ -32,6 +45,53 @@ class State(msgspec.Struct):
     losses: list[Finding] = []
     findings: list[Finding] = []
     generation: int = 0
+
+
+def find_witness(home: Path) -> tuple[Witness | None, Finding | None]:
+    """The store's heads file, or what is wrong with it."""
+    try:
+        witness = read_heads(home / HEADS_NAME)
+    except HeadsDamagedError as error:
+        return None, Finding(FindingKind.HEADS, detail=f"the heads file is unusable: {error}")
+    if witness is None and latest_epoch(home) > 0:
+        return None, Finding(FindingKind.HEADS, detail="the heads file is missing")
+    return witness, None
+
+
+def damaged(home: Path, findings: Sequence[Finding]) -> CorruptLogError:
+    """The one sentence about a store that cannot be opened for writing."""
+    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    return CorruptLogError(
+        f"the store {home} is damaged: {findings[0].sentence()}{more}; "
+        "restore a good copy or repair it",
+        findings,
+    )
+
+
+def refuse_damage(home: Path, complaint: Finding | None, state: State) -> None:
+    """Raise if the heads file or the database is not as it should be."""
+    findings = ([] if complaint is None else [complaint]) + state.findings
+    if findings:
+        raise damaged(home, findings)
+
+
+def opening_error(
+    home: Path, witness: Witness | None, error: sqlite3.Error | NotAStoreError
+) -> StoreError:
+    """What to tell about a database that cannot be opened."""
+    if isinstance(error, NotAStoreError):
+        if witness is None or witness.generation == 0:
+            return error
+    elif not is_corruption(error):
+        return from_sqlite(error, str(home))
+    return damaged(home, all_lost(witness, str(error)).findings)
+
+
+def new_witness(home: Path, config: StoreConfig) -> Witness:
+    """Begin a new store: the heads file comes first, so that no database is ever without one."""
+    witness = Witness(os.urandom(STORE_ID_BYTES), 1, config.heads_sync_commits, True, heads={})
+    HeadsFile(home / HEADS_NAME, witness, config.durability).close()
+    return witness
 
 
 def examine(
@@ -145,11 +205,10 @@ def _head_matches(db: sqlite3.Connection, row: TopicRow, head: Head, losses: lis
     if last < row.first_offset or any(loss.start <= last < loss.end for loss in losses):
         return True
     try:
-        query = "SELECT hash FROM events WHERE key = ?"
-        found = db.execute(query, (row.key(last),)).fetchone()
+        found = hash_at(db, row, last)
     except sqlite3.Error:
         return True  # an unreadable row is for the row checks to report
-    return found is None or found[0] == head.head_hash
+    return found is None or found == head.head_hash
 
 
 def _check_stamp(path: Path, witness: Witness) -> list[Finding]:

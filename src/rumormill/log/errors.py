@@ -9,6 +9,8 @@ import enum
 import errno
 import sqlite3
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import msgspec
 
@@ -112,9 +114,7 @@ class OffsetGoneError(StoreError):
             f"topic {topic!r}: offset {offset} was deleted by retention, "
             f"the oldest kept offset is {first_offset}"
         )
-        self.topic = topic
-        self.offset = offset
-        self.first_offset = first_offset
+        self.topic, self.offset, self.first_offset = topic, offset, first_offset
 
 
 class OffsetAheadError(StoreError):
@@ -125,9 +125,7 @@ class OffsetAheadError(StoreError):
             f"topic {topic!r}: offset {offset} is ahead of the log, whose next offset is "
             f"{next_offset}: the reader's position or the store comes from another history"
         )
-        self.topic = topic
-        self.offset = offset
-        self.next_offset = next_offset
+        self.topic, self.offset, self.next_offset = topic, offset, next_offset
 
 
 class CorruptLogError(StoreError):
@@ -143,13 +141,19 @@ class DamagedRangeError(CorruptLogError):
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(f"not served: {finding.sentence()}", (finding,))
-        self.topic = finding.topic
-        self.start = finding.start
-        self.end = finding.end
+        self.topic, self.start, self.end = finding.topic, finding.start, finding.end
 
 
 class RecordDamagedError(sqlite3.DatabaseError):
     """A record of the store itself is not what was written; inside the store only."""
+
+
+def import_extra(sentence: str, *names: str) -> tuple[Any, ...]:
+    """Modules of an optional dependency, or one sentence about how to get it."""
+    try:
+        return tuple(map(import_module, names))
+    except ImportError:
+        raise MissingExtraError(sentence) from None
 
 
 _READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)

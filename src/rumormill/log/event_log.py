@@ -21,20 +21,8 @@ from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Note
-from rumormill.log.check import State, all_lost, examine, verify_all
-from rumormill.log.errors import (
-    CorruptLogError,
-    DamagedRangeError,
-    Finding,
-    FindingKind,
-    NotAStoreError,
-    OffsetAheadError,
-    OffsetGoneError,
-    StoreReadOnlyError,
-    StoreVersionError,
-    from_os,
-    from_sqlite,
-)
+from rumormill.log import check, errors, schema
+from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Witness
 from rumormill.log.model import (
     Durability,
@@ -45,19 +33,9 @@ from rumormill.log.model import (
     check_event,
     check_topic,
 )
-from rumormill.log.opening import (
-    HEADS_NAME,
-    STORE_ID_BYTES,
-    damaged,
-    find_witness,
-    new_witness,
-    opening_error,
-    refuse_damage,
-)
 from rumormill.log.reader import (
     RangeReader,
     Readers,
-    events_of,
     next_bar,
     offset_before,
     previous_hash,
@@ -65,22 +43,7 @@ from rumormill.log.reader import (
 )
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
-from rumormill.log.schema import (
-    SCHEMA_VERSION,
-    StoreLock,
-    check_version,
-    connect_reader,
-    connect_writer,
-    create_schema,
-    database_path,
-    get_topic,
-    get_topics,
-    has_schema,
-    latest_epoch,
-    make_home,
-    migrate,
-)
-from rumormill.log.segments import open_segments
+from rumormill.log.segments import Segments
 from rumormill.log.writer import Call, Counters, Ticket, Writer
 
 DEFAULT_CONFIG = StoreConfig()
@@ -113,8 +76,10 @@ class EventLog:
             )
         self.config = config
         self.home = None if home is None else Path(home)
-        self.segments = open_segments(self.home, config.segment_rows)
-        self._barred: dict[str, list[Finding]] = {}
+        self.segments: Segments | None = None
+        if self.home is not None and config.segment_rows:
+            self.segments = Segments(self.home, config.segment_rows)
+        self._barred: dict[str, list[errors.Finding]] = {}
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None
         try:
@@ -174,12 +139,12 @@ class EventLog:
     def topics(self) -> list[TopicExtent]:
         """All topics with their extents, in the order in which they were created."""
         with self.snapshot() as db:
-            rows, broken = get_topics(db)
+            rows, broken = schema.get_topics(db)
         for number in broken:
             if self._writer is not None:
                 detail = f"the record of topic number {number} is damaged"
-                finding = Finding(FindingKind.UNREADABLE, detail=detail)
-                raise CorruptLogError(finding.sentence(), (finding,))
+                finding = errors.Finding(errors.FindingKind.UNREADABLE, detail=detail)
+                raise errors.CorruptLogError(finding.sentence(), (finding,))
         infos = [self._info(row) for row in rows.values()]
         known = {info.name for info in infos}
         for name, bars in self._barred.items():
@@ -190,12 +155,8 @@ class EventLog:
     def topic(self, name: str) -> TopicExtent | None:
         """One topic's extent; None if the log has never seen it."""
         with self.snapshot() as db:
-            row = get_topic(db, name)
+            row = schema.get_topic(db, name)
         return None if row is None else self._info(row)
-
-    def next_offsets(self) -> dict[str, int]:
-        """For every topic the offset that its next event will have."""
-        return {info.name: info.next_offset for info in self.topics()}
 
     def read(
         self, topic: str, start: int, limit: int = 1000, max_bytes: int = 8 * 2**20
@@ -206,7 +167,7 @@ class EventLog:
         list is empty. Damage ends the list before it; a read that starts in it raises
         `DamagedRangeError`, which says where to go on. A topic that nobody wrote to is empty.
         """
-        return events_of(self.rows(topic, start, limit, max_bytes), topic)
+        return [row_event(row, topic) for row in self.rows(topic, start, limit, max_bytes)]
 
     def read_since(
         self, topic: str, since: float, limit: int = 1000, max_bytes: int = 8 * 2**20
@@ -216,7 +177,7 @@ class EventLog:
         To go on, `read` from behind the last one.
         """
         with self.snapshot() as db:
-            row = get_topic(db, topic)
+            row = schema.get_topic(db, topic)
             if row is None:
                 return []
             position = offset_before(db, row, since)
@@ -234,7 +195,7 @@ class EventLog:
     def find(self, topic: str, event_id: bytes) -> Event | None:
         """The event of an id, verified; None where there is none that can be served."""
         with self.snapshot() as db:
-            info = get_topic(db, topic)
+            info = schema.get_topic(db, topic)
             if info is None:
                 return None
             row = db.execute(SELECT_ID, (info.topic_id, event_id)).fetchone()
@@ -268,7 +229,7 @@ class EventLog:
     def verify(self) -> Report:
         """Verify every row and every record; takes as long as reading the whole file."""
         with self.snapshot() as db:
-            report = verify_all(db)
+            report = check.verify_all(db)
         findings = (*report.findings, *self.findings)
         return Report(tuple(dict.fromkeys(findings)), report.events, report.size)
 
@@ -295,26 +256,27 @@ class EventLog:
     # Opening
 
     def _open_memory(self) -> None:
-        db = connect_writer(None, self.config)
+        db = schema.connect_writer(None, self.config)
         self._cleanup.callback(db.close)
-        create_schema(db, os.urandom(STORE_ID_BYTES))
-        self.findings: tuple[Finding, ...] = ()
+        schema.create_schema(db, os.urandom(check.STORE_ID_BYTES))
+        self.findings: tuple[errors.Finding, ...] = ()
         self._readers = Readers(None, self.config.readers, shared=db)
         self._start(db, State(), None, "in memory")
 
     def _open_writing(self, home: Path) -> None:
-        make_home(home)
-        lock = StoreLock(home)
-        self._cleanup.callback(lock.release)
+        schema.make_home(home)
+        self._cleanup.enter_context(schema.store_lock(home))
         with self._translated():
-            witness, complaint = find_witness(home)
-            if witness is None and complaint is None and latest_epoch(home) == 0:
-                witness = new_witness(home, self.config)
-            path = database_path(home, witness.epoch if witness else latest_epoch(home))
+            witness, complaint = check.find_witness(home)
+            if witness is None and complaint is None and schema.latest_epoch(home) == 0:
+                witness = check.new_witness(home, self.config)
+            path = schema.database_path(
+                home, witness.epoch if witness else schema.latest_epoch(home)
+            )
             is_new = not path.exists() or path.stat().st_size == 0
             if is_new and witness is not None and witness.generation > 0:
                 detail = f"{path.name} is missing or empty"
-                raise damaged(home, all_lost(witness, detail).findings)
+                raise check.damaged(home, check.all_lost(witness, detail).findings)
             if is_new:
                 # Leftovers of a database that is gone must not be played into the new one.
                 for suffix in ("-wal", "-shm"):
@@ -325,14 +287,14 @@ class EventLog:
             raise AssertionError("a store without heads has a finding")
         witness.slack = self.config.heads_sync_commits
         try:
-            heads = HeadsFile(home / HEADS_NAME, witness, self.config.durability)
+            heads = HeadsFile(home / check.HEADS_NAME, witness, self.config.durability)
         except OSError as error:
-            raise from_os(error, str(home)) from error
+            raise errors.from_os(error, str(home)) from error
         self._readers = Readers(path, self.config.readers)
         self._start(self._db, state, heads, str(home))
 
     def _open_database(
-        self, home: Path, path: Path, witness: Witness | None, complaint: Finding | None
+        self, home: Path, path: Path, witness: Witness | None, complaint: errors.Finding | None
     ) -> State:
         """Check, connect, and raise if anything is wrong.
 
@@ -342,54 +304,56 @@ class EventLog:
         state: State | None = None
         try:
             if path.exists() and path.stat().st_size > 0:
-                with contextlib.closing(connect_reader(path)) as db:
+                with contextlib.closing(schema.connect_reader(path)) as db:
                     state = self._examine(db, home, path, witness)
                 if state is not None:
-                    refuse_damage(home, complaint, state)
-            self._db = connect_writer(path, self.config)
+                    check.refuse_damage(home, complaint, state)
+            self._db = schema.connect_writer(path, self.config)
             self._cleanup.callback(self._db.close)
-            if witness is not None and not has_schema(self._db):
-                create_schema(self._db, witness.store_id)
+            if witness is not None and not schema.has_schema(self._db):
+                schema.create_schema(self._db, witness.store_id)
             if state is None:
-                migrate(self._db, check_version(self._db, str(home)))
-                state = examine(self._db, path, witness, self.config.open_verify_bytes)
-                refuse_damage(home, complaint, state)
-        except (sqlite3.Error, NotAStoreError) as error:
-            raise opening_error(home, witness, error) from error
+                schema.migrate(self._db, schema.check_version(self._db, str(home)))
+                state = check.examine(self._db, path, witness, self.config.open_verify_bytes)
+                check.refuse_damage(home, complaint, state)
+        except (sqlite3.Error, errors.NotAStoreError) as error:
+            raise check.opening_error(home, witness, error) from error
         return state
 
     def _examine(
         self, db: sqlite3.Connection, home: Path, path: Path, witness: Witness | None
     ) -> State | None:
         """What is in a database of today's version; None if it must be created or migrated."""
-        if not has_schema(db):
+        if not schema.has_schema(db):
             if witness is None or witness.generation > 0:
-                raise damaged(home, all_lost(witness, f"{path.name} is empty").findings)
+                raise check.damaged(home, check.all_lost(witness, f"{path.name} is empty").findings)
             return None
-        if check_version(db, str(home)) != SCHEMA_VERSION:
+        if schema.check_version(db, str(home)) != schema.SCHEMA_VERSION:
             return None
         db.execute("BEGIN")
-        return examine(db, path, witness, self.config.open_verify_bytes)
+        return check.examine(db, path, witness, self.config.open_verify_bytes)
 
     def _open_reading(self, home: Path) -> None:
         with self._translated():
             # The heads are read first: the database, read later, must not be behind them.
-            witness, complaint = find_witness(home)
-            epoch = witness.epoch if witness else latest_epoch(home)
-            path = database_path(home, epoch)
+            witness, complaint = check.find_witness(home)
+            epoch = witness.epoch if witness else schema.latest_epoch(home)
+            path = schema.database_path(home, epoch)
             if witness is None and complaint is None and epoch == 0:
-                raise NotAStoreError(f"there is no rumormill store in {home}")
+                raise errors.NotAStoreError(f"there is no rumormill store in {home}")
         try:
             if not path.exists():
-                raise damaged(home, all_lost(witness, f"{path.name} is missing").findings)
-            with contextlib.closing(connect_reader(path)) as db:
+                raise check.damaged(
+                    home, check.all_lost(witness, f"{path.name} is missing").findings
+                )
+            with contextlib.closing(schema.connect_reader(path)) as db:
                 state = self._examine(db, home, path, witness)
                 if state is None:
-                    raise StoreVersionError(
+                    raise errors.StoreVersionError(
                         f"the store {home} has an older version: open it for writing once"
                     )
-        except (sqlite3.Error, NotAStoreError) as error:
-            raise opening_error(home, witness, error) from error
+        except (sqlite3.Error, errors.NotAStoreError) as error:
+            raise check.opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
         self._readers = Readers(path, self.config.readers)
@@ -416,7 +380,7 @@ class EventLog:
 
     # Inside
 
-    def _bar(self, findings: Sequence[Finding]) -> None:
+    def _bar(self, findings: Sequence[errors.Finding]) -> None:
         """Remember ranges that must not be served, in order and without overlaps."""
         for finding in sorted(findings, key=lambda finding: (finding.start, finding.end)):
             if finding.topic is None or finding.start >= finding.end:
@@ -429,11 +393,13 @@ class EventLog:
     def losses(self, topic: str) -> list[tuple[int, int]]:
         """Ranges of offsets that are recorded as lost."""
         bars = self._barred.get(topic, [])
-        return [(bar.start, bar.end) for bar in bars if bar.kind is FindingKind.REPAIRED]
+        return [(bar.start, bar.end) for bar in bars if bar.kind is errors.FindingKind.REPAIRED]
 
     def bar_loss(self, topic: str, start: int, end: int) -> None:
         """Stop serving a range that was recorded as lost; for the store's own modules."""
-        self._barred.setdefault(topic, []).append(Finding(FindingKind.REPAIRED, topic, start, end))
+        self._barred.setdefault(topic, []).append(
+            errors.Finding(errors.FindingKind.REPAIRED, topic, start, end)
+        )
 
     def _info(self, row: TopicRow) -> TopicExtent:
         end = row.next_offset
@@ -447,23 +413,27 @@ class EventLog:
         found = self.within(name, start, limit, partial(read_rows, max_bytes=max_bytes))
         rows, finding = found or ([], None)
         if finding is not None and not rows:
-            raise DamagedRangeError(finding)
+            raise errors.DamagedRangeError(finding)
         return rows
 
     def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
         """Have `read` read a range that may be served, in one snapshot; None if there is none."""
         if start < 0 or limit < 1:
-            raise OffsetAheadError(name, start, 0) if start < 0 else ValueError("limit is below 1")
+            raise (
+                errors.OffsetAheadError(name, start, 0)
+                if start < 0
+                else ValueError("limit is below 1")
+            )
         bar = next_bar(self._barred.get(name, []), start)
         if bar is not None and bar.start <= start:
-            raise DamagedRangeError(bar)
+            raise errors.DamagedRangeError(bar)
         with self.snapshot() as db:
-            row = get_topic(db, name)
+            row = schema.get_topic(db, name)
             info = TopicExtent(name, 0, 0, 0, b"") if row is None else self._info(row)
             if start < info.first_offset:
-                raise OffsetGoneError(name, start, info.first_offset)
+                raise errors.OffsetGoneError(name, start, info.first_offset)
             if start > info.next_offset:
-                raise OffsetAheadError(name, start, info.next_offset)
+                raise errors.OffsetAheadError(name, start, info.next_offset)
             if row is None or start >= row.next_offset:
                 return None
             stop = min(row.next_offset, start + limit, start + limit if bar is None else bar.start)
@@ -483,7 +453,7 @@ class EventLog:
     def writer(self) -> Writer:
         """The writer of a log that was opened for writing; for the store's own modules."""
         if self._writer is None:
-            raise StoreReadOnlyError(f"the log {self.home} was opened for reading only")
+            raise errors.StoreReadOnlyError(f"the log {self.home} was opened for reading only")
         return self._writer
 
     @contextlib.contextmanager
@@ -492,6 +462,6 @@ class EventLog:
         try:
             yield
         except sqlite3.Error as error:
-            raise from_sqlite(error, where) from error
+            raise errors.from_sqlite(error, where) from error
         except OSError as error:
-            raise from_os(error, where) from error
+            raise errors.from_os(error, where) from error

@@ -172,8 +172,7 @@ class HeadsFile:
         """Flush and let go of the file."""
         if self._descriptor >= 0:
             self.flush()
-            os.close(self._descriptor)
-            self._descriptor = -1
+            self._forget_descriptor()
 
     def _append(self, heads: Sequence[Head]) -> None:
         frames = self._frames(heads, self._position)
@@ -212,7 +211,7 @@ class HeadsFile:
         fresh = self._path.with_name(self._path.name + ".new")
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            _write_all(descriptor, snapshot.ljust(capacity, b"\0"))
+            write_all(descriptor, snapshot.ljust(capacity, b"\0"))
             os.fsync(descriptor)
             os.replace(fresh, self._path)
             sync_directory(self._path.parent)
@@ -242,7 +241,8 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of it, in as many steps as the system needs."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -14,6 +14,8 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
 from rumormill.log.errors import EventRefusedError, Finding
 
+MAX_PARENTS = 1024
+"""Most parents of one event: our choice, 40 KiB of CIDs."""
 ROW_OVERHEAD_BYTES = 160
 """What one row costs beside its fields: two hashes, three numbers, two B-tree entries."""
 
@@ -119,9 +121,6 @@ class StoreConfig(msgspec.Struct, frozen=True):
     max_topic_bytes: int = 1024
     """Longest topic name in UTF-8: names are kept with every head."""
 
-    max_parents: int = 1024
-    """Most parents of one event: 40 KiB of CIDs."""
-
     max_topics: int = 100_000
     """Most topics: each costs about 300 bytes of memory and 100 in the heads file."""
 
@@ -140,10 +139,8 @@ class StoreConfig(msgspec.Struct, frozen=True):
 
     heads_sync_commits: int = 64
     """The heads file is flushed at least every so many commits; see `rumormill.log.heads` for
-    what that bounds. 1 flushes it before every ticket resolves, at twice the latency."""
-
-    heads_sync_seconds: float = 1.0
-    """And at the latest so long after a commit, when the log is quiet."""
+    what that bounds, and a second after a commit when the log is quiet. 1 flushes it before every
+    ticket resolves, at twice the latency."""
 
     segment_rows: int = 16_384
     """How many events share a sealed segment; 0 keeps none. Some MiB of usual events: opening a
@@ -189,7 +186,7 @@ def check_event(event: Event, config: StoreConfig) -> int:
         + ROW_OVERHEAD_BYTES
     )
     if event.parents:
-        size += _check_parents(event.parents, config)
+        size += _check_parents(event.parents)
     if size > config.max_event_bytes:
         raise EventRefusedError(
             f"an event of {size} bytes is above the limit of {config.max_event_bytes}"
@@ -215,9 +212,9 @@ def check_topic(name: str, config: StoreConfig) -> bytes:
     return encoded
 
 
-def _check_parents(parents: Sequence[bytes], config: StoreConfig) -> int:
-    if type(parents) is not tuple or len(parents) > config.max_parents:
-        raise EventRefusedError(f"an event has a tuple of at most {config.max_parents} parents")
+def _check_parents(parents: Sequence[bytes]) -> int:
+    if type(parents) is not tuple or len(parents) > MAX_PARENTS:
+        raise EventRefusedError(f"an event has a tuple of at most {MAX_PARENTS} parents")
     if not all(type(parent) is bytes for parent in parents):
         raise EventRefusedError("an event's parents must be bytes")
     return sum(map(len, parents)) + 4 * len(parents)

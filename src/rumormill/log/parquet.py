@@ -14,15 +14,16 @@ from typing import Any
 
 import msgspec
 
-from rumormill.log.errors import EventRefusedError, ImportRefusedError, MissingExtraError, from_os
+from rumormill.log.errors import EventRefusedError, ImportRefusedError, from_os, import_extra
 from rumormill.log.event_log import EventLog
-from rumormill.log.group import Group
 from rumormill.log.model import check_event, check_topic
+from rumormill.log.reader import hash_at
 from rumormill.log.rows import (
     INSERT,
     MAX_OFFSET,
     UNKNOWN_HASH,
     EventRow,
+    Group,
     TopicRow,
     pack_parents,
     row_event,
@@ -277,9 +278,7 @@ class _Importer:
         return topic
 
     def _compare(self, topic: TopicRow, row: EventRow) -> None:
-        query = "SELECT hash FROM events WHERE key = ?"
-        found = self._writer.db.execute(query, (topic.key(row[0]),)).fetchone()
-        if found is not None and found[0] != row[11]:
+        if hash_at(self._writer.db, topic, row[0]) not in (None, row[11]):
             raise ImportRefusedError(
                 f"topic {topic.name!r}: the log has another event at offset {row[0]}"
             )
@@ -300,12 +299,6 @@ class _Importer:
         return any(end == offset for _, end in self._extents[name].losses)
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow  # noqa: PLC0415 - it takes a third of a second to import
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError(
-            "Parquet needs pyarrow: install it with `pip install rumormill[arrow]`"
-        ) from None
-    return pyarrow, pyarrow.parquet
+def _pyarrow() -> tuple[Any, ...]:
+    sentence = "Parquet needs pyarrow: install it with `pip install rumormill[arrow]`"
+    return import_extra(sentence, "pyarrow", "pyarrow.parquet")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from rumormill.core.event import Event
 from rumormill.log.errors import Finding, FindingKind, StoreClosedError
 from rumormill.log.rows import (
     MARK_EVERY,
@@ -24,13 +23,16 @@ from rumormill.log.rows import (
     EventRow,
     TopicRow,
     row_bytes,
-    row_event,
     row_is_whole,
     seal_mark,
 )
 from rumormill.log.schema import connect_reader, rollback
 
 Found_co = TypeVar("Found_co", covariant=True)
+
+_CHUNK_EVENTS = 512
+_CHUNK_BYTES = 8 * 2**20
+"""Our choice: what a walk over a whole range has in memory at a time."""
 
 
 class RangeReader(Protocol[Found_co]):
@@ -46,7 +48,6 @@ class RangeReader(Protocol[Found_co]):
         prev: bytes | None = None,
     ) -> Found_co:
         """Return what was found."""
-        ...
 
 
 class Readers:
@@ -199,8 +200,6 @@ def walk(
     *,
     barred: list[Finding],
     use_rows: Callable[[list[EventRow]], None],
-    chunk_events: int = 512,
-    chunk_bytes: int = 8 * 2**20,
 ) -> list[Finding]:
     """Read and verify a whole range, step over all damage, and return the damage, merged.
 
@@ -214,8 +213,8 @@ def walk(
         if bar is not None and bar.start <= position:
             position, prev = bar.end, None
             continue
-        end = min(stop, position + chunk_events, stop if bar is None else bar.start)
-        rows, finding = read_rows(db, topic, position, end, max_bytes=chunk_bytes, prev=prev)
+        end = min(stop, position + _CHUNK_EVENTS, stop if bar is None else bar.start)
+        rows, finding = read_rows(db, topic, position, end, max_bytes=_CHUNK_BYTES, prev=prev)
         if rows:
             use_rows(rows)
             position += len(rows)
@@ -236,10 +235,13 @@ def next_bar(barred: list[Finding], position: int) -> Finding | None:
 
 def previous_hash(db: sqlite3.Connection, topic: TopicRow, offset: int) -> bytes | None:
     """The hash of the row before `offset`, None where there is none to be had."""
-    if offset <= topic.first_offset:
-        return None
+    return None if offset <= topic.first_offset else hash_at(db, topic, offset - 1)
+
+
+def hash_at(db: sqlite3.Connection, topic: TopicRow, offset: int) -> bytes | None:
+    """The hash of the row at `offset` as it is written there, None if there is no such row."""
     query = "SELECT hash FROM events WHERE key = ?"
-    found = db.execute(query, (topic.key(offset - 1),)).fetchone()
+    found = db.execute(query, (topic.key(offset),)).fetchone()
     return None if found is None else found[0]
 
 
@@ -258,11 +260,6 @@ def offset_before(db: sqlite3.Connection, topic: TopicRow, since: float) -> int:
         else:
             high = middle - 1
     return max(topic.first_offset, low * MARK_EVERY)
-
-
-def events_of(rows: list[EventRow], topic: str) -> list[Event]:
-    """The events in verified rows."""
-    return [row_event(row, topic) for row in rows]
 
 
 def _mark_is_before(db: sqlite3.Connection, key: int, since: float) -> bool:

@@ -13,13 +13,13 @@ import os
 import sqlite3
 from pathlib import Path
 
-from rumormill.log.check import State, examine, losses_of
+from rumormill.log import schema
+from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
 from rumormill.log.errors import Finding, FindingKind, NotAStoreError, from_os, from_sqlite
 from rumormill.log.event_log import DEFAULT_CONFIG
 from rumormill.log.heads import Head, HeadsFile, Witness, sync_directory
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.notes import copy_notes
-from rumormill.log.opening import HEADS_NAME, find_witness
 from rumormill.log.reader import walk
 from rumormill.log.rows import (
     INSERT,
@@ -30,18 +30,6 @@ from rumormill.log.rows import (
     TopicRow,
     row_bytes,
     seal_mark,
-)
-from rumormill.log.schema import (
-    StoreLock,
-    check_version,
-    connect_reader,
-    connect_writer,
-    create_schema,
-    database_path,
-    latest_epoch,
-    put_loss,
-    put_stamp,
-    put_topics,
 )
 
 _EVERYTHING = 2**62
@@ -56,14 +44,13 @@ def repair(home: Path | str, config: StoreConfig = DEFAULT_CONFIG) -> Report:
     home = Path(home)
     if not home.is_dir():
         raise NotAStoreError(f"there is no rumormill store in {home}")
-    lock = StoreLock(home)
     try:
-        witness, complaint = find_witness(home)
-        epoch = witness.epoch if witness else latest_epoch(home)
-        if epoch == 0:
-            raise NotAStoreError(f"there is no rumormill store in {home}")
-        with contextlib.ExitStack() as cleanup:
-            source, state = _open_source(database_path(home, epoch), witness, cleanup)
+        with schema.store_lock(home), contextlib.ExitStack() as cleanup:
+            witness, complaint = find_witness(home)
+            epoch = witness.epoch if witness else schema.latest_epoch(home)
+            if epoch == 0:
+                raise NotAStoreError(f"there is no rumormill store in {home}")
+            source, state = _open_source(schema.database_path(home, epoch), witness, cleanup)
             if not state.findings and complaint is None:
                 return Report((), 0, 0)
             return _rebuild(home, config, source, state, witness)
@@ -71,8 +58,6 @@ def repair(home: Path | str, config: StoreConfig = DEFAULT_CONFIG) -> Report:
         raise from_sqlite(error, str(home)) from error
     except OSError as error:
         raise from_os(error, str(home)) from error
-    finally:
-        lock.release()
 
 
 def _open_source(
@@ -83,12 +68,12 @@ def _open_source(
     if not path.exists() or path.stat().st_size == 0:
         return None, nothing
     try:
-        source = connect_reader(path)
+        source = schema.connect_reader(path)
         cleanup.callback(source.close)
         source.execute("BEGIN")
         state = examine(source, path, witness, _EVERYTHING)
         try:
-            check_version(source, str(path))
+            schema.check_version(source, str(path))
         except (sqlite3.Error, NotAStoreError) as error:
             state.findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
     except sqlite3.Error:
@@ -104,18 +89,18 @@ def _rebuild(
     witness: Witness | None,
 ) -> Report:
     store_id = witness.store_id if witness else os.urandom(16)
-    epoch = 1 + max(latest_epoch(home), witness.epoch if witness else 0)
-    path = database_path(home, epoch)
+    epoch = 1 + max(schema.latest_epoch(home), witness.epoch if witness else 0)
+    path = schema.database_path(home, epoch)
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
-    with contextlib.closing(connect_writer(path, config)) as target:
-        create_schema(target, store_id)
+    with contextlib.closing(schema.connect_writer(path, config)) as target:
+        schema.create_schema(target, store_id)
         builder = _Builder(source, target, fresh.generation)
         for row, head in _pairs(state, witness):
             builder.topic(_widest(row, head), losses_of(state, row.name))
         if source is not None:
             copy_notes(source, target)
-        put_stamp(target, fresh.generation)
+        schema.put_stamp(target, fresh.generation)
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_directory(home)
     fresh.stamp = fresh.generation
@@ -169,8 +154,8 @@ class _Builder:
             new.head_hash = last[11]
         for loss in (*losses, *lost):
             if loss.start < loss.end:
-                put_loss(self._target, new.topic_id, loss.start, loss.end)
-        put_topics(self._target, [new])
+                schema.put_loss(self._target, new.topic_id, loss.start, loss.end)
+        schema.put_topics(self._target, [new])
         self._target.execute("COMMIT")
         self.lost += [loss for loss in lost if loss.start < loss.end]
         self.rows.append(new)

@@ -6,9 +6,8 @@ has something to link to. Offsets are never touched. Every transaction deletes a
 rows, so that appends wait for milliseconds at most, and the space goes back in bounded steps.
 """
 
-from rumormill.log.group import Group
 from rumormill.log.model import Retention
-from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, TopicRow
+from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, Group, TopicRow
 from rumormill.log.segments import Segments
 from rumormill.log.writer import Writer
 

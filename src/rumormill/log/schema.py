@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -117,32 +117,27 @@ _PUT_TOPIC = (
 _TopicTuple = tuple[int, str, int, bytes, int, bytes, int, float, int]
 
 
-class StoreLock:
+@contextlib.contextmanager
+def store_lock(home: Path) -> Iterator[None]:
     """The right to write: held by one log at a time, released by the system if it dies."""
-
-    def __init__(self, home: Path) -> None:
-        path = home / "lock"
+    try:
+        descriptor = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise from_os(error, str(home)) from error
+    try:
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise from_os(error, str(home)) from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            owner = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
-            os.close(self._descriptor)
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
             raise StoreLockedError(
                 f"the store {home} is already open for writing by process {owner or 'unknown'}"
             ) from None
         with contextlib.suppress(OSError):  # the number is only for the message above
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
-
-    def release(self) -> None:
-        """Give the right back."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_home(home: Path) -> None:
@@ -225,17 +220,12 @@ def _harden(db: sqlite3.Connection) -> None:
 
 def create_schema(db: sqlite3.Connection, store_id: bytes) -> None:
     """Make the tables of an empty database, all or none."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(db):
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in _TABLES:
             db.execute(statement)
         seal = seal_store(SCHEMA_VERSION, store_id)
         db.execute("INSERT INTO store VALUES (1, ?, ?, ?, 0)", (SCHEMA_VERSION, store_id, seal))
-        db.execute("COMMIT")
-    except BaseException:
-        rollback(db)
-        raise
 
 
 def put_stamp(db: sqlite3.Connection, stamp: int) -> None:
@@ -244,14 +234,9 @@ def put_stamp(db: sqlite3.Connection, stamp: int) -> None:
     It goes into the store's record and, because a file in the middle of a checkpoint is not always
     one that SQLite can read, into the file's header, whose first page is written at once.
     """
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(db):
         db.execute("UPDATE store SET stamp = ?", (stamp,))
         db.execute(f"PRAGMA user_version = {stamp % _HEADER_STAMPS}")
-        db.execute("COMMIT")
-    except BaseException:
-        rollback(db)
-        raise
 
 
 def get_file_stamp(path: Path, expected: int) -> int | None:
@@ -315,16 +300,23 @@ def migrate(
     for step in range(version, target):
         if step not in migrations:
             raise StoreVersionError(f"there is no way from store version {step} to {step + 1}")
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(db):
             migrations[step](db)
             _, store_id = get_store(db)
             seal = seal_store(step + 1, store_id)
             db.execute("UPDATE store SET schema_version = ?, seal = ?", (step + 1, seal))
-            db.execute("COMMIT")
-        except BaseException:
-            rollback(db)
-            raise
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Commit what the block writes, all or none."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        rollback(db)
+        raise
 
 
 def rollback(db: sqlite3.Connection) -> None:

@@ -4,7 +4,7 @@ Reading a range from the database costs a few microseconds for each row, most of
 rows and for the hash of every one. So the first read that goes through a whole range of
 `segment_rows` events, proven by its chain as always, leaves the columns in a file. Later reads take
 them from there, for one checksum over each column. Where a door is open, a thread makes that first
-read before anybody else does (`sealing`).
+read before anybody else does (`daemon.flight_door`).
 
 The rule of this file: a segment is only ever a copy. It is served if it is whole and if the log, in
 the snapshot of the read, has the segment's hashes at both ends of the range: the last hash covers
@@ -40,8 +40,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rumormill.log.bulk import Columns, joined, libraries, parents_type
+from rumormill.log.heads import write_all
 from rumormill.log.model import TopicExtent
-from rumormill.log.reader import RangeReader
+from rumormill.log.reader import RangeReader, hash_at
 from rumormill.log.rows import HASH_BYTES, TopicRow
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -63,7 +64,6 @@ _FIELDS: Final = (
 _FLAT: Final = ("received", "created", "hashes")
 """Fields of which every row has the same number of bytes."""
 
-_HASH_AT: Final = "SELECT hash FROM events WHERE key = ?"
 _PREV_AT: Final = "SELECT prev FROM events WHERE key = ?"
 
 _log = logging.getLogger("rumormill.log")
@@ -241,11 +241,6 @@ class SegmentBuilder:
             self._pieces = []
 
 
-def open_segments(home: Path | None, rows: int) -> Segments | None:
-    """The segments of a store, which has none without a directory or when they are unwanted."""
-    return None if home is None or rows == 0 else Segments(home, rows)
-
-
 def part(found: Columns, begin: int, end: int) -> Columns:
     """The rows `begin` to `end - 1` of columns, without copying them."""
     if begin == 0 and end == found.count:
@@ -274,11 +269,11 @@ def _served(
     if head.stop == topic.next_offset and head.last != topic.head_hash:
         return 0
     try:
-        last = db.execute(_HASH_AT, (topic.key(head.stop - 1),)).fetchone()
+        last = hash_at(db, topic, head.stop - 1)
         first = db.execute(_PREV_AT, (topic.key(head.start),)).fetchone()
     except sqlite3.Error:
         return 0  # the reader of the database will find out what is wrong with it
-    return stop if last == (head.last,) and first == (head.prev,) else 0
+    return stop if last == head.last and first == (head.prev,) else 0
 
 
 def _whole(pieces: list[Columns]) -> Columns | None:
@@ -306,18 +301,12 @@ def _write(path: Path, topic: str, found: Columns) -> None:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
             for each in (head, *regions):
-                _write_all(file, each)
+                write_all(file.fileno(), each)
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _write_all(file: FileIO, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[file.write(rest) :]
 
 
 def _encode(topic: str, found: Columns) -> tuple[bytes, list[bytes]]:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import msgspec
+
 from rumormill.core.event import Event, Note
 from rumormill.log.errors import (
     DiskFullError,
@@ -31,11 +33,10 @@ from rumormill.log.errors import (
     from_os,
     from_sqlite,
 )
-from rumormill.log.group import Group
 from rumormill.log.heads import HeadsFile
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.notes import put_notes
-from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, TopicRow, make_row
+from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, rollback
 
 Ticket = Future[tuple[Appended, ...]]
@@ -44,32 +45,29 @@ _Places = tuple[list[int], dict[int, None]]
 _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
+_HEADS_SYNC_SECONDS = 1.0
+"""When the log is quiet, the heads file is flushed so long after a commit: our choice, about what a
+disk takes to write back by itself, and no burden on one that sleeps."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
-class Call:
+class Call(msgspec.Struct):
     """One append on its way through the queue."""
 
-    __slots__ = ("events", "notes", "size", "ticket")
-
-    def __init__(self, events: Sequence[Event], size: int, notes: Sequence[Note]) -> None:
-        self.events = events
-        self.size = size
-        self.notes = notes
-        self.ticket: Ticket = Future()
+    events: Sequence[Event]
+    size: int
+    notes: Sequence[Note]
+    ticket: Ticket = msgspec.field(default_factory=Future)
 
 
-class Counters:
+class Counters(msgspec.Struct):
     """What the writer has done since it started."""
 
-    __slots__ = ("appended", "commits", "duplicates", "failed", "refused")
-
-    def __init__(self) -> None:
-        self.appended = 0
-        self.duplicates = 0
-        self.commits = 0
-        self.failed = 0
-        self.refused = 0
+    appended: int = 0
+    duplicates: int = 0
+    commits: int = 0
+    failed: int = 0
+    refused: int = 0
 
 
 class Writer:
@@ -124,7 +122,10 @@ class Writer:
         with self._lock:
             self._check_open()
             self._admit_topics(new_topics)
-            while not self._has_room(count, size):
+            while (
+                self._queued_events + count > self.config.queue_events
+                or self._queued_bytes + size > self.config.queue_bytes
+            ):
                 if not wait:
                     self.counters.refused += count
                     raise QueueFullError(
@@ -154,11 +155,6 @@ class Writer:
             self._jobs.append((job, future))
             self._work.notify()
         return future
-
-    def queued(self) -> tuple[int, int]:
-        """How many events and bytes are waiting."""
-        with self._lock:
-            return self._queued_events, self._queued_bytes
 
     def close(self) -> None:
         """Commit what is queued, refuse what comes after, and end the thread."""
@@ -190,7 +186,7 @@ class Writer:
                 if self._heads.unflushed_commits >= self.config.heads_sync_commits:
                     self._heads.flush()
                 elif self._heads.unflushed_commits == 1:
-                    self._heads_due = time.monotonic() + self.config.heads_sync_seconds
+                    self._heads_due = time.monotonic() + _HEADS_SYNC_SECONDS
 
     def transact(self, body: Callable[[Group], None]) -> None:
         """Run `body` in a transaction and commit what it changed; undo everything if it fails."""
@@ -245,7 +241,8 @@ class Writer:
                 self._commit_calls(calls)
             if self._pages_since_checkpoint >= self.config.checkpoint_pages:
                 self._quietly(self.checkpoint)
-            self._flush_heads_if_due()
+            if self._heads is not None and self._pause_until_flush() == 0:
+                self._quietly(self._heads.flush)
         self._quietly(self.checkpoint)
         if self._heads is not None:
             self._quietly(self._heads.close)
@@ -415,11 +412,6 @@ class Writer:
         with contextlib.suppress(StoreError, OSError):
             action()
 
-    def _flush_heads_if_due(self) -> None:
-        pause = self._pause_until_flush()
-        if pause is not None and pause <= 0 and self._heads is not None:
-            self._quietly(self._heads.flush)
-
     def _pause_until_flush(self) -> float | None:
         """Seconds until the heads must be flushed; None if there is nothing to flush."""
         if self._heads is None or self.config.durability is not Durability.FSYNC:
@@ -451,12 +443,6 @@ class Writer:
         if len(self.names) + len(names) > self.config.max_topics:
             raise EventRefusedError(f"the log is at its limit of {self.config.max_topics} topics")
         self.names.update(dict.fromkeys(names))
-
-    def _has_room(self, count: int, size: int) -> bool:
-        return (
-            self._queued_events + count <= self.config.queue_events
-            and self._queued_bytes + size <= self.config.queue_bytes
-        )
 
     def _check_open(self) -> None:
         if self._failure is not None:

@@ -24,6 +24,9 @@ QUEUE_FULL = "queue full"
 NOT_SPOKEN = "the peer does not speak the protocol"
 _INCOMING_STREAMS = 2
 """Streams of one peer that are read; our choice, because of py-libp2p (see `Channel`)."""
+_LONGEST_RETRY = 60.0
+"""Seconds up to which the delay doubles before a lost stream is opened again; our choice: the
+peer's connection lives, so it is there and refuses."""
 _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
 
@@ -187,7 +190,7 @@ class Channel:
     def _start_later(self) -> None:
         loop = get_running_loop()
         self._retry = loop.call_later(self._delay, self.start)
-        self._delay = min(self._delay * 2, self.driver.config.stream_retry_longest)
+        self._delay = min(self._delay * 2, _LONGEST_RETRY)
 
     # Our stream: sending.
 

@@ -49,10 +49,6 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     pending_timeout: float = 20.0
     """Seconds that they wait: for a TCP connection, then for a stream."""
 
-    questions_per_peer: int = 8
-    """Questions that are put to one peer at a time, half of `max_streams_per_protocol`; the
-    others wait for their turn."""
-
     questions_open: int = 4096
     """Questions of our own that wait for an answer or for their turn."""
 
@@ -66,10 +62,8 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     """Commands of the application that wait for their outcome."""
 
     stream_retry_first: float = 1.0
-    """Seconds before a lost RPC stream is opened again while its connection lives."""
-
-    stream_retry_longest: float = 60.0
-    """The delay doubles up to this."""
+    """Seconds before a lost RPC stream is opened again while its connection lives; the delay
+    doubles, up to a minute."""
 
     trace_interval: float = 1.0
     """Seconds after which observers are shown what was recorded: what a kill can take from a trace

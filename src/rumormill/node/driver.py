@@ -58,7 +58,7 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.journal import CLOSED, Journal
 from rumormill.node.pending_sends import PendingSends
 from rumormill.node.queries import Queries
-from rumormill.protocols.registry import ProtocolSpec
+from rumormill.protocols.registry import Hooks, ProtocolSpec
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.frames import frame
 
@@ -80,12 +80,13 @@ class Driver:
         config: NodeConfig,
         *,
         settings: Config,
+        hooks: Hooks,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
         self.machine = machine
         self.config = config
         self.max_frame = spec.max_message(settings)
-        self.decode = spec.decoder(settings)
+        self.decode = spec.decoder(settings, hooks)
         self.journal = journal
         self.channels: dict[PeerId, Channel] = {}
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None

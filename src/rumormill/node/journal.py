@@ -1,12 +1,11 @@
 """The journal: the one place where a node's machine and its log meet.
 
-Whatever the machine appends within one turn of the loop is one append for the log, whose writer
-joins appends into group commits. When an append is safe its events are handed to subscribers in the
-order of their offsets, and the machine hears of its barriers: what was published together spreads
-together, and a receipt leaves when both the disk and the machine have spoken. Reads wait for the
-appends before them and are done by a thread, one after the other, in bounded pieces. An event that
-the log has already is not handed out again: so a restart, or a peer that sends old messages,
-repeats nothing.
+What the machine appends while the log is busy is the next batch, and one commit. When a batch is
+safe its events are handed to subscribers in the order of their offsets, and the machine hears of
+its barriers: what was published together spreads together, and a receipt leaves when both the disk
+and the machine have spoken. Reads wait for the appends before them and are done by a thread, one
+after the other, in bounded pieces. An event that the log has already is not handed out again: so a
+restart, or a peer that sends old messages, repeats nothing.
 
 When the log fails, nothing is stored or handed out any more, and everybody is told. A full disk is
 no such failure: who publishes may try again, and of what peers brought, which does not come again,
@@ -23,8 +22,8 @@ import msgspec
 
 from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.event import Event, Note
-from rumormill.core.ids import MessageId, Topic
+from rumormill.core.event import UNASSIGNED, Event, Note
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
 from rumormill.core.receipt import Receipt
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
@@ -59,16 +58,19 @@ _MAX_WAITING: Final = 100_000
 
 
 class _Taken(msgspec.Struct, frozen=True, gc=False):
-    """An event on its way into the log."""
+    """An event on its way into the log: one that we publish, or one that peers brought."""
 
     event: Event
     append: Append
+    own: bool
 
 
 class Journal:
     """Between the machine, the log, the publishers and the subscribers of one node."""
 
-    def __init__(self, log: EventLog, protocol: str, config: NodeConfig, change: Change) -> None:
+    def __init__(
+        self, log: EventLog, own: PeerId, protocol: str, config: NodeConfig, change: Change
+    ) -> None:
         self.log = log
         self.failure: StoreError | None = None
         """Why nothing can be stored any more; publishing and subscribing raise it."""
@@ -83,6 +85,7 @@ class Journal:
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
         self.on_lost: Callable[[MessageId, Topic, str], None] = lambda *_: None
+        self._own = own
         self._protocol = protocol
         self._change = change
         self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
@@ -219,32 +222,21 @@ class Journal:
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self._taken += 1
-        if effect.barrier is not None:
+        own = effect.barrier is not None and event.author in (self._own, b"")
+        if own:
             self._unsaid_events += 1
             self._unsaid_bytes += len(event.data)
         if full or self.failure is not None:
             error = self.failure or QueueFullError(LOG_BUSY)
-            self._loop.call_soon(self._lose, [_Taken(event, effect)], error)
+            self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
             return
         self._waiting_bytes += len(event.data)
-        self._waiting.append(_Taken(self._received(event), effect))
+        received = _filled(event, self.now(), UNASSIGNED, self._protocol)
+        self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self._notes.append(self._note)
             self._note = None
         self._schedule()
-
-    def _received(self, event: Event) -> Event:
-        return Event(
-            event.topic,
-            event.data,
-            event.author,
-            event.id,
-            event.parents,
-            event.created,
-            event.proof,
-            self.now(),
-            protocol=self._protocol,
-        )
 
     def keep_note(self, effect: KeepNote) -> None:
         """Keep a note of the machine's own."""
@@ -264,8 +256,10 @@ class Journal:
                 self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Give the log what one turn of the loop brought."""
+        """Give the log what came since it was given the last batch, if it is done with that."""
         self._flush_scheduled = False
+        if self._in_flight:
+            return
         batch, notes = self._waiting, self._notes
         self._waiting, self._notes, self._waiting_bytes = [], [], 0
         if batch or notes:
@@ -276,28 +270,42 @@ class Journal:
     def _store(self, batch: list[_Taken], notes: list[Note]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
         try:
-            if self._waiting:
-                raise QueueFullError("what came before is still waiting")
             ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
         except QueueFullError:
-            self._waiting += batch
-            self._notes += notes
-            self._waiting_bytes += sum(len(each.event.data) for each in batch)
+            self._put_back(batch, notes)
             self._schedule(_RETRY)
         except EventRefusedError as error:
             middle = len(batch) // 2
             if middle:
+                self._put_back(batch[middle:], notes)
                 self._store(batch[:middle], [])
-                self._store(batch[middle:], notes)
             else:
-                self._lose(batch, error)
+                self._lose(batch + (self._take_own_back() if batch[0].own else []), error)
+                self._note_progress()
         except StoreError as error:
             self._fail(batch, error)
+            self._note_progress()
         else:
             self._in_flight += 1
             ticket.add_done_callback(
                 lambda done: self._loop.call_soon_threadsafe(self._on_done, batch, done)
             )
+
+    def _put_back(self, batch: list[_Taken], notes: list[Note]) -> None:
+        self._waiting[:0] = batch
+        self._notes[:0] = notes
+        self._waiting_bytes += sum(len(each.event.data) for each in batch)
+
+    def _take_own_back(self) -> list[_Taken]:
+        """What we published and nobody has stored yet: it may follow an event that is lost.
+
+        A barrier promises that all appended before it is safe too. So own events fall together,
+        and one batch at a time is with the log.
+        """
+        own = [taken for taken in self._waiting if taken.own]
+        self._waiting = [taken for taken in self._waiting if not taken.own]
+        self._waiting_bytes -= sum(len(each.event.data) for each in own)
+        return own
 
     def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
         self._in_flight -= 1
@@ -316,12 +324,13 @@ class Journal:
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
             if append.deliver and not place.duplicate and event.topic in self._subscriptions:
-                placed = _placed(event, place.offset)
+                placed = _filled(event, event.received, place.offset, event.protocol)
                 for subscription in self._subscriptions[event.topic]:
                     subscription.offer(placed)
             if append.barrier is not None:
                 barriers.append(append.barrier)
                 answers[event.topic, event.id] = place
+            if taken.own:
                 self._unsaid_events -= 1
                 self._unsaid_bytes -= len(event.data)
         if barriers:
@@ -333,10 +342,11 @@ class Journal:
 
     def _fail(self, batch: list[_Taken], error: StoreError) -> None:
         """A batch is lost, except for what still fits a full disk; lasting trouble is noted."""
+        batch = batch + self._take_own_back()
         if isinstance(error, DiskFullError):
-            of_peers = [taken for taken in batch if taken.append.barrier is None]
+            of_peers = [taken for taken in batch if not taken.own]
             if len(of_peers) > 1:
-                batch = [taken for taken in batch if taken.append.barrier is not None]
+                batch = [taken for taken in batch if taken.own]
                 self._keep_what_fits(_halves(of_peers))
         else:
             self.failure = error
@@ -345,17 +355,18 @@ class Journal:
         self._lose(batch, error)
 
     def _lose(self, batch: list[_Taken], error: StoreError) -> None:
-        """Tell the machine of its barriers, and count what peers brought."""
+        """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
         reason = _REASONS.get(type(error), LOG_FAILED)
         barriers = tuple([each.append.barrier for each in batch if each.append.barrier is not None])
         for taken in batch:
-            if taken.append.barrier is None:
-                self.lost += 1
-                self.on_lost(taken.event.id, taken.event.topic, reason)
-            else:
+            if taken.own:
                 self._unsaid_events -= 1
                 self._unsaid_bytes -= len(taken.event.data)
+                continue
+            self.lost += 1
+            if taken.append.barrier is None:
+                self.on_lost(taken.event.id, taken.event.topic, reason)
         if barriers:
             self._refusal = error
             self.feed(NotStored(barriers, reason))
@@ -418,7 +429,9 @@ class Journal:
     # The end.
 
     def _note_progress(self) -> None:
-        """Let `drain` look again, and reads that waited for appends begin."""
+        """Let `drain` look again, the next batch go, and reads that waited for appends begin."""
+        if self._waiting or self._notes:
+            self._schedule()
         self._reader.go_on(self._settled)
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -454,7 +467,8 @@ def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
     return [batch[:middle], batch[middle:]]
 
 
-def _placed(event: Event, offset: int) -> Event:
+def _filled(event: Event, received: float, offset: int, protocol: str) -> Event:
+    """The event with what only we know of it; made by hand, because each one passes here twice."""
     return Event(
         event.topic,
         event.data,
@@ -463,9 +477,9 @@ def _placed(event: Event, offset: int) -> Event:
         event.parents,
         event.created,
         event.proof,
-        event.received,
+        received,
         offset,
-        event.protocol,
+        protocol,
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.ids import PeerId
+from rumormill.core.machine import View
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
@@ -87,6 +88,12 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_penalties", "counter", "reason", "penalties given to peers"),
         ("rumormill_undelivered", "counter", "reason", "events that a subscriber's buffer lost"),
         ("rumormill_connections_refused", "counter", "reason", "connections and streams refused"),
+        (
+            "rumormill_evicted",
+            "counter",
+            "table",
+            "entries that full tables gave up or refused",
+        ),
         ("rumormill_events_lost", "counter", "", "events of peers that could not be stored"),
         ("rumormill_connections", "gauge", "", "open connections"),
         ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
@@ -224,7 +231,9 @@ def gather_metrics(
     for name, values in counts.values.items():
         found[name].update(values)
     _add_filtered(found)
-    _add_topics(found, driver)
+    view = driver.machine.view()
+    _add_topics(found, view)
+    found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
     protocols: Values = {}
     for channel in driver.channels.values():
         if channel.open:
@@ -257,9 +266,8 @@ def _add_filtered(found: dict[str, Values]) -> None:
     }
 
 
-def _add_topics(found: dict[str, Values], driver: Driver) -> None:
+def _add_topics(found: dict[str, Values], view: View) -> None:
     """What the protocol knows of topics; a protocol without a mesh has no mesh metrics."""
-    view = driver.machine.view()
     for topic in list(dict.fromkeys([*view.subscriptions, *view.peers]))[:MAX_LABELS]:
         found["topic_subscription_status"][topic] = float(topic in view.subscriptions)
         found["topic_peers_count"][topic] = float(len(view.peers.get(topic, ())))

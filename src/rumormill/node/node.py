@@ -14,7 +14,7 @@ each time and a log in memory: a choice that says so, not a default.
 import asyncio
 import random
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -32,6 +32,7 @@ from rumormill.libp2p.swarm import Swarm
 from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, StoreConfig, check_topic
+from rumormill.node.callbacks import Callbacks
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint
 from rumormill.node.driver import Driver
@@ -51,7 +52,7 @@ from rumormill.node.supervisors import (
 from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators
-from rumormill.protocols.registry import Hooks, ProtocolSpec
+from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
 from rumormill.trace.entries import Observer
 from rumormill.trace.recorder import Recorder
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -73,6 +74,10 @@ class Node:
         protocol_ids: Sequence[str] | None = None,
         supervisors: Sequence[str] = (),
         supervises: bool = False,
+        message_id: MessageIdFunction | None = None,
+        application_score: Callable[[PeerId], float] | None = None,
+        subscription_filter: Callable[[Topic], object] | None = None,
+        peer_filter: Callable[[PeerId, Topic], object] | None = None,
         durability: Durability | str | None = None,
         config: NodeConfig | None = None,
         store: StoreConfig | None = None,
@@ -85,7 +90,9 @@ class Node:
         protocol that is not rumormill's own; `parameters` are the protocol's, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
-        such; with `supervises` this node is one of them.
+        such; with `supervises` this node is one of them. `message_id`, `application_score`,
+        `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
+        `protocols.registry.Hooks`.
         `durability` is `fsync` unless there is no home. `observers` see the trace.
         """
         self._home = None if home is None else Path(home)
@@ -100,7 +107,8 @@ class Node:
         self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
         self._observers = tuple(observers)
-        self._validators = Validators(self._on_verdict)
+        self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
+        self._validators = Validators(self._on_verdict, self._callbacks)
         self._change = Change()
         self._checked_topic: Topic | None = None
         self._doors: dict[Doors, None] = {}
@@ -135,7 +143,7 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._journal = Journal(self._log, spec.name, self._config, self._change)
+            self._journal = Journal(self._log, self.id, spec.name, self._config, self._change)
             self._journal.on_lost = self._on_lost
             self._driver = self._build_driver(spec, settings)
             self._driver.on_validate = self._validators.begin
@@ -152,7 +160,8 @@ class Node:
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
 
     def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
-        hooks = Hooks(
+        hooks = self._callbacks.hooks(
+            spec,
             validator=self._validators.judge,
             check_record=record_is_of,
             peer_records=self._swarm.book.records,
@@ -167,6 +176,7 @@ class Node:
             self._journal,
             self._config,
             settings=settings,
+            hooks=hooks,
         )
 
     async def close(self) -> None:
@@ -214,7 +224,7 @@ class Node:
     @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
-        return view_peers(self._swarm.connections, self._driver.channels)
+        return view_peers(self._swarm.connections, self._driver)
 
     @property
     def log(self) -> EventLog:
@@ -473,7 +483,7 @@ class Node:
     def set_validator(self, topic: Topic, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic that peers bring; None removes it.
 
-        One that raises, or returns no verdict, has rejected the event (`validator_failures`).
+        One that raises, or returns no verdict, has rejected the event (`callback_failures`).
         """
         self._validators.set(topic, validator)
 
@@ -481,6 +491,6 @@ class Node:
         self._driver.feed(verdict)
 
     @property
-    def validator_failures(self) -> int:
-        """Events that were rejected because their validator failed."""
-        return self._validators.failures
+    def callback_failures(self) -> int:
+        """How often a function of the application failed: a validator, filter, score or id."""
+        return self._callbacks.failures

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from rumormill.core.ids import PeerId
 from rumormill.core.peer_view import PeerView
 from rumormill.libp2p.connection import Connection
-from rumormill.node.channel import Channel
+from rumormill.node.driver import Driver
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
 
-def view_peers(
-    connections: Mapping[PeerId, Connection], channels: Mapping[PeerId, Channel]
-) -> list[PeerView]:
-    """Every connected peer, with what its channel has, if it has one."""
+def view_peers(connections: Mapping[PeerId, Connection], driver: Driver) -> list[PeerView]:
+    """Every connected peer, with what its channel and the machine have of it, if anything."""
+    channels, scores = driver.channels, driver.machine.view().scores
     views = []
     for peer, connection in connections.items():
         channel = channels.get(peer)
@@ -24,6 +23,7 @@ def view_peers(
                 channel.protocol if channel is not None else "",
                 channel.queued_messages if channel is not None else 0,
                 channel.queued_bytes if channel is not None else 0,
+                scores.get(peer),
             )
         )
     return views

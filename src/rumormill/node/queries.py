@@ -42,7 +42,12 @@ _OPEN_ON_STREAM: Final = 16
 
 _LINGERING: Final = 8
 """Streams of one connection whose peer has ended and waits for answers; our choice: together with
-as many questions at a time (`questions_per_peer`) they stay within `max_streams_per_protocol`."""
+as many questions at a time they stay within what a connection may have
+(`swarm.MAX_STREAMS_PER_PROTOCOL`)."""
+
+_QUESTIONS_PER_PEER: Final = 8
+"""Questions that are put to one peer at a time, the other half of those streams; more wait for
+their turn."""
 
 
 class Queries:
@@ -76,11 +81,6 @@ class Queries:
         for protocol in spec.protocol_ids:
             swarm.services[protocol] = self._serve
 
-    @property
-    def open_questions(self) -> tuple[int, int]:
-        """How many questions are open: ours, and those of peers."""
-        return len(self._open), len(self._asked)
-
     # Our questions.
 
     def ask(self, effect: Ask) -> None:
@@ -111,7 +111,7 @@ class Queries:
         if partner is None:
             return
         waiting = partner.waiting
-        while waiting and partner.active < self.config.questions_per_peer:
+        while waiting and partner.active < _QUESTIONS_PER_PEER:
             if not waiting[0].open:
                 waiting.popleft()
                 continue

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.peer_view import PeerView
 from rumormill.core.receipt import Receipt
 from rumormill.daemon.doors import Doors
@@ -33,6 +33,7 @@ from rumormill.node.node import Node
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.topics import Who
 from rumormill.node.validation import TopicValidator
+from rumormill.protocols.registry import MessageIdFunction
 from rumormill.trace.entries import Observer
 
 _BATCH: Final = 256
@@ -44,6 +45,11 @@ _Result = TypeVar("_Result")
 
 class NodeOptions(TypedDict, total=False):
     """What `Node` can be told; see there."""
+
+    message_id: MessageIdFunction | None
+    application_score: Callable[[PeerId], float] | None
+    subscription_filter: Callable[[Topic], object] | None
+    peer_filter: Callable[[PeerId, Topic], object] | None
 
     listen: str | Sequence[str]
     protocol: str

@@ -7,31 +7,28 @@ How many coroutines may run at a time is the protocol's limit (`max_pending_vali
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Validated, Verdict
+from rumormill.node.callbacks import Callbacks
 
 TopicValidator: TypeAlias = Callable[[Event, PeerId], Verdict | Awaitable[Verdict]]
 """Judges an event of a topic, given the peer that brought it; it may be a coroutine function."""
 
-_log = logging.getLogger(__name__)
 _FINAL = (Verdict.ACCEPT, Verdict.IGNORE, Verdict.REJECT)
 
 
 class Validators:
     """The validators of a node and the verdicts that are still awaited."""
 
-    def __init__(self, answer: Callable[[Validated], None]) -> None:
-        self.failures = 0
-        """Verdicts that were a rejection because the validator raised or gave none."""
+    def __init__(self, answer: Callable[[Validated], None], callbacks: Callbacks) -> None:
         self._answer = answer
+        self._callbacks = callbacks
         self._now: dict[Topic, TopicValidator] = {}
         self._later: dict[Topic, TopicValidator] = {}
-        self._complained: dict[TopicValidator, None] = {}
         self._awaited: dict[asyncio.Task[None], None] = {}
 
     def set(self, topic: Topic, validator: TopicValidator | None) -> None:
@@ -39,7 +36,7 @@ class Validators:
         removed = (self._now.pop(topic, None), self._later.pop(topic, None))
         for old in removed:
             if old is not None:
-                self._complained.pop(old, None)
+                self._callbacks.forget(old)
         if validator is None:
             return
         call = type(validator).__call__
@@ -80,10 +77,7 @@ class Validators:
         return self._failed(validator, TypeError(f"a validator returned {answer!r}, no verdict"))
 
     def _failed(self, validator: TopicValidator, error: Exception) -> Verdict:
-        self.failures += 1
-        if validator not in self._complained:  # once, so that peers cannot fill the log
-            self._complained[validator] = None
-            _log.error("a validator failed, which rejects the event", exc_info=error)
+        self._callbacks.failed(validator, error, "the event is rejected")
         return Verdict.REJECT
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import PeerId, Topic, no_addresses
+from rumormill.core.ids import MessageId, PeerId, Topic, no_addresses
 from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
@@ -23,14 +23,30 @@ from rumormill.core.randomness import Randomness
 from rumormill.core.topics import TopicOptions
 from rumormill.core.trace import TracePayload
 
+MessageIdFunction: TypeAlias = Callable[[Topic, bytes, PeerId, bytes], MessageId]
+"""Names a message by its topic, data, author and sequence number; the last two may be empty. It
+must give the same id at every peer. An empty one, or one too long, stands for the default."""
+
 
 class Hooks(msgspec.Struct, frozen=True):
-    """What an application may add to a protocol; every protocol takes what it has a use for."""
+    """What an application and its runtime may add to a protocol.
+
+    A protocol says in `ProtocolSpec.takes` which of the application's functions it has a use for,
+    besides a validator.
+    """
 
     validator: Callable[[Event, PeerId], Verdict] | None = None
     """Judges events before they are delivered and passed on."""
+    message_id: MessageIdFunction | None = None
+    """Names messages, those of peers and our own alike."""
     application_score: Callable[[PeerId], float] | None = None
-    """What the application thinks of a peer."""
+    """What the application thinks of a peer (P5)."""
+    subscription_filter: Callable[[Topic], object] | None = None
+    """Whether a topic is of interest: others cannot be joined, and peers' subscriptions to them are
+    not heeded."""
+    peer_filter: Callable[[PeerId, Topic], object] | None = None
+    """Whether a peer may take part in a topic: subscriptions of others are not heeded, so they are
+    sent nothing of it."""
     check_record: Callable[[PeerId, bytes], bool] | None = None
     """Whether a signed peer record is valid and belongs to the peer."""
     peer_records: Mapping[PeerId, bytes] = {}
@@ -120,20 +136,21 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     build: Callable[[Identity, Randomness, Any, Hooks], Machine]
     """Make a peer's machine from its identity, randomness, configuration and hooks."""
     encode: Callable[[Any], bytes]
-    decoder: Callable[[Any], Callable[[bytes], WireMessage]]
-    """Make the function that reads messages under a configuration: its limits, its message ids."""
+    decoder: Callable[[Any, Hooks], Callable[[bytes], WireMessage]]
+    """Make the function that reads messages under a configuration (its limits) and hooks (its
+    message ids)."""
     max_message: Callable[[Any], int]
     """How long an encoded message can be under a configuration."""
     junk: Callable[[Randomness, list[bytes], list[str]], WireMessage]
     """Make an arbitrary message as an attacker would, from the peers and topics it knows."""
+    takes: tuple[str, ...] = ()
+    """The application's own functions in `Hooks` that it has a use for, besides the validator."""
     max_topic: Callable[[Any], int] = lambda _: 1024
     """How many bytes a topic's name can have under a configuration; our choice, unless it says."""
     queries: QuerySpec | None = None
     """The questions that the protocol asks, each over a short stream of its own."""
     topics: TopicMaking | None = None
     """How topics are created, unless a topic is whatever somebody subscribes to."""
-    takes_batches: bool = False
-    """Whether it understands `PublishBatch`."""
     publishes_from_within: bool = False
     """Whether only who takes part in a topic reaches others with a publication."""
     reads_log: bool = False

@@ -9,7 +9,7 @@ the start of the workload, which begins when all peers have joined and the warm-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -477,7 +477,3 @@ def _refuse_ignored(config: Any, used_by: Mapping[str, tuple[str, ...]]) -> None
         if kinds is not None and config.kind not in kinds:
             rule = f'has no meaning with kind = "{config.kind}"; only with {", ".join(kinds)}'
             require(getattr(config, field.name) == field.default, field.name, rule)
-
-
-ALL_TOPOLOGIES: Final[tuple[str, ...]] = get_args(TopologyKind)
-ALL_WORKLOADS: Final[tuple[str, ...]] = get_args(WorkloadKind)

@@ -15,7 +15,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Publish, Subscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
-from rumormill.protocols.registry import Begin, Hooks, ProtocolSpec, QuerySpec, protocol
+from rumormill.protocols.registry import NO_HOOKS, Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.bandwidth import build_bandwidth
 from rumormill.sim.faults import FaultAction, expand_faults
@@ -377,7 +377,7 @@ def round_trip_of(
     sender's, because bytes carry no message ids: the check does not change the trace.
     """
 
-    decode = spec.decoder(config)
+    decode = spec.decoder(config) if isinstance(spec, QuerySpec) else spec.decoder(config, NO_HOOKS)
 
     def round_trip(message: WireMessage) -> WireMessage:
         encoded = spec.encode(message)

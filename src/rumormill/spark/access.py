@@ -1,10 +1,13 @@
 """Where a data source gets its events: a store on disk, or a node's Flight door.
 
 Both give topics' extents, the offset of a time, and ranges as verified Arrow batches. They are
-small values that travel to Spark's workers; connections are made where they are used.
+small values that travel to Spark's workers; connections are made where they are used. A task reads
+a piece of a topic: exactly its events, or an error that names the range. A piece that ends early is
+lost data, never the end of a batch.
 """
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,14 +18,62 @@ from rumormill.core.errors import LocalError
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.daemon.flight_messages import ENDPOINT_FILE, Door, load_or_create_token
 from rumormill.log.arrow import read_batches
+from rumormill.log.errors import DamagedRangeError, OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import StoreConfig, TopicExtent
+from rumormill.log.model import Range, StoreConfig, TopicExtent
+from rumormill.spark.filters import Condition, apply
 
 _CONFIG: Final = StoreConfig(open_verify_bytes=1)
 """On open only the newest rows are verified: whatever is read is verified then."""
 
 
-class HomeAccess(msgspec.Struct, frozen=True, tag=True):
+class DataLossError(LocalError):
+    """Events that a query needs are not there any more."""
+
+
+class _Store(EventLog):
+    """A store that answers what a node's door answers."""
+
+    def since(self, topic: str, time: float) -> int | None:
+        found = self.read_since(topic, time, 1)
+        return found[0].offset if found else None
+
+    def batches(self, topic: str, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
+        return read_batches(self, topic, start, stop, columns)
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Where events are; every question is asked over a connection of its own."""
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The place, for messages."""
+
+    @abstractmethod
+    def connect(self) -> _Store | DoorClient:
+        """Who answers."""
+
+    def extents(self) -> dict[str, TopicExtent]:
+        """All topics."""
+        with self.connect() as source:
+            return {each.name: each for each in source.topics()}
+
+    def since(self, topic: str, time: float) -> int | None:
+        """The first offset of an event that was received at a time or later."""
+        with self.connect() as source:
+            return source.since(topic, time)
+
+    @contextlib.contextmanager
+    def batches(
+        self, topic: str, start: int, stop: int, columns: Sequence[str]
+    ) -> Iterator[Iterator[Any]]:
+        """A range as Arrow batches."""
+        with self.connect() as source:
+            yield source.batches(topic, start, stop, columns)
+
+
+class HomeAccess(Access, frozen=True):
     """A store on a disk that every worker can read."""
 
     home: str
@@ -32,30 +83,12 @@ class HomeAccess(msgspec.Struct, frozen=True, tag=True):
         """The place, for messages."""
         return f"the store {self.home}"
 
-    def extents(self) -> dict[str, TopicExtent]:
-        """All topics."""
-        with self._log() as log:
-            return {each.name: each for each in log.topics()}
-
-    def since(self, topic: str, time: float) -> int | None:
-        """The first offset of an event that was received at a time or later."""
-        with self._log() as log:
-            found = log.read_since(topic, time, 1)
-            return found[0].offset if found else None
-
-    @contextlib.contextmanager
-    def batches(
-        self, topic: str, start: int, stop: int, columns: Sequence[str]
-    ) -> Iterator[Iterator[Any]]:
-        """A range as Arrow batches."""
-        with self._log() as log:
-            yield read_batches(log, topic, start, stop, columns)
-
-    def _log(self) -> EventLog:
-        return EventLog(self.home, _CONFIG, read_only=True)
+    def connect(self) -> _Store:
+        """Open the store."""
+        return _Store(self.home, _CONFIG, read_only=True)
 
 
-class NodeAccess(msgspec.Struct, frozen=True, tag=True):
+class NodeAccess(Access, frozen=True):
     """A node's Flight door."""
 
     endpoint: str
@@ -68,30 +101,9 @@ class NodeAccess(msgspec.Struct, frozen=True, tag=True):
         """The place, for messages."""
         return f"the node at {self.endpoint}"
 
-    def extents(self) -> dict[str, TopicExtent]:
-        """All topics."""
-        with self.connect() as client:
-            return {each.name: each for each in client.topics()}
-
-    def since(self, topic: str, time: float) -> int | None:
-        """The first offset of an event that was received at a time or later."""
-        with self.connect() as client:
-            return client.since(topic, time)
-
-    @contextlib.contextmanager
-    def batches(
-        self, topic: str, start: int, stop: int, columns: Sequence[str]
-    ) -> Iterator[Iterator[Any]]:
-        """A range as Arrow batches."""
-        with self.connect() as client:
-            yield client.batches(topic, start, stop, columns)
-
     def connect(self) -> DoorClient:
         """A connection to the door."""
         return DoorClient(self.endpoint, self.token, tls=self.tls, roots=self.roots)
-
-
-Access = HomeAccess | NodeAccess
 
 
 def node_of_home(home: str) -> NodeAccess:
@@ -109,3 +121,36 @@ def node_of_home(home: str) -> NodeAccess:
     if door.tls:
         raise LocalError(f"the door of {home} uses TLS: name it by the options node and tlsRoots")
     return NodeAccess(door.endpoint, load_or_create_token(Path(home)))
+
+
+def read_piece(
+    access: Access,
+    piece: Range,
+    columns: Sequence[str],
+    conditions: Sequence[Condition] = (),
+    *,
+    fail_on_data_loss: bool = True,
+) -> Iterator[Any]:
+    """Verified Arrow batches of a piece; without `fail_on_data_loss`, what is left of it."""
+    position = piece.start
+    while position < piece.stop:
+        resume, why = piece.stop, "the read ended early"
+        cause: Exception | None = None
+        try:
+            with access.batches(piece.topic, position, piece.stop, columns) as batches:
+                for batch in batches:
+                    position += batch.num_rows
+                    yield apply(batch, conditions)
+        except OffsetGoneError as gone:
+            resume, why, cause = gone.first_offset, "retention has deleted them", gone
+        except DamagedRangeError as damaged:
+            resume, why, cause = damaged.end, str(damaged), damaged
+        except OffsetAheadError as ahead:
+            why, cause = str(ahead), ahead
+        resume = min(resume, piece.stop)
+        if position < piece.stop and fail_on_data_loss:
+            raise DataLossError(
+                f"topic {piece.topic!r} of {access.where}: offsets {position} to {resume - 1}"
+                f" cannot be read: {why}. With failOnDataLoss=false they are passed over"
+            ) from cause
+        position = max(resume, position + 1)

@@ -139,7 +139,7 @@ def _read_files(batches: Iterator[Any]) -> Iterator[Any]:
     """In a task: turn names of files into their entries."""
     for batch in batches:
         for row in batch.to_pylist():
-            yield from trace_batches(TraceFile(row["run"], row["number"], row["path"]))
+            yield from trace_batches(TraceFile(**row))
 
 
 def trace_batches(file: TraceFile) -> Iterator[Any]:
@@ -180,8 +180,8 @@ def _entry_batches(path: Path) -> Iterator[Any]:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    from rumormill.trace.columns import SCHEMA, table_of  # noqa: PLC0415
     from rumormill.trace.files import read_trace  # noqa: PLC0415
+    from rumormill.trace.parquet import SCHEMA, table_of  # noqa: PLC0415
 
     if path.suffix == ".parquet":
         number = 0
@@ -260,17 +260,5 @@ def as_events(found: "DataFrame", run: str) -> "DataFrame":
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     protocol = f.expr("string(filter(metadata, each -> each.key = 'protocol')[0].value)")
-    return found.select(
-        f.lit(run).alias("run"),
-        protocol.alias("protocol"),
-        "topic",
-        "offset",
-        "id",
-        f.col("key").alias("author"),
-        "publisher",
-        "value",
-        "created",
-        "received",
-        "parents",
-        "proof",
-    )
+    own = {"run": f.lit(run), "protocol": protocol, "author": f.col("key")}
+    return found.withColumns(own).select([name for name, _ in COLUMNS["events"]])

@@ -14,44 +14,32 @@ pair. Since every entry has its place, the end of a pair follows from the places
 A delivery at a peer that was not expected is `extra`; one of a message whose publication is not
 before it in the trace is `unpublished`.
 
+Hops say along how many peers a message came. A peer has one hop more than the peer whose copy
+reached it first, and a message's publisher has none: a walk along the arrivals of one message in
+their order. Joins would need a round for every hop. So the arrivals of a message are brought
+together and in order by Spark, and walked through in one pass by a task that holds one message's
+peers at a time.
+
 Times are nanoseconds of the trace's clock. All functions take and return frames, nothing else.
 """
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from rumormill.trace.ledger import (
-    SUBSCRIBER_DOWN,
-    SUBSCRIBER_LEFT,
-    UNDELIVERABLE,
-    UNSPECIFIED,
-)
+from rumormill.trace.ledger import SUBSCRIBER_DOWN, SUBSCRIBER_LEFT, UNDELIVERABLE, UNSPECIFIED
 
 PUBLISH, REJECT, DUPLICATE, DELIVER = 0, 1, 2, 3
 RECV, SEND, DROP, JOIN, LEAVE = 6, 7, 8, 9, 10
 UP, DOWN, UNDELIVER = 1000, 1001, 1004
 
-DELIVERED: Final = "delivered"
-PENDING: Final = "pending"
-DROPPED: Final = "dropped"
-EXTRA: Final = "extra"
-UNPUBLISHED: Final = "unpublished"
-
 _PAIR: Final = ["run", "message_id", "peer"]
+_PLACE: Final = "struct(moment, seq) AS at"
+"""Where an entry stands in its run: places compare as the entries are ordered."""
 
-
-def place() -> Column:
-    """Where an entry stands in its run: places compare as the entries are ordered."""
-    return f.struct("moment", "seq")
-
-
-def reason() -> Column:
-    """An entry's reason; go's entries may have none."""
-    return f.when(f.coalesce(f.col("reason"), f.lit("")) == "", UNSPECIFIED).otherwise(
-        f.col("reason")
-    )
+_HOPS: Final = "run STRING, message_id BINARY, peer BINARY, hops INT"
 
 
 def publications(traces: DataFrame) -> DataFrame:
@@ -61,13 +49,13 @@ def publications(traces: DataFrame) -> DataFrame:
         traces.where(f.col("type") == PUBLISH)
         .groupBy("run", f.col("messageID").alias("message_id"))
         .agg(first.alias("first"))
-        .select(
+        .selectExpr(
             "run",
             "message_id",
-            f.col("first.topic").alias("topic"),
-            f.col("first.peerID").alias("publisher"),
-            f.col("first.timestamp").alias("published_at"),
-            f.struct("first.moment", "first.seq").alias("published"),
+            "first.topic AS topic",
+            "first.peerID AS publisher",
+            "first.timestamp AS published_at",
+            "struct(first.moment, first.seq) AS published",
         )
     )
 
@@ -79,17 +67,14 @@ def subscriptions(traces: DataFrame) -> DataFrame:
     down, with the reason for it. A subscription outlives NODE_DOWN, and a peer of which no NODE_UP
     is known is up.
     """
-    peer = f.col("peerID").alias("peer")
-    joins = traces.where(f.col("type").isin(JOIN, LEAVE)).select(
-        "run", peer, "topic", place().alias("at"), (f.col("type") == JOIN).alias("joined")
+    joins = traces.where(f.col("type").isin(JOIN, LEAVE)).selectExpr(
+        "run", "peerID AS peer", "topic", _PLACE, f"type = {JOIN} AS joined"
     )
-    moves = traces.where(f.col("type").isin(UP, DOWN)).select(
-        "run", peer, place().alias("at"), (f.col("type") == UP).alias("up")
+    moves = traces.where(f.col("type").isin(UP, DOWN)).selectExpr(
+        "run", "peerID AS peer", _PLACE, f"type = {UP} AS up"
     )
     topics = joins.select("run", "peer", "topic").distinct()
-    changes = joins.withColumn("up", f.lit(None).cast("boolean")).unionByName(
-        moves.join(topics, ["run", "peer"]), allowMissingColumns=True
-    )
+    changes = joins.unionByName(moves.join(topics, ["run", "peer"]), allowMissingColumns=True)
     order = Window.partitionBy("run", "peer", "topic").orderBy("at")
     rest = order.rowsBetween(1, Window.unboundedFollowing)
     joined = f.coalesce(f.last("joined", ignorenulls=True).over(order), f.lit(False))
@@ -109,59 +94,45 @@ def subscriptions(traces: DataFrame) -> DataFrame:
 
 def expected_pairs(published: DataFrame, subscribed: DataFrame) -> DataFrame:
     """Every publication with every subscriber that it is owed to."""
-    inside = (f.col("since") < f.col("published")) & (
-        f.col("until").isNull() | (f.col("published") < f.col("until"))
-    )
     return (
         published.join(subscribed, ["run", "topic"])
-        .where(inside)
+        .where("since < published AND (until IS NULL OR published < until)")
         .select("run", "message_id", "peer", "gone")
     )
 
 
 def _happenings(traces: DataFrame) -> DataFrame:
     """All entries that can decide a pair: run, message_id, peer, kind, place, time, reason."""
-    why = f.when(f.col("type") == UNDELIVER, UNDELIVERABLE).otherwise(reason())
-    shared = [
-        f.col("type").alias("kind"), place().alias("at"), f.col("timestamp"), why.alias("why"),
-    ]  # fmt: skip
-    own = traces.where(f.col("type").isin(DELIVER, REJECT, UNDELIVER)).select(
-        "run", f.col("messageID").alias("message_id"), f.col("peerID").alias("peer"), *shared
+    # Go's entries may have no reason.
+    why = f"coalesce(nullif(reason, ''), '{UNSPECIFIED}')"
+    shared = ["run", "type AS kind", _PLACE, "timestamp",
+              f"IF(type = {UNDELIVER}, '{UNDELIVERABLE}', {why}) AS why"]  # fmt: skip
+    own = traces.where(f.col("type").isin(DELIVER, REJECT, UNDELIVER)).selectExpr(
+        *shared, "messageID AS message_id", "peerID AS peer"
     )
-    lost = (
-        traces.where(f.col("type") == DROP)
-        .select("run", f.explode("messages").alias("carried"), "remotePeer", *shared)
-        .select(
-            "run",
-            f.col("carried.messageID").alias("message_id"),
-            f.col("remotePeer").alias("peer"),
-            "kind",
-            "at",
-            "timestamp",
-            "why",
-        )
+    lost = traces.where(f.col("type") == DROP).selectExpr(
+        *shared, "explode(messages.messageID) AS message_id", "remotePeer AS peer"
     )
     return own.unionByName(lost)
 
 
 def _summed(happened: DataFrame) -> DataFrame:
     """What happened at each pair, reduced to what decides it."""
-    at, kind = f.col("at"), f.col("kind")
-    told = f.struct("at.moment", "at.seq", "why")
-    seen = kind.isin(DELIVER, UNDELIVER)
-    return (
-        happened.groupBy("run", "message_id", "peer", "known")
-        .agg(
-            f.min(f.when(kind == DELIVER, f.struct("at", "timestamp"))).alias("first"),
-            f.max(f.when(kind == DELIVER, at)).alias("last"),
-            f.count(f.when(kind == DELIVER, 1)).alias("times"),
-            f.max(f.when(kind == UNDELIVER, at)).alias("undelivered"),
-            f.min(f.when(kind.isin(REJECT, UNDELIVER), told)).alias("refused"),
-            f.max(f.when(kind == DROP, told)).alias("noted"),
-            f.sort_array(f.collect_list(f.when(seen, f.struct("at", "kind")))).alias("acts"),
-        )
-        .withColumn("repeated", f.expr(_REPEATED))
+    told, delivered = "struct(at.moment, at.seq, why)", f"FILTER (WHERE kind = {DELIVER})"
+    figures = {
+        "first": f"min(struct(at, timestamp)) {delivered}",
+        "last": f"max(at) {delivered}",
+        "times": f"count(*) {delivered}",
+        "undelivered": f"max(at) FILTER (WHERE kind = {UNDELIVER})",
+        "refused": f"min({told}) FILTER (WHERE kind IN ({REJECT}, {UNDELIVER}))",
+        "noted": f"max({told}) FILTER (WHERE kind = {DROP})",
+        "acts": "sort_array(collect_list(struct(at, kind))"
+        f" FILTER (WHERE kind IN ({DELIVER}, {UNDELIVER})))",
+    }
+    summed = happened.groupBy(*_PAIR, "known").agg(
+        *[f.expr(text).alias(name) for name, text in figures.items()]
     )
+    return summed.withColumn("repeated", f.expr(_REPEATED))
 
 
 _REPEATED: Final = (
@@ -171,7 +142,7 @@ _REPEATED: Final = (
 """Deliveries of what was delivered already."""
 
 
-def deliveries(traces: DataFrame, hops: DataFrame) -> DataFrame:
+def deliveries(traces: DataFrame) -> DataFrame:
     """Every expected pair and every delivery: publish ⟗ deliver, per subscriber."""
     published = publications(traces)
     pairs = expected_pairs(published, subscriptions(traces))
@@ -179,94 +150,56 @@ def deliveries(traces: DataFrame, hops: DataFrame) -> DataFrame:
     happened = (
         _happenings(traces)
         .join(places, ["run", "message_id"], "left")
-        .withColumn("known", f.coalesce(f.col("at") > f.col("published"), f.lit(False)))
-        .where(f.col("known") | (f.col("kind") == DELIVER))
+        .withColumn("known", f.expr("coalesce(at > published, false)"))
+        .where(f"known OR kind = {DELIVER}")
     )
-    summed = _summed(happened)
     both = pairs.withColumns({"expected": f.lit(True), "known": f.lit(True)}).join(
-        summed, [*_PAIR, "known"], "full"
+        _summed(happened), [*_PAIR, "known"], "full"
     )
-    expected = f.coalesce(f.col("expected"), f.lit(False))
-    kept = both.withColumn("expected", expected).where("expected OR times > 0")
-    told = kept.join(published.drop("published"), ["run", "message_id"], "left").join(
-        hops, _PAIR, "left"
+    told = (
+        both.fillna(False, "expected")
+        .where("expected OR times > 0")
+        .join(published.drop("published"), ["run", "message_id"], "left")
+        .join(hops_of(traces), _PAIR, "left")
     )
     return _judged(told)
 
 
 def _judged(told: DataFrame) -> DataFrame:
     """Give every pair its state."""
-    decided = f.least("refused", "gone")
-    taken_back = f.col("undelivered") > f.col("last")
-    dropped_for = (
-        f.when(f.col("last").isNotNull(), f.when(taken_back, UNDELIVERABLE))
-        .when(decided.isNotNull(), decided["why"])
-        .otherwise(f.col("noted.why"))
-    )
-    state = (
-        f.when(~f.col("known"), UNPUBLISHED)
-        .when(~f.col("expected"), EXTRA)
-        .when(f.col("reason").isNotNull(), DROPPED)
-        .when(f.col("last").isNotNull(), DELIVERED)
-        .otherwise(PENDING)
-    )
-    judged = told.withColumn("reason", f.when(f.col("expected"), dropped_for)).withColumn(
-        "state", state
-    )
-    return judged.select(
-        "run",
-        "message_id",
-        "topic",
-        "publisher",
-        "published_at",
-        "peer",
-        "expected",
-        (f.col("peer") != f.col("publisher")).alias("remote"),
-        "state",
-        "reason",
-        f.col("first.timestamp").alias("delivered_at"),
-        f.when(
-            f.col("known") & f.col("first").isNotNull(),
-            (f.col("first.timestamp") - f.col("published_at")) / 1e9,
-        ).alias("latency"),
-        f.when(f.col("known"), f.col("hops")).alias("hops"),
-        f.coalesce(f.col("times"), f.lit(0)).alias("times"),
-        f.coalesce(f.col("repeated"), f.lit(0)).alias("repeated"),
+    judged = told.withColumn("reason", f.expr(f"""
+        CASE WHEN NOT expected THEN NULL
+             WHEN last IS NOT NULL THEN IF(undelivered > last, '{UNDELIVERABLE}', NULL)
+             ELSE coalesce(least(refused, gone).why, noted.why) END"""))  # fmt: skip
+    state = f.expr("""
+        CASE WHEN NOT known THEN 'unpublished'
+             WHEN NOT expected THEN 'extra'
+             WHEN reason IS NOT NULL THEN 'dropped'
+             WHEN last IS NOT NULL THEN 'delivered'
+             ELSE 'pending' END""")
+    return judged.withColumn("state", state).selectExpr(
+        "* EXCEPT (hops, times, repeated)",
+        "peer != publisher AS remote",
+        "first.timestamp AS delivered_at",
+        "IF(known, (first.timestamp - published_at) / 1e9, NULL) AS latency",
+        "IF(known, hops, NULL) AS hops",
+        "coalesce(times, 0) AS times",
+        "coalesce(repeated, 0) AS repeated",
     )
 
 
 def messages(traces: DataFrame, delivered: DataFrame) -> DataFrame:
     """Every message: who published it, how many copies were sent, how many came to nothing new."""
-    sent = _counted(
-        traces.where(f.col("type") == SEND)
-        .select("run", f.explode("messages").alias("carried"))
-        .select("run", "carried.messageID", "carried.topic"),
-        "copies",
-    )
-    again = _counted(traces.where(f.col("type") == DUPLICATE), "duplicates")
-    got = (
-        delivered.where("remote")
-        .groupBy("run", "message_id")
-        .agg(
-            f.sum(
-                f.when(f.col("state") == DELIVERED, 1)
-                .when(f.col("state") == EXTRA, f.col("times"))
-                .otherwise(0)
-            ).alias("received")
-        )
-    )
     key = ["run", "message_id"]
+    carried = traces.where(f.col("type") == SEND).select("run", f.inline("messages"))
+    sent = _counted(carried, "copies")
+    again = _counted(traces.where(f.col("type") == DUPLICATE), "duplicates")
+    new = "CASE state WHEN 'delivered' THEN 1 WHEN 'extra' THEN times ELSE 0 END"
+    got = delivered.where("remote").groupBy(key).agg(f.expr(f"sum({new}) AS received"))
     found = publications(traces).join(sent, key, "full").join(again, key, "full")
-    return found.join(got, key, "left").select(
-        "run",
-        "message_id",
-        f.coalesce("topic", "copies_topic", "duplicates_topic").alias("topic"),
-        "publisher",
-        "published_at",
-        f.coalesce(f.col("copies"), f.lit(0)).alias("copies"),
-        f.coalesce(f.col("duplicates"), f.lit(0)).alias("duplicates"),
-        f.coalesce(f.col("received"), f.lit(0)).alias("received"),
-    )
+    topic = f.coalesce("topic", "copies_topic", "duplicates_topic")
+    counts = ["copies", "duplicates", "received"]
+    return found.join(got, key, "left").withColumn("topic", topic).fillna(0, counts)
 
 
 def _counted(entries: DataFrame, name: str) -> DataFrame:
@@ -281,3 +214,49 @@ def _counted(entries: DataFrame, name: str) -> DataFrame:
         .groupBy("run", "message_id")
         .agg(f.sum(name).alias(name), f.min("topic").alias(f"{name}_topic"))
     )
+
+
+def hops_of(traces: DataFrame) -> DataFrame:
+    """The hops of every first delivery: run, message_id, peer, hops; where they can be known."""
+    shared = ["run", "moment", "seq", "type AS kind", "peerID AS peer", "remotePeer AS sender"]
+    own = traces.where(f.col("type").isin(PUBLISH, DELIVER))
+    copies = traces.where(f.col("type") == RECV)
+    arrivals = own.selectExpr(*shared, "messageID AS message_id").unionByName(
+        copies.selectExpr(*shared, "explode(messages.messageID) AS message_id")
+    )
+    return (
+        arrivals.repartition("run", "message_id")
+        .sortWithinPartitions("run", "message_id", "moment", "seq")
+        .select("run", "message_id", "kind", "peer", "sender")
+        .mapInArrow(_walk, _HOPS)
+    )
+
+
+def _walk(batches: Iterator[Any]) -> Iterator[Any]:
+    """In a task: follow each message from its publisher outwards."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    types = [pa.string(), pa.binary(), pa.binary(), pa.int32()]
+    names = ["run", "message_id", "peer", "hops"]
+    current: tuple[str, bytes] | None = None
+    known: dict[bytes, int] = {}
+    told: dict[bytes, None] = {}
+    for batch in batches:
+        found: list[tuple[str, bytes, bytes, int]] = []
+        columns = [column.to_pylist() for column in batch.columns]
+        for run, message, kind, peer, sender in zip(*columns, strict=True):
+            if (run, message) != current:
+                current = (run, message)
+                known, told = {}, {}
+            if kind == PUBLISH:
+                if not known:
+                    known[peer] = 0
+                continue
+            if peer not in known and sender in known:
+                known[peer] = known[sender] + 1
+            if kind == DELIVER and known and peer not in told:
+                told[peer] = None
+                if peer in known:
+                    found.append((run, message, peer, known[peer]))
+        arrays = zip(*found, strict=True) if found else [()] * len(types)
+        yield pa.RecordBatch.from_arrays(list(map(pa.array, arrays, types)), names)

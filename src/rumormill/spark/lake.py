@@ -181,12 +181,8 @@ def check_name(part: str) -> None:
 
 def part_name(path: Path, suffixes: Sequence[str] = ()) -> str:
     """The name of a part that is made from a file or directory."""
-    name = path.name
-    for suffix in suffixes:
-        if name.endswith(suffix):
-            name = name.removesuffix(suffix)
-            break
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-")
+    suffix = next(filter(path.name.endswith, suffixes), "")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name.removesuffix(suffix)).lstrip(".-")
     return name[:_LONGEST_NAME] or "part"
 
 
@@ -198,12 +194,9 @@ def draft_name(name: str) -> str:
 def is_being_written(draft: Path) -> bool:
     """Whether the process that a draft is named after may still be at work."""
     host, process = draft.name.rpartition("~")[2].rsplit("-", 2)[:2]
-    if host != platform.node():
-        return True
     try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+        if host == platform.node():
+            os.kill(int(process), 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True

@@ -48,20 +48,15 @@ class _Axis:
     """Maps values to pixels."""
 
     def __init__(
-        self,
-        values: list[float],
-        begin: float,
-        end: float,
-        *,
-        log: bool,
+        self, values: list[float], begin: float, end: float, *, log: bool,
         ends: tuple[float, float] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.log = log and min(values) > 0
         self._begin, self._end = begin, end
         low, high = min(values), max(values)
         if self.log:
             # It begins and ends with a number, however short it is.
-            self.low, self.high = math.log10(_step_below(low)), math.log10(_step_above(high))
+            self.low, self.high = math.log10(_step(low, up=False)), math.log10(_step(high, up=True))
         else:
             least, most = (0.0, high) if ends is None else ends
             self.low, self.high = min(low, least), max(high, most)
@@ -94,16 +89,13 @@ class _Axis:
 _STEPS: Final = (1, 2, 5)
 
 
-def _step_below(value: float) -> float:
-    """The greatest of …, 0.5, 1, 2, 5, 10, … that is not above a value."""
+def _step(value: float, *, up: bool) -> float:
+    """The nearest of …, 0.5, 1, 2, 5, 10, … that is not above a value, or not below it."""
     decade = 10.0 ** math.floor(math.log10(value))
-    return max(step * decade for step in _STEPS if step * decade <= value * (1 + 1e-9))
-
-
-def _step_above(value: float) -> float:
-    """The least of them that is not below it."""
-    decade = 10.0 ** math.floor(math.log10(value))
-    return min(step * decade for step in (*_STEPS, 10) if step * decade >= value * (1 - 1e-9))
+    steps = [step * decade for step in (*_STEPS, 10)]
+    if up:
+        return min(step for step in steps if step >= value * (1 - 1e-9))
+    return max(step for step in steps if step <= value * (1 + 1e-9))
 
 
 def line_plot(
@@ -129,9 +121,7 @@ def line_plot(
     y_axis = _Axis(ys, HEIGHT - _BOTTOM, _TOP, log=log_y, ends=ends)
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     parts = [
-        _opening(height),
-        _ground(height),
-        _text(WIDTH / 2, 22, title, size=14),
+        _opening(height, title),
         *_grid(x_axis, y_axis),
         _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - _BOTTOM + 36, x_name),
         f'<g transform="translate(16 {middle}) rotate(-90)">{_text(0, 0, y_name)}</g>',
@@ -161,25 +151,17 @@ def bar_plot(title: str, bars: list[tuple[str, float, int]]) -> str:
     height = 40 + _BAR * len(bars)
     longest = max(value for _, value, _ in bars) or 1.0
     room = WIDTH - _BAR_LEFT - 80
-    parts = [
-        _opening(height),
-        _ground(height),
-        _text(WIDTH / 2, 22, title, size=14),
-    ]
+    parts = [_opening(height, title)]
     for place, (name, value, number) in enumerate(bars):
         y = 34 + _BAR * place
         width = max(1.0, room * value / longest)
+        box = f'x="{_BAR_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 6}"'
         parts += [
             _text(_BAR_LEFT - 8, y + 13, _short(name), anchor="end"),
-            _bar(y, width, colour_of(number)),
+            f'<rect {box} fill="{colour_of(number)}"/>',
             _text(_BAR_LEFT + width + 6, y + 13, _number(round(value, 3)), anchor="start"),
         ]
     return "\n".join([*parts, "</svg>\n"])
-
-
-def _bar(y: float, width: float, colour: str) -> str:
-    place = f'x="{_BAR_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 6}"'
-    return f'<rect {place} fill="{colour}"/>'
 
 
 def _short(name: str) -> str:
@@ -189,13 +171,11 @@ def _short(name: str) -> str:
     return f"{name[:12]}…{name[13 - _LONGEST_BAR_NAME :]}"
 
 
-def _ground(height: int) -> str:
-    return f'<rect class="ground" width="{WIDTH}" height="{height}" fill="white"/>'
-
-
-def _opening(height: int) -> str:
+def _opening(height: int, title: str) -> str:
     box = f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {height}"'
-    return f'{box} font-family="sans-serif" font-size="12">'
+    ground = f'<rect class="ground" width="{WIDTH}" height="{height}" fill="white"/>'
+    head = _text(WIDTH / 2, 22, title, size=14)
+    return f'{box} font-family="sans-serif" font-size="12">\n{ground}\n{head}'
 
 
 def key_mark(number: int) -> str:

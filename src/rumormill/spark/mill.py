@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rumormill.core.errors import LocalError
-from rumormill.spark.bronze import (
-    Source,
-    protocols_of,
-    read_events,
-    read_traces,
-    run_rows,
-)
+from rumormill.spark.bronze import Source, protocols_of, read_events, read_traces, run_rows
 from rumormill.spark.lake import Draft, Lake
 
 if TYPE_CHECKING:
@@ -103,23 +97,24 @@ def _cut_finely(spark: "SparkSession", bronze: Path) -> Iterator[None]:
 
 
 def _from_traces(spark: "SparkSession", draft: Draft, window: float, tell: Tell) -> None:
-    from rumormill.spark import deliveries, gold, hops, quality  # noqa: PLC0415
+    from pyspark.sql import functions as f  # noqa: PLC0415
 
-    traces, runs = draft.frame(spark, "traces"), draft.frame(spark, "runs")
+    from rumormill.spark import deliveries, gold  # noqa: PLC0415
+
+    traces = draft.frame(spark, "traces")
+    protocols = f.broadcast(draft.frame(spark, "runs").select("run", "protocol"))
 
     def write(frame: "DataFrame", table: str, *, small: bool = True) -> "DataFrame":
         tell(table)
-        named = _named(frame, runs)
+        named = frame.drop("protocol").join(protocols, "run", "left")
         draft.write(named.coalesce(1) if small else named, table)
         return draft.frame(spark, table)
 
-    delivered = write(
-        deliveries.deliveries(traces, hops.hops_of(traces)), "deliveries", small=False
-    )
+    delivered = write(deliveries.deliveries(traces), "deliveries", small=False)
     messages = write(deliveries.messages(traces, delivered), "messages", small=False)
-    found = write(quality.delivery_quality(delivered, messages, window), "delivery_quality")
-    write(quality.latency_cdf(delivered), "latency_cdf")
-    write(quality.overhead(traces, found), "overhead")
+    found = write(gold.delivery_quality(delivered, messages, window), "delivery_quality")
+    write(gold.latency_cdf(delivered), "latency_cdf")
+    write(gold.overhead(traces, found), "overhead")
     write(gold.peer_load(traces), "peer_load")
     write(gold.topic_activity(traces, messages, delivered, window), "topic_activity")
     write(gold.self_stabilisation(traces), "self_stabilisation")
@@ -134,18 +129,11 @@ def build_event_tables(
     tell("events_verified")
     draft.write(verifying.link(verified), "events_verified")
     tell("topic_activity")
-    events = draft.frame(spark, "events")
-    draft.write(gold.event_activity(events, window).coalesce(1), "topic_activity")
+    activity = gold.event_activity(draft.frame(spark, "events"), window)
+    draft.write(activity.coalesce(1), "topic_activity")
     tell("dag_health")
-    linked = draft.frame(spark, "events_verified")
-    draft.write(gold.dag_health(linked).coalesce(1), "dag_health")
-
-
-def _named(frame: "DataFrame", runs: "DataFrame") -> "DataFrame":
-    """Say of which protocol each row's run is."""
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
-    return frame.drop("protocol").join(f.broadcast(runs.select("run", "protocol")), "run", "left")
+    health = gold.dag_health(draft.frame(spark, "events_verified"))
+    draft.write(health.coalesce(1), "dag_health")
 
 
 def plain(error: BaseException) -> Exception:

@@ -19,6 +19,7 @@ from rumormill.spark.access import Access, HomeAccess, NodeAccess, node_of_home
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+_WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 """What stands for the ends of a topic in offsets, as in Kafka's."""
 
 TOKEN_VARIABLE: Final = "RUMORMILL_TOKEN"
@@ -121,10 +122,10 @@ def canonical(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, s
     return found
 
 
-def columns_wanted(options: Mapping[str, str]) -> tuple[bool, bool]:
-    """Whether metadata and proofs are asked for."""
+def columns_wanted(options: Mapping[str, str]) -> dict[str, bool]:
+    """Whether the columns that are not always there are asked for."""
     given = canonical(options, READ_OPTIONS)
-    return _flag(given, "includeMetadata", False), _flag(given, "includeProof", False)
+    return {name: _flag(given, f"include{name.title()}", False) for name in ("metadata", "proof")}
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -157,8 +158,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         _access(given),
         topics,
         pattern,
-        _start(given, topics, pattern, streaming=streaming),
-        _end(given, topics, pattern),
+        _bound(given, "starting", topics, pattern, streaming=streaming),
+        _bound(given, "ending", topics, pattern, streaming=streaming),
         _flag(given, "failOnDataLoss", True),
         strategy == "latest",
         limit,
@@ -177,7 +178,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(node, given.get("topic"), given.get("writeId"))
 
 
-def _access(given: Mapping[str, str]) -> Access:
+def _access(given: Mapping[str, str]) -> HomeAccess | NodeAccess:
     places = [name for name in ("home", "node", "path") if name in given]
     if len(places) != 1:
         raise ConfigError(
@@ -189,9 +190,7 @@ def _access(given: Mapping[str, str]) -> Access:
             raise ConfigError(f"{name}: goes with node, not with {places[0]}")
     if "node" not in given:
         return HomeAccess(str(Path(given[places[0]].removeprefix("file:")).expanduser().absolute()))
-    roots = ""
-    if "tlsRoots" in given:
-        roots = _text_of(given["tlsRoots"], "tlsRoots")
+    roots = _text_of(given["tlsRoots"], "tlsRoots") if "tlsRoots" in given else ""
     tls = _flag(given, "tls", bool(roots))
     if roots and not tls:
         raise ConfigError("tlsRoots: needs tls")
@@ -226,42 +225,28 @@ def _text_of(path: str, option: str) -> str:
         raise ConfigError(f"{option}: cannot read {path}: {error}") from None
 
 
-def _start(
-    given: Mapping[str, str], topics: tuple[str, ...], pattern: str | None, *, streaming: bool
-) -> Bound:
-    """Where to begin: a time wins over times by topic, and those over offsets."""
-    time = _time(given, "startingTimestamp")
+def _bound(
+    given: Mapping[str, str], side: str, topics: tuple[str, ...], pattern: str | None, *,
+    streaming: bool,
+) -> Bound:  # fmt: skip
+    """Where to begin or end: a time wins over times by topic, and those over offsets."""
+    time = _number(given, f"{side}Timestamp", 0, "a number of milliseconds since 1970")
     if time is not None:
         return Bound(time, is_time=True)
-    if "startingOffsetsByTimestamp" in given:
-        return _by_topic(given, "startingOffsetsByTimestamp", topics, pattern, is_time=True)
-    text = given.get("startingOffsets", "latest" if streaming else "earliest").strip()
-    if text.lower() == "earliest":
-        return Bound(EARLIEST)
-    if text.lower() == "latest":
-        if not streaming:
-            raise ConfigError("startingOffsets: latest is for streams; a batch would be empty")
-        return Bound(LATEST)
-    bound = _by_topic(given, "startingOffsets", topics, pattern)
-    if not streaming and LATEST in bound.by_topic.values():
-        raise ConfigError("startingOffsets: -1 (latest) is for streams; a batch would be empty")
-    return bound
-
-
-def _end(given: Mapping[str, str], topics: tuple[str, ...], pattern: str | None) -> Bound:
-    time = _time(given, "endingTimestamp")
-    if time is not None:
-        return Bound(time, is_time=True)
-    if "endingOffsetsByTimestamp" in given:
-        return _by_topic(given, "endingOffsetsByTimestamp", topics, pattern, is_time=True)
-    text = given.get("endingOffsets", "latest").strip()
-    if text.lower() == "latest":
-        return Bound(LATEST)
-    if text.lower() == "earliest":
-        raise ConfigError("endingOffsets: earliest would end before the first event")
-    bound = _by_topic(given, "endingOffsets", topics, pattern)
-    if EARLIEST in bound.by_topic.values():
-        raise ConfigError("endingOffsets: -2 (earliest) would end before the first event")
+    if f"{side}OffsetsByTimestamp" in given:
+        return _by_topic(given, f"{side}OffsetsByTimestamp", topics, pattern, is_time=True)
+    option = f"{side}Offsets"
+    starts = side == "starting"
+    text = given.get(option, "earliest" if starts and not streaming else "latest").strip()
+    word = text.lower()
+    bound = Bound(_WORDS[word]) if word in _WORDS else _by_topic(given, option, topics, pattern)
+    named = {bound.everywhere, *bound.by_topic.values()}
+    if starts and not streaming and LATEST in named:
+        latest = "latest" if word == "latest" else "-1 (latest)"
+        raise ConfigError(f"{option}: {latest} is for streams; a batch would be empty")
+    if not starts and EARLIEST in named:
+        earliest = "earliest" if word == "earliest" else "-2 (earliest)"
+        raise ConfigError(f"{option}: {earliest} would end before the first event")
     return bound
 
 
@@ -286,37 +271,24 @@ def _by_topic(
     for topic, value in found.items():
         if type(value) is not int or value < least:
             raise ConfigError(f"{option}: {value!r} of topic {topic!r}: write it as {example}")
-    _check_names(option, found, topics, pattern)
-    return Bound(by_topic=found, is_time=is_time)
-
-
-def _check_names(
-    option: str, found: Mapping[str, int], topics: tuple[str, ...], pattern: str | None
-) -> None:
-    """Offsets name exactly the topics that are subscribed to."""
+    # Offsets name exactly the topics that are subscribed to.
     for topic in found:
         if topic not in topics if pattern is None else not re.fullmatch(pattern, topic):
             raise ConfigError(f"{option}: topic {topic!r} is not subscribed to")
     for topic in topics:
         if topic not in found:
             raise ConfigError(f"{option}: topic {topic!r} is missing: name all of subscribe")
+    return Bound(by_topic=found, is_time=is_time)
 
 
-def _time(given: Mapping[str, str], option: str) -> int | None:
+def _number(
+    given: Mapping[str, str], option: str, least: int = 1, what: str = "a number above 0"
+) -> int | None:
     if option not in given:
         return None
     text = given[option]
-    if not text.isascii() or not text.isdigit():
-        raise ConfigError(f"{option}: {text!r} is not a number of milliseconds since 1970")
-    return int(text)
-
-
-def _number(given: Mapping[str, str], option: str) -> int | None:
-    if option not in given:
-        return None
-    text = given[option]
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"{option}: {text!r} is not a number above 0")
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise ConfigError(f"{option}: {text!r} is not {what}")
     return int(text)
 
 

@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, Final
 
 from rumormill.spark.page_plots import against_size, section_name, section_plots, sections
+from rumormill.spark.report import grouped
 from rumormill.version import __version__
 
 MOST_ROWS: Final = 200
@@ -147,15 +148,12 @@ def _shown(value: float | None, kind: str) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def _recovery(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
+def _recovery(episodes: Sequence[dict[str, Any]]) -> list[str]:
     """How long the overlays of each run were not legitimate, all topics together."""
     if not episodes:
         return []
-    runs: dict[str, list[Mapping[str, Any]]] = {}
-    for each in episodes:
-        runs.setdefault(each["run"], []).append(each)
     rows = []
-    for run, members in list(runs.items())[:MOST_ROWS]:
+    for (run,), members in list(grouped(episodes, "run").items())[:MOST_ROWS]:
         starts = [each["seconds"] for each in members if each["episode"] == 0]
         later = [each["seconds"] for each in members if each["episode"] > 0]
         rows.append(
@@ -171,11 +169,7 @@ def _recovery(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
     heads = ["run", "topics", "legitimate first after", "broken later", "longest until mended",
              "not mended"]  # fmt: skip
     note = "Of several topics the slowest. Costs by topic and time are in the JSON form."
-    return [
-        "<h2>Self-stabilisation</h2>",
-        *_table(heads, rows),
-        f'<p class="note">{note}</p>',
-    ]
+    return ["<h2>Self-stabilisation</h2>", *_table(heads, rows), f'<p class="note">{note}</p>']
 
 
 def _longest(seconds: Iterable[float | None]) -> str:

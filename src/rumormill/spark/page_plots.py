@@ -9,11 +9,12 @@ from html import escape
 from typing import Any, Final
 
 from rumormill.spark.line_plot import Series, bar_plot, key_mark, line_plot
+from rumormill.spark.report import grouped
 
 MOST_LINES: Final = 8
 """Configurations in one plot: as many as there are colours."""
 
-Section = tuple[tuple[str, int], list[dict[str, Any]]]
+Section = tuple[tuple[Any, ...], list[dict[str, Any]]]
 
 _CURVES: Final = (
     # title, x, y, curve, is x logarithmic, scale of y
@@ -27,9 +28,7 @@ _CURVES: Final = (
 
 def sections(configurations: Iterable[dict[str, Any]]) -> list[Section]:
     """Configurations under the same condition, larger networks first within a condition."""
-    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for each in configurations:
-        groups.setdefault((each["condition"], each["peers"]), []).append(each)
+    groups = grouped(configurations, "condition", "peers")
     return sorted(groups.items(), key=lambda item: (item[0][0], -item[0][1]))
 
 
@@ -64,7 +63,7 @@ def section_plots(condition: str, peers: int, rivals: list[dict[str, Any]]) -> l
                 title, x_name, y_name, lines, log_x=is_log, log_y=False, legend=False,
                 ends=_percents(lines) if y_name.startswith("%") else None,
             )  # fmt: skip
-            parts.append(_figure(plot))
+            parts.append(f"<figure>{plot}</figure>")
     parts += _duplicates(drawn, numbers)
     parts += _trade(rivals, numbers)
     return [*parts, "</div>"]
@@ -92,17 +91,13 @@ def _key(names: Sequence[str]) -> str:
     return f'<p class="key">{"".join(spans)}</p>'
 
 
-def _figure(plot: str) -> str:
-    return f"<figure>{plot}</figure>"
-
-
 def _duplicates(drawn: Sequence[Mapping[str, Any]], numbers: Mapping[str, int]) -> list[str]:
     bars = [
         (each["configuration"], each["duplicates_per_delivery"], numbers[each["key"]])
         for each in drawn
         if each["duplicates_per_delivery"] is not None
     ]
-    return [_figure(bar_plot("Duplicates per delivery", bars))] if bars else []
+    return [f"<figure>{bar_plot('Duplicates per delivery', bars)}</figure>"] if bars else []
 
 
 def _trade(rivals: Sequence[Mapping[str, Any]], numbers: Mapping[str, int]) -> list[str]:
@@ -122,30 +117,24 @@ def _trade(rivals: Sequence[Mapping[str, Any]], numbers: Mapping[str, int]) -> l
         "Latency against cost", f"{unit} per delivery", "p99 of latency, seconds", series,
         legend=False,
     )  # fmt: skip
-    return [_figure(plot)]
+    return [f"<figure>{plot}</figure>"]
 
 
 def _point(configuration: Mapping[str, Any]) -> tuple[float, float]:
     return float(configuration["cost"]), float(configuration["latency_p99"])
 
 
-def against_size(configurations: Iterable[Mapping[str, Any]]) -> list[str]:
+def against_size(configurations: Iterable[dict[str, Any]]) -> list[str]:
     """Cost against the number of peers, where a lake has more than one size."""
-    by_condition: dict[str, list[Mapping[str, Any]]] = {}
-    for each in configurations:
-        by_condition.setdefault(each["condition"], []).append(each)
     parts = []
-    for condition, members in by_condition.items():
+    for (condition,), members in grouped(configurations, "condition").items():
         grown = _grown(members, "messages_per_delivery")
         if not grown:
             continue
         named = f": {condition}" if condition else ""
         names = list(grown)[:MOST_LINES]
         parts += [_key(names), '<div class="plots">']
-        for figure, y_name in (
-            ("messages_per_delivery", "messages per delivery"),
-            ("bytes_per_delivery", "bytes per delivery"),
-        ):
+        for figure in ("messages_per_delivery", "bytes_per_delivery"):
             lines = _grown(members, figure)
             series = [
                 Series(name, lines[name], number)
@@ -154,7 +143,9 @@ def against_size(configurations: Iterable[Mapping[str, Any]]) -> list[str]:
             ]
             if series:
                 title = f"Cost against size{named}"
-                parts.append(_figure(line_plot(title, "peers", y_name, series, legend=False)))
+                y_name = figure.replace("_", " ")
+                plot = line_plot(title, "peers", y_name, series, legend=False)
+                parts.append(f"<figure>{plot}</figure>")
         parts.append("</div>")
     return ["<h2>Cost against the number of peers</h2>", *parts] if parts else []
 

@@ -12,10 +12,14 @@ from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.log.event_log import DEFAULT_CONFIG
 from rumormill.log.model import Range, TopicExtent
-from rumormill.spark.options import EARLIEST, LATEST, Bound, ReadOptions
+from rumormill.spark.access import DataLossError
+from rumormill.spark.options import EARLIEST, LATEST, ReadOptions
 
 Offsets = dict[str, int]
 """By topic, in the order of names, the next offset to read."""
+
+Since = Callable[[str, float], int | None]
+"""The first offset of a topic that was received at a time or later."""
 
 SEGMENT_ROWS: Final = DEFAULT_CONFIG.segment_rows
 _ALIGNED_SEGMENTS: Final = 2
@@ -24,10 +28,6 @@ by both, and made by none."""
 
 _MILLISECONDS: Final = 1000
 _SHOWN: Final = 5
-
-
-class DataLossError(LocalError):
-    """Events that a query needs are not there any more."""
 
 
 def subscribed(options: ReadOptions, extents: Mapping[str, TopicExtent], where: str) -> list[str]:
@@ -41,12 +41,7 @@ def subscribed(options: ReadOptions, extents: Mapping[str, TopicExtent], where: 
     return found
 
 
-def resolve_start(
-    options: ReadOptions,
-    topic: str,
-    extent: TopicExtent,
-    since: Callable[[str, float], int | None],
-) -> int:
+def resolve_start(options: ReadOptions, topic: str, extent: TopicExtent, since: Since) -> int:
     """The first offset to read of a topic."""
     wanted = options.start.of(topic)
     if wanted is None or (wanted == EARLIEST and not options.start.is_time):
@@ -70,18 +65,12 @@ def resolve_start(
     return wanted
 
 
-def resolve_end(
-    options: ReadOptions,
-    topic: str,
-    extent: TopicExtent,
-    since: Callable[[str, float], int | None],
-) -> int:
+def resolve_end(options: ReadOptions, topic: str, extent: TopicExtent, since: Since) -> int:
     """The offset behind the last one to read of a topic."""
-    bound: Bound = options.end
-    wanted = bound.of(topic)
-    if wanted is None or (wanted == LATEST and not bound.is_time):
+    wanted = options.end.of(topic)
+    if wanted is None or (wanted == LATEST and not options.end.is_time):
         return extent.next_offset
-    if bound.is_time:
+    if options.end.is_time:
         found = since(topic, wanted / _MILLISECONDS)
         return extent.next_offset if found is None else found
     if wanted > extent.next_offset:

@@ -41,12 +41,10 @@ _LOAD_POINTS: Final = 100
 def collect(lake: Lake) -> dict[str, Any]:
     """Everything that a report of a lake says, ready for JSON."""
     runs = _runs(lake)
-    groups = _grouped(runs)
-    configurations = [_configuration(key, members) for key, members in groups.items()]
-    for rivals in _by(configurations, "condition", "peers").values():
+    configurations = [_configuration(members) for members in grouped(runs, "key").values()]
+    for rivals in grouped(configurations, "condition", "peers").values():
         _judge(rivals)
-    by_run = {run["run"]: run["key"] for run in runs}
-    _add_curves(lake, configurations, by_run)
+    _add_curves(lake, configurations, {run["run"]: run["key"] for run in runs})
     return {
         "lake": lake.path.name,
         "parts": lake.parts(),
@@ -62,37 +60,43 @@ def collect(lake: Lake) -> dict[str, Any]:
 def _runs(lake: Lake) -> list[dict[str, Any]]:
     about = {row["run"]: row for row in lake.rows("runs")}
     costs = {(row["run"], row["kind"]): row for row in lake.rows("overhead")}
-    loads: dict[str, list[float]] = {}
-    for row in lake.rows("peer_load", ["run", "over_mean"]):
-        loads.setdefault(row["run"], []).append(row["over_mean"] or 0.0)
+    loads = _loads(lake)
     found = []
     for row in lake.rows("delivery_quality"):
         if row["scope"] != "run":
             continue
         run = row["run"]
         known = about.get(run, {})
-        load = sorted(loads.get(run, []))
+        load = loads.get(run, [])
         skewed = bool(load) and load[-1] > 0
-        figures = {name: row[name] for name in FIGURES}
-        figures["bytes_per_delivery"] = _cost(costs, run, "rpc")
-        figures["control_bytes_per_delivery"] = _cost(costs, run, "control")
-        figures["load_max_over_mean"] = load[-1] if skewed else None
-        figures["load_p99_over_mean"] = nearest_rank(load, 99) if skewed else None
         parameters = json.loads(known.get("parameters") or "{}")
+        label = _label(row["protocol"], known.get("preset"), parameters)
+        condition, peers = known.get("condition") or "", known.get("peers") or len(load)
         found.append(
             {
                 "run": run,
                 "protocol": row["protocol"],
-                "configuration": _label(row["protocol"], known.get("preset"), parameters),
-                "condition": known.get("condition") or "",
-                "peers": known.get("peers") or len(load),
+                "configuration": label,
+                "condition": condition,
+                "peers": peers,
                 "seed": known.get("seed"),
-                **figures,
+                **{name: row[name] for name in FIGURES},
+                "bytes_per_delivery": _cost(costs, run, "rpc"),
+                "control_bytes_per_delivery": _cost(costs, run, "control"),
+                "load_max_over_mean": load[-1] if skewed else None,
+                "load_p99_over_mean": nearest_rank(load, 99) if skewed else None,
+                "key": json.dumps([condition, peers, label]),
             }
         )
-    for run in found:
-        run["key"] = json.dumps([run["condition"], run["peers"], run["configuration"]])
     return sorted(found, key=lambda run: str(run["run"]))
+
+
+def _loads(lake: Lake) -> dict[str, list[float]]:
+    """The loads of each run's peers, in order."""
+    loads: dict[str, list[float]] = {}
+    for row in lake.rows("peer_load", ["run", "over_mean"]):
+        loads.setdefault(row["run"], []).append(row["over_mean"] or 0.0)
+    return {run: sorted(load) for run, load in loads.items()}
 
 
 def _cost(costs: Mapping[tuple[str, str], Mapping[str, Any]], run: str, kind: str) -> float | None:
@@ -103,31 +107,18 @@ def _cost(costs: Mapping[tuple[str, str], Mapping[str, Any]], run: str, kind: st
 
 def _label(protocol: str, preset: str | None, parameters: Mapping[str, Any]) -> str:
     name = protocol if preset in (None, "", "default") else f"{protocol}:{preset}"
-    chosen = " ".join(f"{key}={_shown(value)}" for key, value in parameters.items())
+    shown = [(key, str(each).lower() if isinstance(each, bool) else each)
+             for key, each in parameters.items()]  # fmt: skip
+    chosen = " ".join(f"{key}={value}" for key, value in shown)
     return f"{name} {chosen}" if chosen else name
 
 
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _grouped(runs: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        groups.setdefault(run["key"], []).append(run)
-    return groups
-
-
-def _configuration(key: str, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    first = members[0]
+def _configuration(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    shared = ("key", "configuration", "protocol", "condition", "peers")
     means = {name: _mean([run[name] for run in members]) for name in COMPARED}
     size = means["bytes_per_delivery"]
     return {
-        "key": key,
-        "configuration": first["configuration"],
-        "protocol": first["protocol"],
-        "condition": first["condition"],
-        "peers": first["peers"],
+        **{name: members[0][name] for name in shared},
         "runs": len(members),
         **means,
         "cost": means["messages_per_delivery"] if size is None else size,
@@ -140,11 +131,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _by(
-    configurations: Iterable[dict[str, Any]], *names: str
+def grouped(
+    rows: Iterable[dict[str, Any]], *names: str
 ) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Rows that have the same values in some columns, by these values."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for each in configurations:
+    for each in rows:
         groups.setdefault(tuple([each[name] for name in names]), []).append(each)
     return groups
 
@@ -178,7 +170,7 @@ def _judge(rivals: list[dict[str, Any]]) -> None:
 def _best(configurations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Under every condition, the best configuration by each goal."""
     found = []
-    for (condition, peers), rivals in _by(configurations, "condition", "peers").items():
+    for (condition, peers), rivals in grouped(configurations, "condition", "peers").items():
         row: dict[str, Any] = {"condition": condition, "peers": peers}
         for number, (name, _) in enumerate(GOALS):
             # Among equals the one that is better in the other goals, in their order.
@@ -212,11 +204,7 @@ def _add_curves(
         points = timeline.setdefault(by_run.get(row["run"], ""), {})
         points.setdefault(at, []).append(row["delivery_ratio"])
     load: dict[str, dict[float, list[float]]] = {}
-    sent: dict[str, list[float]] = {}
-    for row in lake.rows("peer_load", ["run", "over_mean"]):
-        sent.setdefault(row["run"], []).append(row["over_mean"] or 0.0)
-    for run, values in sent.items():
-        ordered = sorted(values)
+    for run, ordered in _loads(lake).items():
         points = load.setdefault(by_run.get(run, ""), {})
         for percent in range(1, _LOAD_POINTS + 1):
             points.setdefault(percent, []).append(nearest_rank(ordered, percent) or 0.0)
@@ -236,16 +224,17 @@ def _topics(lake: Lake) -> list[dict[str, Any]]:
 
     `bytes` is null where the source does not tell: traces have sizes of RPCs alone.
     """
-    sums: dict[tuple[str, str], dict[str, Any]] = {}
-    runs: dict[tuple[str, str], dict[str, None]] = {}
-    for row in lake.rows("topic_activity"):
-        part = row["run"].partition("/")[0]
-        key = (part, row["topic"])
-        empty = {"part": part, "topic": row["topic"], "runs": 0, "published": 0, "bytes": None}
-        found = sums.setdefault(key, empty)
-        found["published"] += row["published"] or 0
-        if row["bytes"] is not None:
-            found["bytes"] = (found["bytes"] or 0) + row["bytes"]
-        runs.setdefault(key, {})[row["run"]] = None
-        found["runs"] = len(runs[key])
-    return sorted(sums.values(), key=lambda row: (-row["published"], str(row["topic"])))
+    rows = [{**row, "part": row["run"].partition("/")[0]} for row in lake.rows("topic_activity")]
+    sums = []
+    for (part, topic), members in grouped(rows, "part", "topic").items():
+        sizes = [row["bytes"] for row in members if row["bytes"] is not None]
+        sums.append(
+            {
+                "part": part,
+                "topic": topic,
+                "runs": len({row["run"] for row in members}),
+                "published": sum(row["published"] or 0 for row in members),
+                "bytes": sum(sizes) if sizes else None,
+            }
+        )
+    return sorted(sums, key=lambda row: (-row["published"], str(row["topic"])))

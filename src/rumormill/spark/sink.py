@@ -9,6 +9,7 @@ only protects against tasks that are run again.
 
 import uuid
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -28,12 +29,10 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 
 class Published(WriterCommitMessage):
-    """What one task has published."""
+    """A task has published its rows; with the beginning of its key."""
 
-    def __init__(self, prefix: str, published: int, known: int) -> None:
+    def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.published = published
-        self.known = known
 
 
 def check_rows(schema: StructType, options: WriteOptions) -> None:
@@ -58,21 +57,13 @@ def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
     context = TaskContext.get()
     if context is None:
         raise LocalError("rows are published from Spark tasks")
-    key = f"{prefix}{context.partitionId()}"
     first = next(rows, None)
-    if first is None:
-        return Published(prefix, 0, 0)
-    schema = arrow.schema([each for each in first.schema if each.name in ("topic", "value")])
-    names = schema.names
-
-    def batches() -> Iterator[Any]:
-        yield first.select(names)
-        for batch in rows:
-            yield batch.select(names)
-
-    with options.node.connect() as client:
-        result = client.put(key, options.topic, schema, batches())
-    return Published(prefix, result.published, result.known)
+    if first is not None:
+        schema = arrow.schema([each for each in first.schema if each.name in ("topic", "value")])
+        batches = (batch.select(schema.names) for batch in chain([first], rows))
+        with options.node.connect() as client:
+            client.put(f"{prefix}{context.partitionId()}", options.topic, schema, batches)
+    return Published(prefix)
 
 
 class BatchWriter(DataSourceArrowWriter):

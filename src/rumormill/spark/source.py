@@ -35,24 +35,11 @@ from pyspark.sql.types import (
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.log.model import Range
+from rumormill.spark import planning
+from rumormill.spark.access import read_piece
 from rumormill.spark.filters import Condition, condition_of, narrowed, wants_topic
-from rumormill.spark.options import (
-    ReadOptions,
-    columns_wanted,
-    read_options,
-    write_options,
-)
-from rumormill.spark.planning import (
-    Offsets,
-    latest,
-    limited,
-    lost,
-    pieces,
-    resolve_end,
-    resolve_start,
-    subscribed,
-)
-from rumormill.spark.reading import read_piece
+from rumormill.spark.options import ReadOptions, columns_wanted, read_options, write_options
+from rumormill.spark.planning import Offsets
 from rumormill.spark.sink import BatchWriter, StreamWriter
 
 _HEADER: Final = StructType(
@@ -86,9 +73,8 @@ class RumormillSource(DataSource):
 
     def schema(self) -> StructType:
         """The fixed columns, and those that were asked for."""
-        metadata, proof = columns_wanted(self.options)
-        left_out = {"metadata": not metadata, "proof": not proof}
-        return StructType([each for each in FULL_SCHEMA if not left_out.get(each.name, False)])
+        wanted = columns_wanted(self.options)
+        return StructType([each for each in FULL_SCHEMA if wanted.get(each.name, True)])
 
     def reader(self, schema: StructType) -> "BatchReader":
         """A batch read."""
@@ -166,27 +152,22 @@ class BatchReader(DataSourceReader):
         return _PushFilters(self._push)
 
     def _push(self, filters: list[Filter]) -> list[Filter]:
-        left = []
-        for each in filters:
-            condition = condition_of(each)
-            if condition is None:
-                left.append(each)
-            else:
-                self._conditions.append(condition)
-        return left
+        found = [(each, condition_of(each)) for each in filters]
+        self._conditions += [condition for _, condition in found if condition is not None]
+        return [each for each, condition in found if condition is None]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Decide what is read, and cut it into tasks."""
         options, access = self._options, self._options.access
         extents = access.extents()
         ranges = []
-        for topic in subscribed(options, extents, access.where):
+        for topic in planning.subscribed(options, extents, access.where):
             if not wants_topic(self._conditions, topic):
                 continue
-            start = resolve_start(options, topic, extents[topic], access.since)
-            stop = resolve_end(options, topic, extents[topic], access.since)
+            start = planning.resolve_start(options, topic, extents[topic], access.since)
+            stop = planning.resolve_end(options, topic, extents[topic], access.since)
             ranges.append(narrowed(Range(topic, start, stop), self._conditions, access.since))
-        cut = pieces(ranges, options.min_partitions, options.max_records)
+        cut = planning.pieces(ranges, options.min_partitions, options.max_records)
         return [RangePartition(piece) for piece in cut] or [RangePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -218,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start: Offsets = {}
         for name in names:
             if name in extents:
-                start[name] = resolve_start(options, name, extents[name], access.since)
+                start[name] = planning.resolve_start(options, name, extents[name], access.since)
             else:
                 start[name] = self._start_of_nothing(name)
         return start
@@ -254,7 +235,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if name in target or name in begun
             }
         if isinstance(limit, ReadMaxRows):
-            end = limited(begun, end, limit.max_rows)
+            end = planning.limited(begun, end, limit.max_rows)
         return end
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802
@@ -262,14 +243,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ends({})
 
     def _ends(self, begun: Offsets) -> Offsets:
-        return latest(self._options, begun, self._options.access.extents())
+        return planning.latest(self._options, begun, self._options.access.extents())
 
     def partitions(
         self, start: Mapping[str, int], end: Mapping[str, int]
     ) -> Sequence[InputPartition]:
         """Cut a batch into tasks: the same offsets give the same tasks."""
         ranges = [Range(name, start.get(name, 0), stop) for name, stop in end.items()]
-        cut = pieces(ranges, self._options.min_partitions, self._options.max_records)
+        cut = planning.pieces(ranges, self._options.min_partitions, self._options.max_records)
         self._check_kept(ranges)
         return [RangePartition(piece) for piece in cut]
 
@@ -279,7 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for each in ranges:
             extent = extents.get(each.topic)
             if extent is not None and each.start < min(extent.first_offset, each.stop):
-                lost(self._options, each.topic, each.start, extent.first_offset)
+                planning.lost(self._options, each.topic, each.start, extent.first_offset)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one range."""

@@ -23,16 +23,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.spark import mill
 from rumormill.spark.bronze import EVERYTHING, Source, TraceFile, as_events, read_traces
 from rumormill.spark.lake import Draft, Lake, part_name
-from rumormill.spark.mill import (
-    DEFAULT_WINDOW,
-    Tell,
-    build_event_tables,
-    build_tables,
-    silence,
-    write_runs,
-)
 from rumormill.spark.tables import TABLES, ddl
 from rumormill.trace.files import SUFFIXES
 
@@ -71,8 +64,8 @@ class Stream:
         lake: Lake,
         *,
         protocol: str | None = None,
-        window: float = DEFAULT_WINDOW,
-        tell: Tell = silence,
+        window: float = mill.DEFAULT_WINDOW,
+        tell: mill.Tell = mill.silence,
     ) -> None:
         self._spark, self._source, self._lake = spark, source, lake
         self._protocol, self._window, self._tell = protocol, window, tell
@@ -188,15 +181,14 @@ class Stream:
             verdicts = verify(draft.frame(self._spark, "events"))
             verdicts.write.parquet(str(draft.path / _VERDICTS))
             return
-        paths = sorted(_local(row["path"]) for row in batch.collect())
-        files = tuple([self._file(path) for path in paths])
+        paths = sorted(Path(unquote(urlsplit(row["path"]).path)) for row in batch.collect())
+        runs = [f"{self._source.name}/{part_name(path, SUFFIXES)}" for path in paths]
+        found = zip(runs, map(str, paths), strict=True)
+        files = tuple([TraceFile(run, 0, path) for run, path in found])
         draft.write(read_traces(self._spark, files), "traces")
         source = Source(self._source.name, self._source.place, files)
-        write_runs(self._spark, draft, source, self._protocol)
-        build_tables(self._spark, draft, self._window, self._tell)
-
-    def _file(self, path: Path) -> TraceFile:
-        return TraceFile(f"{self._source.name}/{part_name(path, SUFFIXES)}", 0, str(path))
+        mill.write_runs(self._spark, draft, source, self._protocol)
+        mill.build_tables(self._spark, draft, self._window, self._tell)
 
     def _merged(self, spans: list[Span]) -> list[Span]:
         """Merge the last spans as long as sixteen of them cover equally many batches."""
@@ -217,9 +209,9 @@ class Stream:
                 _share([folder / table for folder in folders], draft.path / table)
         if not self._source.is_store:
             return
-        write_runs(self._spark, draft, self._source, self._protocol)
+        mill.write_runs(self._spark, draft, self._source, self._protocol)
         verdicts = self._rows(folders, _VERDICTS)
-        build_event_tables(self._spark, draft, verdicts, self._window, self._tell)
+        mill.build_event_tables(self._spark, draft, verdicts, self._window, self._tell)
 
     def _rows(self, folders: list[Path], table: str) -> "DataFrame":
         from rumormill.spark.verifying import SCHEMA  # noqa: PLC0415
@@ -240,7 +232,3 @@ def _share(folders: list[Path], target: Path) -> None:
         for file in sorted(folder.glob("*.parquet")):
             os.link(file, target / f"{folder.parent.name}-{file.name}")
     (target / "_SUCCESS").touch()
-
-
-def _local(uri: str) -> Path:
-    return Path(unquote(urlsplit(uri).path))

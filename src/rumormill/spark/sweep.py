@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -21,7 +21,7 @@ from rumormill.core.errors import LocalError
 from rumormill.spark.bronze import Placing
 from rumormill.spark.grid import Grid, GridRun
 from rumormill.spark.lake import Lake, draft_name, is_being_written
-from rumormill.spark.mill import DEFAULT_WINDOW, Tell, build_tables, plain
+from rumormill.spark.mill import DEFAULT_WINDOW, Tell, build_tables, plain, silence
 from rumormill.spark.tables import COLUMNS, ddl
 from rumormill.trace.entries import Batch, Entry
 
@@ -43,7 +43,7 @@ def sweep(
     lake: Lake,
     *,
     window: float = DEFAULT_WINDOW,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Tell = silence,
 ) -> dict[str, Any]:
     """Run a grid and make it a part of the lake; return how many runs were new and in all."""
     runs = grid.runs()
@@ -73,8 +73,7 @@ def sweep(
 def estimate(run: GridRun) -> float:
     """How long a simulation takes, in arbitrary units: what it sends grows with both of these."""
     workload = run.scenario.workload
-    messages = workload.limit or workload.messages
-    return run.scenario.peers * (messages + 100.0)
+    return run.scenario.peers * ((workload.limit or workload.messages) + 100.0)
 
 
 def pack(runs: Sequence[GridRun], tasks: int) -> list[list[GridRun]]:
@@ -183,7 +182,7 @@ class _Recorder:
     def _write(self) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        from rumormill.trace.columns import table_of  # noqa: PLC0415
+        from rumormill.trace.parquet import table_of  # noqa: PLC0415
 
         waiting, self._waiting = self._waiting, []
         for batch in table_of(waiting).combine_chunks().to_batches():

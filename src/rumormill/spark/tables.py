@@ -26,19 +26,6 @@ GOLD: Final = (
     "self_stabilisation",
 )
 
-_RPC_COLUMNS: Final = (
-    ("messages", "ARRAY<STRUCT<messageID: BINARY, topic: STRING>>"),
-    ("subscription", "ARRAY<STRUCT<subscribe: BOOLEAN, topic: STRING>>"),
-    ("ihave", "ARRAY<STRUCT<topic: STRING, messageIDs: ARRAY<BINARY>>>"),
-    ("iwant", "ARRAY<STRUCT<messageIDs: ARRAY<BINARY>>>"),
-    ("graft", "ARRAY<STRUCT<topic: STRING>>"),
-    ("prune", "ARRAY<STRUCT<topic: STRING, peers: ARRAY<BINARY>>>"),
-    ("idontwant", "ARRAY<STRUCT<messageIDs: ARRAY<BINARY>>>"),
-    ("size", "BIGINT"),
-    ("dataSize", "BIGINT"),
-    ("operations", "ARRAY<STRUCT<name: STRING, topic: STRING>>"),
-)
-
 TRACE_COLUMNS: Final = (
     ("type", "INT"),
     ("event", "STRING"),
@@ -52,178 +39,62 @@ TRACE_COLUMNS: Final = (
     ("count", "BIGINT"),
     ("amount", "DOUBLE"),
     ("legitimate", "BOOLEAN"),
-    *_RPC_COLUMNS,
+    ("messages", "ARRAY<STRUCT<messageID: BINARY, topic: STRING>>"),
+    ("subscription", "ARRAY<STRUCT<subscribe: BOOLEAN, topic: STRING>>"),
+    ("ihave", "ARRAY<STRUCT<topic: STRING, messageIDs: ARRAY<BINARY>>>"),
+    ("iwant", "ARRAY<STRUCT<messageIDs: ARRAY<BINARY>>>"),
+    ("graft", "ARRAY<STRUCT<topic: STRING>>"),
+    ("prune", "ARRAY<STRUCT<topic: STRING, peers: ARRAY<BINARY>>>"),
+    ("idontwant", "ARRAY<STRUCT<messageIDs: ARRAY<BINARY>>>"),
+    ("size", "BIGINT"),
+    ("dataSize", "BIGINT"),
+    ("operations", "ARRAY<STRUCT<name: STRING, topic: STRING>>"),
 )
 """The columns of a trace as Parquet (`trace.parquet`)."""
 
-_OF_RUN: Final = (("run", "STRING"), ("protocol", "STRING"))
+_OF_RUN: Final = "run STRING, protocol STRING, "
 
-_QUALITY: Final = (
-    ("published", "BIGINT"),
-    ("expected", "BIGINT"),
-    ("delivered", "BIGINT"),
-    ("pending", "BIGINT"),
-    ("dropped", "BIGINT"),
-    ("delivery_ratio", "DOUBLE"),
-    ("remote_deliveries", "BIGINT"),
-    ("extra_deliveries", "BIGINT"),
-    ("repeated_deliveries", "BIGINT"),
-    ("latency_p50", "DOUBLE"),
-    ("latency_p90", "DOUBLE"),
-    ("latency_p99", "DOUBLE"),
-    ("latency_max", "DOUBLE"),
-    ("hops_mean", "DOUBLE"),
-    ("hops_max", "INT"),
-    ("messages_sent", "BIGINT"),
-    ("messages_per_delivery", "DOUBLE"),
-    ("duplicates", "BIGINT"),
-    ("duplicates_per_delivery", "DOUBLE"),
-    ("rmr", "DOUBLE"),
-)
+_DDL: Final = {
+    "runs": _OF_RUN + "source STRING, peers INT, seed STRING, preset STRING, parameters STRING,"
+    " condition STRING, scenario STRING, figures STRING",
+    "events": _OF_RUN + "topic STRING, offset BIGINT, id BINARY, author BINARY, publisher STRING,"
+    " value BINARY, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>, proof BINARY",
+    "events_verified": _OF_RUN + "topic STRING, offset BIGINT, id BINARY, author BINARY,"
+    " bytes BIGINT, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>, id_valid BOOLEAN,"
+    " signature STRING, fault STRING, missing_parents ARRAY<BINARY>, children INT,"
+    " is_root BOOLEAN, is_head BOOLEAN",
+    "messages": _OF_RUN + "message_id BINARY, topic STRING, publisher BINARY, published_at BIGINT,"
+    " copies BIGINT, duplicates BIGINT, received BIGINT",
+    "deliveries": _OF_RUN + "message_id BINARY, topic STRING, publisher BINARY,"
+    " published_at BIGINT, peer BINARY, expected BOOLEAN, remote BOOLEAN, state STRING,"
+    " reason STRING, delivered_at BIGINT, latency DOUBLE, hops INT, times BIGINT, repeated BIGINT",
+    "delivery_quality": _OF_RUN + "scope STRING, topic STRING, window_start DOUBLE,"
+    " published BIGINT, expected BIGINT, delivered BIGINT, pending BIGINT, dropped BIGINT,"
+    " delivery_ratio DOUBLE, remote_deliveries BIGINT, extra_deliveries BIGINT,"
+    " repeated_deliveries BIGINT, latency_p50 DOUBLE, latency_p90 DOUBLE, latency_p99 DOUBLE,"
+    " latency_max DOUBLE, hops_mean DOUBLE, hops_max INT, messages_sent BIGINT,"
+    " messages_per_delivery DOUBLE, duplicates BIGINT, duplicates_per_delivery DOUBLE, rmr DOUBLE",
+    "latency_cdf": _OF_RUN + "percent INT, latency DOUBLE",
+    "overhead": _OF_RUN + "kind STRING, messages BIGINT, bytes BIGINT,"
+    " messages_per_delivery DOUBLE, bytes_per_delivery DOUBLE",
+    "peer_load": _OF_RUN + "peer BINARY, messages_sent BIGINT, rpcs_sent BIGINT,"
+    " bytes_sent BIGINT, messages_received BIGINT, duplicates BIGINT, delivered BIGINT,"
+    " over_mean DOUBLE",
+    "topic_activity": _OF_RUN + "topic STRING, window_start DOUBLE, published BIGINT,"
+    " publishers BIGINT, delivered BIGINT, subscribers BIGINT, skipped BIGINT, bytes BIGINT",
+    "dag_health": _OF_RUN + "topic STRING, events BIGINT, valid BIGINT, unsigned BIGINT,"
+    " faults BIGINT, roots BIGINT, heads BIGINT, forks BIGINT, gaps BIGINT, is_chain BOOLEAN,"
+    " is_whole BOOLEAN",
+    "self_stabilisation": _OF_RUN + "topic STRING, episode INT, lost_at DOUBLE,"
+    " legitimate_at DOUBLE, seconds DOUBLE, rpcs BIGINT, messages BIGINT, bytes BIGINT",
+}  # fmt: skip
 
 COLUMNS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    "runs": (
-        ("run", "STRING"),
-        ("protocol", "STRING"),
-        ("source", "STRING"),
-        ("peers", "INT"),
-        ("seed", "STRING"),
-        ("preset", "STRING"),
-        ("parameters", "STRING"),
-        ("condition", "STRING"),
-        ("scenario", "STRING"),
-        ("figures", "STRING"),
-    ),
-    "traces": (
-        ("run", "STRING"),
-        ("moment", "BIGINT"),
-        ("seq", "BIGINT"),
-        *TRACE_COLUMNS,
-    ),
-    "events": (
-        ("run", "STRING"),
-        ("protocol", "STRING"),
-        ("topic", "STRING"),
-        ("offset", "BIGINT"),
-        ("id", "BINARY"),
-        ("author", "BINARY"),
-        ("publisher", "STRING"),
-        ("value", "BINARY"),
-        ("created", "TIMESTAMP"),
-        ("received", "TIMESTAMP"),
-        ("parents", "ARRAY<BINARY>"),
-        ("proof", "BINARY"),
-    ),
-    "events_verified": (
-        *_OF_RUN,
-        ("topic", "STRING"),
-        ("offset", "BIGINT"),
-        ("id", "BINARY"),
-        ("author", "BINARY"),
-        ("bytes", "BIGINT"),
-        ("created", "TIMESTAMP"),
-        ("received", "TIMESTAMP"),
-        ("parents", "ARRAY<BINARY>"),
-        ("id_valid", "BOOLEAN"),
-        ("signature", "STRING"),
-        ("fault", "STRING"),
-        ("missing_parents", "ARRAY<BINARY>"),
-        ("children", "INT"),
-        ("is_root", "BOOLEAN"),
-        ("is_head", "BOOLEAN"),
-    ),
-    "messages": (
-        *_OF_RUN,
-        ("message_id", "BINARY"),
-        ("topic", "STRING"),
-        ("publisher", "BINARY"),
-        ("published_at", "BIGINT"),
-        ("copies", "BIGINT"),
-        ("duplicates", "BIGINT"),
-        ("received", "BIGINT"),
-    ),
-    "deliveries": (
-        *_OF_RUN,
-        ("message_id", "BINARY"),
-        ("topic", "STRING"),
-        ("publisher", "BINARY"),
-        ("published_at", "BIGINT"),
-        ("peer", "BINARY"),
-        ("expected", "BOOLEAN"),
-        ("remote", "BOOLEAN"),
-        ("state", "STRING"),
-        ("reason", "STRING"),
-        ("delivered_at", "BIGINT"),
-        ("latency", "DOUBLE"),
-        ("hops", "INT"),
-        ("times", "BIGINT"),
-        ("repeated", "BIGINT"),
-    ),
-    "delivery_quality": (
-        *_OF_RUN,
-        ("scope", "STRING"),
-        ("topic", "STRING"),
-        ("window_start", "DOUBLE"),
-        *_QUALITY,
-    ),
-    "latency_cdf": (*_OF_RUN, ("percent", "INT"), ("latency", "DOUBLE")),
-    "overhead": (
-        *_OF_RUN,
-        ("kind", "STRING"),
-        ("messages", "BIGINT"),
-        ("bytes", "BIGINT"),
-        ("messages_per_delivery", "DOUBLE"),
-        ("bytes_per_delivery", "DOUBLE"),
-    ),
-    "peer_load": (
-        *_OF_RUN,
-        ("peer", "BINARY"),
-        ("messages_sent", "BIGINT"),
-        ("rpcs_sent", "BIGINT"),
-        ("bytes_sent", "BIGINT"),
-        ("messages_received", "BIGINT"),
-        ("duplicates", "BIGINT"),
-        ("delivered", "BIGINT"),
-        ("over_mean", "DOUBLE"),
-    ),
-    "topic_activity": (
-        *_OF_RUN,
-        ("topic", "STRING"),
-        ("window_start", "DOUBLE"),
-        ("published", "BIGINT"),
-        ("publishers", "BIGINT"),
-        ("delivered", "BIGINT"),
-        ("subscribers", "BIGINT"),
-        ("skipped", "BIGINT"),
-        ("bytes", "BIGINT"),
-    ),
-    "dag_health": (
-        *_OF_RUN,
-        ("topic", "STRING"),
-        ("events", "BIGINT"),
-        ("valid", "BIGINT"),
-        ("unsigned", "BIGINT"),
-        ("faults", "BIGINT"),
-        ("roots", "BIGINT"),
-        ("heads", "BIGINT"),
-        ("forks", "BIGINT"),
-        ("gaps", "BIGINT"),
-        ("is_chain", "BOOLEAN"),
-        ("is_whole", "BOOLEAN"),
-    ),
-    "self_stabilisation": (
-        *_OF_RUN,
-        ("topic", "STRING"),
-        ("episode", "INT"),
-        ("lost_at", "DOUBLE"),
-        ("legitimate_at", "DOUBLE"),
-        ("seconds", "DOUBLE"),
-        ("rpcs", "BIGINT"),
-        ("messages", "BIGINT"),
-        ("bytes", "BIGINT"),
-    ),
+    "traces": (("run", "STRING"), ("moment", "BIGINT"), ("seq", "BIGINT"), *TRACE_COLUMNS)
 }
 """Every table's columns, as Spark names their types."""
+for _table, _text in _DDL.items():
+    COLUMNS[_table] = tuple([(name, kind) for name, kind in map(str.split, _text.split(", "))])
 
 TABLES: Final = (*BRONZE, *SILVER, *GOLD)
 

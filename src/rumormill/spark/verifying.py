@@ -20,15 +20,16 @@ from pyspark.sql import functions as f
 from rumormill.core.errors import DecodeError, PeerError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.protocols.pubsub.authorship import author_and_seqno, content_hash
 from rumormill.protocols.pubsub.codec import signing_payload
 from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
 from rumormill.protocols.pubsub.messages import Message
+from rumormill.protocols.pubsub.naming import author_and_seqno, content_hash
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
-from rumormill.protocols.radius.codec import PUBLICATION_PREFIX
-from rumormill.protocols.radius.messages import Publication
+from rumormill.protocols.radius.messages import check_publication
+from rumormill.protocols.radius.messages import from_event as from_radius
 from rumormill.protocols.skipring import envelope
+from rumormill.spark.tables import ddl
 from rumormill.wire.protobuf import item_fields
 
 VALID: Final = "valid"
@@ -39,8 +40,6 @@ WRONG_ID: Final = "wrong-id"
 BAD_SIGNATURE: Final = "bad-signature"
 BAD_PROOF: Final = "bad-proof"
 UNKNOWN_PROTOCOL: Final = "unknown-protocol"
-
-_TIME_BYTES: Final = 8
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -59,8 +58,8 @@ def _verdict(id_valid: bool, signature: str) -> Verdict:
 
 def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
     if not event.proof:
-        unsigned = Message(event.topic, event.data)
-        return _verdict(event.id == content_hash(unsigned), INVALID if event.author else ABSENT)
+        named = event.id == content_hash(event.topic, event.data)
+        return _verdict(named, INVALID if event.author else ABSENT)
     found = {FIELD_3: b"", FIELD_5: b"", FIELD_6: b""}
     for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
         if tag in found:
@@ -68,20 +67,14 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
     message = Message(
         event.topic, event.data, event.author, found[FIELD_3], found[FIELD_5], found[FIELD_6]
     )
-    named = event.id in (author_and_seqno(message), content_hash(message))
+    named = event.id in (author_and_seqno(message), content_hash(event.topic, event.data))
     holds = verifier.verify(event.author, message.key, signing_payload(message), message.signature)
     return _verdict(named, VALID if holds else INVALID)
 
 
 def _check_radius(event: Event, verifier: SignatureVerifier) -> Verdict:
-    time = int.from_bytes(event.id[-_TIME_BYTES:], "big")
-    publication = Publication(event.author, event.topic, time, event.data)
-    found = {FIELD_5: b"", FIELD_6: b""}
-    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
-        if tag in found:
-            found[tag] = event.proof[start:stop]
-    signed = PUBLICATION_PREFIX + publication.unsigned
-    holds = verifier.verify(event.author, found[FIELD_6], signed, found[FIELD_5])
+    publication = from_radius(event)
+    holds = check_publication(publication, verifier)
     return _verdict(event.id == publication.id, VALID if holds else INVALID)
 
 
@@ -125,11 +118,7 @@ def verify_event(protocol: str, event: Event, verifier: SignatureVerifier) -> Ve
         return Verdict(False, INVALID, BAD_PROOF)
 
 
-SCHEMA: Final = (
-    "run STRING, protocol STRING, topic STRING, offset BIGINT, id BINARY, author BINARY,"
-    " bytes BIGINT, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>,"
-    " id_valid BOOLEAN, signature STRING, fault STRING"
-)
+SCHEMA: Final = ddl("events_verified").partition(", `missing_parents`")[0]
 """Of verdicts, before links are followed."""
 
 

@@ -4,6 +4,9 @@ The rule here: an entry is a plain tuple, because a runtime records millions of 
 the cheapest thing that Python can make. Whatever reads a trace takes entries in batches.
 """
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from rumormill.core.errors import LocalError
@@ -24,15 +27,22 @@ class Observer(Protocol):
 
         Several observers get the same list: nobody changes it.
         """
-        ...
 
     def close(self) -> None:
         """The trace is complete."""
-        ...
 
 
 class TraceError(LocalError):
     """A trace cannot be written or read; the message names the file and the position."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system says of a file that cannot be written into a sentence about it."""
+    try:
+        yield
+    except OSError as error:
+        raise TraceError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 _NANOSECONDS = 1_000_000_000

@@ -19,7 +19,7 @@ import msgspec
 
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import DeliverMessage, DuplicateMessage
-from rumormill.trace.entries import Batch, TraceError
+from rumormill.trace.entries import Batch, TraceError, writing
 
 SHADOW_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """Where the clock of Shadow, the harness's simulator, starts; second 0 of a virtual clock."""
@@ -78,12 +78,11 @@ class HarnessLogs:
         self._logs: dict[PeerId, Path] = {}
         self._next = 1 + max(self._wanted.values(), default=-1)
         self._encode = msgspec.json.Encoder().encode
-        try:
-            self._hosts.mkdir(parents=True)
-        except FileExistsError as error:
-            raise TraceError(f"{self._hosts} exists; harness logs need a new folder") from error
-        except OSError as error:
-            raise TraceError(f"cannot write {self._hosts}: {error.strerror}") from error
+        with writing(self._hosts):
+            try:
+                self._hosts.mkdir(parents=True)
+            except FileExistsError as error:
+                raise TraceError(f"{self._hosts} exists; harness logs need a new folder") from error
 
     def observe(self, batch: Batch) -> None:
         """Write the lines of a batch, one file after another."""
@@ -103,7 +102,11 @@ class HarnessLogs:
             )
             lines.setdefault(peer, []).append(self._encode(line))
         for peer, texts in lines.items():
-            self._append(self._logs[peer], texts)
+            path = self._logs[peer]
+            with writing(path):
+                path.parent.mkdir(exist_ok=True)
+                with open(path, "ab") as stream:
+                    stream.write(b"\n".join((*texts, b"")))
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -117,14 +120,6 @@ class HarnessLogs:
         return self._encode(
             _Introduction(time=self._time(now), id=self._peer_text(peer), node_id=number)
         )
-
-    def _append(self, path: Path, lines: list[bytes]) -> None:
-        try:
-            path.parent.mkdir(exist_ok=True)
-            with open(path, "ab") as stream:
-                stream.write(b"\n".join((*lines, b"")))
-        except OSError as error:
-            raise TraceError(f"cannot write {path}: {error.strerror}") from error
 
     def _time(self, now: float) -> str:
         return (self._start + timedelta(seconds=now)).isoformat(timespec="microseconds")

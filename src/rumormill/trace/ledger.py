@@ -79,31 +79,20 @@ class TopicSums(msgspec.Struct, frozen=True):
     repeated: int
 
 
-class _Topic:
+class _Topic(msgspec.Struct):
     """Who subscribes, and the counts."""
 
-    __slots__ = (
-        "delivered",
-        "dropped",
-        "expected",
-        "extra",
-        "live",
-        "live_count",
-        "mask",
-        "open",
-        "pending",
-        "published",
-        "repeated",
-    )
-
-    def __init__(self) -> None:
-        self.live = bytearray()
-        self.live_count = 0
-        self.mask: bytes | None = b""
-        self.open: dict[MessageId, _Event] = {}
-        self.published = self.expected = self.delivered = self.pending = 0
-        self.extra = self.repeated = 0
-        self.dropped = [0] * (_LAST_REASON + 1)
+    live: bytearray = bytearray()
+    open: dict[MessageId, "_Event"] = {}
+    live_count: int = 0
+    mask: bytes | None = b""
+    published: int = 0
+    expected: int = 0
+    delivered: int = 0
+    pending: int = 0
+    extra: int = 0
+    repeated: int = 0
+    dropped: list[int] = msgspec.field(default_factory=lambda: [0] * (_LAST_REASON + 1))
 
     def expect(self, peer: int, yes: int) -> None:
         """From now on the peer is, or is not, expected to get what is published."""
@@ -115,17 +104,14 @@ class _Topic:
             self.mask = None
 
 
-class _Event:
+class _Event(msgspec.Struct):
     """One published event: who was expected (`mask`, shared) and where each pair stands."""
 
-    __slots__ = ("dropped", "mask", "pending", "states", "topic")
-
-    def __init__(self, topic: _Topic, mask: bytes, pending: int) -> None:
-        self.topic = topic
-        self.mask = mask
-        self.pending = pending
-        self.dropped = 0
-        self.states = bytearray(mask) if pending else None
+    topic: _Topic
+    mask: bytes
+    pending: int
+    states: bytearray | None
+    dropped: int = 0
 
 
 class Ledger:
@@ -157,11 +143,8 @@ class Ledger:
 
     def observe(self, batch: Batch) -> None:
         """Enter a batch of a trace."""
-        handler_of = self._handlers.get
         for _now, peer, payload in batch:
-            handler = handler_of(type(payload))
-            if handler is not None:
-                handler(peer, payload)
+            self.enter(peer, payload)
 
     def enter(self, peer: PeerId, payload: TracePayload) -> None:
         """Enter what happened at a peer; kinds that move no pair are ignored."""
@@ -247,7 +230,9 @@ class Ledger:
         if mask is None:
             mask = topic.mask = bytes(topic.live)
         count = topic.live_count
-        self._events[message_id] = event = _Event(topic, mask, count)
+        self._events[message_id] = event = _Event(
+            topic, mask, count, bytearray(mask) if count else None
+        )
         topic.published += 1
         if count:
             topic.expected += count
@@ -377,12 +362,6 @@ class Ledger:
             count = sum(topic.dropped[code] for topic in topics)
             if count:
                 dropped[name] = count
-        return TopicSums(
-            published=sum(topic.published for topic in topics),
-            expected=sum(topic.expected for topic in topics),
-            delivered=sum(topic.delivered for topic in topics),
-            pending=sum(topic.pending for topic in topics),
-            dropped=dict(sorted(dropped.items())),
-            extra=sum(topic.extra for topic in topics),
-            repeated=sum(topic.repeated for topic in topics),
-        )
+        names = [name for name in TopicSums.__struct_fields__ if name != "dropped"]
+        counts = {name: sum(getattr(topic, name) for topic in topics) for name in names}
+        return TopicSums(dropped=dict(sorted(dropped.items())), **counts)

@@ -24,7 +24,9 @@ everywhere yet, besides the ledger's one.
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import (
@@ -32,10 +34,6 @@ from rumormill.core.trace import (
     DeliverMessage,
     DropRPC,
     DuplicateMessage,
-    Join,
-    Leave,
-    NodeDown,
-    NodeUp,
     Penalise,
     PublishMessage,
     RecvRPC,
@@ -44,7 +42,6 @@ from rumormill.core.trace import (
     RpcMeta,
     SendRPC,
     SkipPublish,
-    TracePayload,
     UndeliverableMessage,
 )
 from rumormill.trace.entries import Batch
@@ -52,6 +49,15 @@ from rumormill.trace.ledger import EXTRA, NEW, UNSPECIFIED, Ledger
 
 REACH_LEVELS = (50, 90, 99, 100)
 """The percentages of an event's subscribers whose time to be reached is reported."""
+
+_COUNTED: Final[dict[type, str]] = {
+    SkipPublish: "skipped_publications",
+    DropRPC: "rpcs_dropped",
+    RejectMessage: "rejected",
+    Refuse: "refused",
+    Penalise: "penalties",
+}
+"""Kinds that are counted by their reason, under these names."""
 
 _MAX_HOPS = 65_000
 _NOBODY = 1 << 62
@@ -70,27 +76,20 @@ def ratio(numerator: float, denominator: float) -> float | None:
     return numerator / denominator if denominator else None
 
 
-class _Spread:
+class _Spread(msgspec.Struct):
     """How one event spreads. `hops` holds each peer's hops + 1 by its number, 0 if not there."""
 
-    __slots__ = (
-        "copies",
-        "expected",
-        "hops",
-        "level",
-        "need",
-        "published_at",
-        "publisher",
-        "reached",
-        "received",
-    )
+    publisher: PeerId
+    published_at: float
+    expected: int
+    hops: "array[int] | None" = None
+    copies: int = 0
+    received: int = 0
+    reached: int = 0
+    level: int = 0
+    need: int = 0
 
-    def __init__(self, publisher: PeerId, published_at: float, expected: int) -> None:
-        self.publisher = publisher
-        self.published_at = published_at
-        self.expected = expected
-        self.hops: array[int] | None = None
-        self.copies = self.received = self.reached = self.level = 0
+    def __post_init__(self) -> None:
         self.need = self.need_at(0)
 
     def need_at(self, level: int) -> int:
@@ -111,24 +110,11 @@ class Metrics:
         self._reach = tuple(array("d") for _ in REACH_LEVELS)
         self._hops_sum = self._hops_max = self._hops_known = 0
         self._control: dict[str, int] = {}
-        self._rejected: dict[str, int] = {}
-        self._refused: dict[str, int] = {}
-        self._penalties: dict[str, int] = {}
-        self._rpcs_dropped: dict[str, int] = {}
-        self._skipped: dict[str, int] = {}
+        self._counts: dict[str, dict[str, int]] = {name: {} for name in _COUNTED.values()}
         self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
             PublishMessage: self._publish,
             DeliverMessage: self._deliver,
             UndeliverableMessage: self._undeliver,
-            RejectMessage: self._reject,
-            DropRPC: self._drop,
-            Refuse: self._refuse,
-            Penalise: self._penalise,
-            Join: self._membership,
-            Leave: self._membership,
-            NodeUp: self._membership,
-            NodeDown: self._membership,
-            SkipPublish: self._skip,
         }
 
     def observe(self, batch: Batch) -> None:
@@ -163,9 +149,7 @@ class Metrics:
             elif kind is DuplicateMessage:
                 duplicates += 1
             else:
-                handler = handler_of(kind)
-                if handler is not None:
-                    handler(now, peer, payload)
+                handler_of(kind, self._enter)(now, peer, payload)
         self._duplicates += duplicates
         self._messages_sent += len(senders)
         self._load.update(senders)
@@ -220,11 +204,7 @@ class Metrics:
             "load_max_over_mean": ratio(nearest_rank(load, 100) or 0, load_mean),
             "load_p99_over_mean": ratio(nearest_rank(load, 99) or 0, load_mean),
             "dropped": total.dropped,
-            "skipped_publications": dict(sorted(self._skipped.items())),
-            "rpcs_dropped": dict(sorted(self._rpcs_dropped.items())),
-            "rejected": dict(sorted(self._rejected.items())),
-            "refused": dict(sorted(self._refused.items())),
-            "penalties": dict(sorted(self._penalties.items())),
+            **{name: dict(sorted(counts.items())) for name, counts in self._counts.items()},
         }
 
     def _peers(self) -> Mapping[PeerId, int]:
@@ -317,25 +297,11 @@ class Metrics:
             else:
                 spread.received -= 1
 
-    def _membership(self, now: float, peer: PeerId, payload: TracePayload) -> None:
+    def _enter(self, now: float, peer: PeerId, payload: Any) -> None:
         self.ledger.enter(peer, payload)
-
-    def _reject(self, now: float, peer: PeerId, payload: RejectMessage) -> None:
-        self.ledger.reject(peer, payload)
-        _add(self._rejected, payload.reason, 1)
-
-    def _drop(self, now: float, peer: PeerId, payload: DropRPC) -> None:
-        self.ledger.note_lost(peer, payload)
-        _add(self._rpcs_dropped, payload.reason, 1)
-
-    def _refuse(self, now: float, peer: PeerId, payload: Refuse) -> None:
-        _add(self._refused, payload.reason, payload.count)
-
-    def _penalise(self, now: float, peer: PeerId, payload: Penalise) -> None:
-        _add(self._penalties, payload.reason, 1)
-
-    def _skip(self, now: float, peer: PeerId, payload: SkipPublish) -> None:
-        _add(self._skipped, payload.reason, 1)
+        name = _COUNTED.get(type(payload))
+        if name is not None:
+            _add(self._counts[name], payload.reason, getattr(payload, "count", 1))
 
     def _count_control(self, meta: RpcMeta) -> None:
         counts = self._control

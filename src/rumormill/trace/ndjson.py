@@ -14,6 +14,7 @@ file, so that `sha256sum` of a written trace gives the same text as the run that
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any, Union
 
@@ -25,56 +26,17 @@ from rumormill.trace.entries import EXACT_PRODUCT_SECONDS, Batch, Entry, to_nano
 from rumormill.trace.shapes import SHAPES
 
 PAYLOAD_KEYS: dict[int, str] = {
-    0: "publishMessage",
-    1: "rejectMessage",
-    2: "duplicateMessage",
-    3: "deliverMessage",
-    4: "addPeer",
-    5: "removePeer",
-    6: "recvRPC",
-    7: "sendRPC",
-    8: "dropRPC",
-    9: "join",
-    10: "leave",
-    11: "graft",
-    12: "prune",
-    1000: "nodeUp",
-    1001: "nodeDown",
-    1002: "refuse",
-    1003: "penalise",
-    1004: "undeliverableMessage",
-    1005: "skipPublish",
-    1006: "stabilised",
+    payload.kind: payload.__name__[0].lower() + payload.__name__[1:] for payload in TRACE_PAYLOADS
 }
-"""The key under which an event of each kind carries its payload."""
+"""The key under which an event of each kind carries its payload: `publishMessage`, `recvRPC`."""
 
 _NEWER_KEYS = {"onNewOutboundStream": "addPeer", "onClosedOutboundStream": "removePeer"}
 
 TYPE_NAMES: dict[str, int] = {
-    "PUBLISH_MESSAGE": 0,
-    "REJECT_MESSAGE": 1,
-    "DUPLICATE_MESSAGE": 2,
-    "DELIVER_MESSAGE": 3,
-    "ADD_PEER": 4,
-    "REMOVE_PEER": 5,
-    "RECV_RPC": 6,
-    "SEND_RPC": 7,
-    "DROP_RPC": 8,
-    "JOIN": 9,
-    "LEAVE": 10,
-    "GRAFT": 11,
-    "PRUNE": 12,
-    "NODE_UP": 1000,
-    "NODE_DOWN": 1001,
-    "REFUSE": 1002,
-    "PENALISE": 1003,
-    "UNDELIVERABLE_MESSAGE": 1004,
-    "SKIP_PUBLISH": 1005,
-    "STABILISED": 1006,
-    "ON_NEW_OUTBOUND_STREAM": 4,
-    "ON_CLOSED_OUTBOUND_STREAM": 5,
-}
-"""The names of the kinds; two of them have an older and a newer one."""
+    re.sub("([a-z])([A-Z])", r"\1_\2", payload.__name__).upper(): payload.kind
+    for payload in TRACE_PAYLOADS
+} | {"ON_NEW_OUTBOUND_STREAM": 4, "ON_CLOSED_OUTBOUND_STREAM": 5}
+"""The names of the kinds, such as `RECV_RPC`; two of them have an older and a newer one."""
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False, tag_field="type"):

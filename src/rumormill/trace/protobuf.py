@@ -123,19 +123,13 @@ def _struct_encoder(kind: Any) -> _Encoder:
     return encode
 
 
-def _bytes(data: bytes, start: int, end: int) -> bytes:
-    return data[start:end]
-
-
-def _text(data: bytes, start: int, end: int) -> str:
-    return data[start:end].decode()
-
-
 def _value_decoder(field: FieldShape) -> _Decoder | None:
     """Return what decodes a length-delimited value of a field; `None` for numbers."""
     if field.nested:
         return _struct_decoder(field.holds)
-    return {bytes: _bytes, str: _text}.get(field.holds)
+    if field.holds is bytes:
+        return lambda data, start, end: data[start:end]
+    return (lambda data, start, end: data[start:end].decode()) if field.holds is str else None
 
 
 def _struct_decoder(kind: Any) -> _Decoder:

@@ -10,13 +10,11 @@ import gzip
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, Self
 
-from rumormill.trace.entries import Batch, TraceError
+from rumormill.trace.entries import Batch, TraceError, writing
 from rumormill.trace.ndjson import LineEncoder, encode_lines
 from rumormill.trace.protobuf import BATCH_TAG, encode_event
 from rumormill.wire.protobuf import varint
@@ -29,59 +27,22 @@ _BLOCK: Final = 1 << 16
 _log = logging.getLogger("rumormill.trace")
 
 
-class PendingFile:
-    """A file that gets its name only when it is complete."""
+class TraceWriter(ABC):
+    """An observer that writes a file, which gets its name only when it is complete.
+
+    Used as a context, it completes the file or removes it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.part = path.with_name(path.name + ".part")
-        try:
-            self.stream: BinaryIO = open(self.part, "wb")  # noqa: SIM115
-        except OSError as error:
-            raise TraceError(f"cannot write {path}: {error.strerror}") from error
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        try:
-            self.stream.write(data)
-        except OSError as error:
-            raise TraceError(f"cannot write {self.path}: {error.strerror}") from error
-
-    def finish(self) -> None:
-        """Make the file durable and give it its name; do nothing if that was done before."""
-        if self.stream.closed:
-            return
-        try:
-            self.stream.flush()
-            os.fsync(self.stream.fileno())
-            self.stream.close()
-            os.replace(self.part, self.path)
-        except OSError as error:
-            raise TraceError(f"cannot write {self.path}: {error.strerror}") from error
-
-    def discard(self) -> None:
-        """Remove the incomplete file; do nothing if it is complete."""
-        if not self.stream.closed:
-            self.stream.close()
-            with suppress(FileNotFoundError):
-                self.part.unlink()
-
-
-class TraceWriter(ABC):
-    """An observer that writes a file; used as a context, it completes the file or removes it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = PendingFile(path)
+        self._part = path.with_name(path.name + ".part")
+        with writing(path):
+            self._stream: BinaryIO = open(self._part, "wb")  # noqa: SIM115
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -91,13 +52,25 @@ class TraceWriter(ABC):
     def observe(self, batch: Batch) -> None:
         """Write the next entries."""
 
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        with writing(self.path):
+            self._stream.write(data)
+
     def close(self) -> None:
-        """Complete the file and give it its name."""
-        self._file.finish()
+        """Make the file durable and give it its name; do nothing if that was done before."""
+        if not self._stream.closed:
+            with writing(self.path):
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+                self._stream.close()
+                os.replace(self._part, self.path)
 
     def abort(self) -> None:
-        """Remove the incomplete file."""
-        self._file.discard()
+        """Remove the incomplete file; do nothing if it is complete."""
+        if not self._stream.closed:
+            self._stream.close()
+            self._part.unlink(missing_ok=True)
 
 
 class LineWriter(TraceWriter):
@@ -109,7 +82,7 @@ class LineWriter(TraceWriter):
 
     def observe(self, batch: Batch) -> None:
         """Write the next entries."""
-        self._file.write(self._lines.encode(batch))
+        self.write(self._lines.encode(batch))
 
 
 class EventWriter(TraceWriter):
@@ -121,7 +94,7 @@ class EventWriter(TraceWriter):
         for entry in batch:
             record = encode_event(entry)
             records += (varint(len(record)), record)
-        self._file.write(b"".join(records))
+        self.write(b"".join(records))
 
 
 class BatchWriter(TraceWriter):
@@ -130,7 +103,7 @@ class BatchWriter(TraceWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         # No name and no time in the header: equal traces give equal files.
-        self._gzip = gzip.GzipFile("", "wb", fileobj=self._file.stream, mtime=0)
+        self._gzip = gzip.GzipFile("", "wb", fileobj=self._stream, mtime=0)
         self._records: list[bytes] = []
         self._size = 0
 
@@ -146,14 +119,15 @@ class BatchWriter(TraceWriter):
 
     def close(self) -> None:
         """Write what is left and complete the file."""
-        if not self._file.stream.closed:
+        if not self._stream.closed:
             self._write_batch()
-            self._compressed(self._gzip.close)
+            with writing(self.path):
+                self._gzip.close()
         super().close()
 
     def abort(self) -> None:
         """Remove the incomplete file."""
-        if not self._file.stream.closed:
+        if not self._stream.closed:
             with suppress(OSError):
                 self._gzip.close()
         super().abort()
@@ -163,13 +137,8 @@ class BatchWriter(TraceWriter):
             batch = b"".join((varint(self._size), *self._records))
             self._records.clear()
             self._size = 0
-            self._compressed(lambda: self._gzip.write(batch))
-
-    def _compressed(self, action: Callable[[], object]) -> None:
-        try:
-            action()
-        except OSError as error:
-            raise TraceError(f"cannot write {self._file.path}: {error.strerror}") from error
+            with writing(self.path):
+                self._gzip.write(batch)
 
 
 class LiveWriter:
@@ -181,11 +150,9 @@ class LiveWriter:
             raise TraceError(
                 f"{self._path}: the name of a live trace ends in one of {', '.join(LINE_SUFFIXES)}"
             )
-        try:
+        with writing(self._path):
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             os.ftruncate(self._file, _end_of_lines(self._file))
-        except OSError as error:
-            raise TraceError(f"cannot write {self._path}: {error.strerror}") from error
         self._open = True
 
     def observe(self, batch: Batch) -> None:

@@ -32,16 +32,6 @@ class FrameReader:
         self._length = -1
         self._buffer = bytearray()
 
-    @property
-    def buffered(self) -> int:
-        """Bytes kept of a frame that has not ended."""
-        return len(self._buffer)
-
-    @property
-    def mid_frame(self) -> bool:
-        """Whether a stream that ended now would have ended inside a frame."""
-        return self._length >= 0 or self._shift > 0
-
     def feed(self, data: bytes) -> list[bytes]:
         """Take what arrived; return the frames that it completed, in order.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Final, Protocol, Self
 
+import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -23,8 +24,9 @@ from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypai
 from nacl.exceptions import CryptoError
 
 from rumormill.core.errors import DecodeError, LocalError
-from rumormill.wire import base32, base58, schema
-from rumormill.wire.protobuf import bytes_field, varint_field
+from rumormill.wire import base32, base58
+from rumormill.wire.fields import Number, Octets, enumeration
+from rumormill.wire.schema import Schema
 
 MAX_ENCODED_KEY_BYTES: Final = 1100
 """The longest encoding that can be an allowed RSA key: 8192 bits take 1064 bytes."""
@@ -51,8 +53,6 @@ _PKIX = serialization.PublicFormat.SubjectPublicKeyInfo
 _IDENTITY, _SHA2_256 = 0x00, 0x12
 _CID_PREFIX = b"\x01\x72"  # CIDv1, multicodec libp2p-key
 
-_KEY_SCHEMA: schema.Schema = {1: schema.Number(), 2: schema.Octets(MAX_ENCODED_KEY_BYTES)}
-
 
 class KeyType(enum.IntEnum):
     """The key types that are understood; the numbers are libp2p's."""
@@ -60,6 +60,23 @@ class KeyType(enum.IntEnum):
     RSA = 0
     ED25519 = 1
     SECP256K1 = 2
+
+
+class _KeyMessage(msgspec.Struct, frozen=True):
+    """A key as it is sent and stored."""
+
+    key_type: KeyType
+    data: bytes
+
+
+_SCHEMA: Final = Schema(
+    _KeyMessage,
+    {
+        "key_type": Number(1, read=enumeration(KeyType, "unsupported-key-type"), missing="bad-key"),
+        "data": Octets(2, MAX_ENCODED_KEY_BYTES, missing="bad-key"),
+    },
+    max_bytes=MAX_ENCODED_KEY_BYTES,
+)
 
 
 class _Verifier(Protocol):
@@ -83,20 +100,13 @@ class PublicKey:
         self.verify = _VERIFIERS[key_type](data).verify
         self.key_type = key_type
         self.data = data
-        self.encoded = varint_field(1, key_type) + bytes_field(2, data)
+        self.encoded = _SCHEMA.encode(_KeyMessage(key_type, data))
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
         """Read a key as peers send it: a protobuf of type and data, in its one encoding."""
-        message = schema.read(encoded, _KEY_SCHEMA, max_bytes=MAX_ENCODED_KEY_BYTES)
-        number, data = message.number(1), message.octets(2)
-        if number is None or data is None:
-            raise DecodeError("bad-key", "a public key without type or data")
-        try:
-            key_type = KeyType(number)
-        except ValueError:
-            raise DecodeError("unsupported-key-type", f"key type {number}") from None
-        key = cls(key_type, data)
+        message = _SCHEMA.decode(encoded)
+        key = cls(message.key_type, message.data)
         if key.encoded != encoded:
             raise DecodeError("not-canonical", "a public key in another than its one encoding")
         return key
@@ -136,11 +146,11 @@ class PrivateKey:
         The file is our own, so a bad one is a LocalError.
         """
         try:
-            message = schema.read(encoded, _KEY_SCHEMA, max_bytes=MAX_ENCODED_KEY_BYTES)
+            message = _SCHEMA.decode(encoded)
         except DecodeError:
             raise LocalError("not a libp2p private key") from None
-        data = message.octets(2)
-        if message.number(1) != KeyType.ED25519 or data is None:
+        data = message.data
+        if message.key_type != KeyType.ED25519:
             raise LocalError("a private key that is not Ed25519")
         if len(data) not in (64, 96):
             raise LocalError("an Ed25519 private key has 64 or 96 bytes")
@@ -151,7 +161,7 @@ class PrivateKey:
 
     def encode(self) -> bytes:
         """Write libp2p's key-file format. This is the secret itself."""
-        return varint_field(1, KeyType.ED25519) + bytes_field(2, self._secret)
+        return _SCHEMA.encode(_KeyMessage(KeyType.ED25519, self._secret))
 
     def sign(self, message: bytes) -> bytes:
         """Sign a message: 64 bytes."""

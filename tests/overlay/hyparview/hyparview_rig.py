@@ -18,7 +18,7 @@ from rumormill.core.inputs import (
 from rumormill.core.trace import Refuse, RpcMeta
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.hyparview import HyParView
-from rumormill.overlay.hyparview.messages import Membership, encode_membership
+from rumormill.overlay.hyparview.messages import MEMBERSHIP, Membership
 from rumormill.sim.latency import parse_latency
 from rumormill.sim.network import Network
 
@@ -35,7 +35,7 @@ class Letter(msgspec.Struct):
     @property
     def meta(self) -> RpcMeta:
         if self.cached_meta is None:
-            size = len(encode_membership(self.message))
+            size = MEMBERSHIP.size(self.message)
             self.cached_meta = RpcMeta(size=size, operations=(self.message.operation,))
         return self.cached_meta
 

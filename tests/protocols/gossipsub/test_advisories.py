@@ -32,7 +32,7 @@ from rumormill.core.inputs import (
 from rumormill.core.trace import Penalise, RejectMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
-from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_2
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_2
 from rumormill.protocols.gossipsub.router import GossipSub, _Heartbeat
 from rumormill.protocols.gossipsub.score_params import HARDENING_THRESHOLDS
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, signing_payload
@@ -50,6 +50,7 @@ from rumormill.protocols.pubsub.reasons import (
     MISSING_SIGNATURE,
     TOO_MANY_SUBSCRIPTIONS,
 )
+from rumormill.protocols.registry import Hooks
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.wire.frames import FrameReader
 
@@ -60,10 +61,10 @@ SELF, EVIL, GOOD = b"self", b"evil", b"good"
 class Victim:
     """A router that subscribes to a topic, an attacker, and a good peer in its mesh."""
 
-    def __init__(self, config: GossipSubConfig | None = None, **options: Any) -> None:
+    def __init__(self, config: GossipSubConfig | None = None, **hooks: Any) -> None:
         self.now = 0.0
         self.router = GossipSub(
-            SimulatedIdentity(SELF), random.Random(1), config or GossipSubConfig(), **options
+            SimulatedIdentity(SELF), random.Random(1), config or GossipSubConfig(), Hooks(**hooks)
         )
         self.give(Start())
         self.give(Subscribe(TOPIC))
@@ -97,7 +98,7 @@ class Victim:
         return effects
 
     def score(self, peer: bytes) -> float:
-        return self.router.standing.of(peer, self.now)
+        return self.router.trust.score(peer, self.now)
 
     def still_works(self) -> None:
         """A hundred heartbeats later, what a good peer sends is delivered, and ours goes out."""
@@ -244,7 +245,7 @@ def test_bad_names_are_remembered_for_a_bounded_number_of_peers() -> None:
         victim.receive(peer, Rpc(publish=(Message(TOPIC, b"", peer, b"1"),)))
         victim.give(PeerDisconnected(peer))
     sizes = table_sizes(victim.router)
-    remembered = sizes["GossipSub.standing.keeper._retained"]
+    remembered = sizes["GossipSub._score._retained"]
     assert 4000 < remembered <= 4096
     victim.still_works()
 

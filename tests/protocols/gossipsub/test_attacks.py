@@ -18,7 +18,7 @@ import pytest
 
 from protocols.attackers import ON_TIME, PROMPT, Battle, Orders, drop_all
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
-from rumormill.protocols.gossipsub.score_params import HARDENING_COLOCATION_SCORE
+from rumormill.protocols.gossipsub.score_params import HARDENING_SCORE
 
 WARM = 10.0
 ATTACK = 60.0
@@ -142,7 +142,8 @@ def test_sybils_that_share_addresses(
     honest: int, sybils: int, flood: bool, record_property: Report
 ) -> None:
     """With P6 on, many sybils at few addresses get no link at all."""
-    fight = battle(hardened(flood, score=HARDENING_COLOCATION_SCORE), honest)
+    crowded = msgspec.structs.replace(HARDENING_SCORE, ip_colocation_factor_weight=-10.0)
+    fight = battle(hardened(flood, score=crowded), honest)
     fight.send_sybils(sybils, drop_all, degree=10, addresses=2)
     assert judge(fight, WARM, 100.0, record_property) == 0.0
     assert fight.sybil_links() == 0

@@ -9,8 +9,8 @@ from rumormill.protocols.gossipsub.backoff import NEVER, Backoff
 A, B = b"A", b"B"
 
 
-def backoff(limit=100, longest=3600.0, slack=1.0, per_peer_max=50):
-    return Backoff(limit, longest, slack, per_peer_max)
+def backoff(limit=100, longest=3600.0, per_peer_max=50):
+    return Backoff(limit, longest, per_peer_max)
 
 
 def test_a_backoff_lasts_its_time_and_we_wait_a_little_longer():

@@ -133,22 +133,6 @@ class TestNetworks:
             rig.run(0.01)
         assert [rig.data(peer) for peer in peers] == [sent] * 20
 
-    def test_gossipsub_enough_peers(self) -> None:
-        """A peer knows when its topic has peers enough. go: TestGossipsubEnoughPeers."""
-        rig = Rig()
-        peers = rig.add(20)
-        rig.subscribe(peers)
-        assert not rig.router(0).enough_peers("news")
-        rig.connect_densely(peers)
-        rig.run(3)
-        assert rig.router(0).enough_peers("news")
-        assert not rig.router(0).enough_peers("another topic")
-        assert not rig.router(0).enough_peers("news", suggested=len(rig.mesh(0)) + 1)
-
-
-class TestPublishing:
-    """Publishing twice, and publishing many at once."""
-
     def test_publish_duplicate_message(self) -> None:
         """A message published twice is no error, and goes out once.
 

@@ -1,22 +1,11 @@
-"""go's peer exchange tests: a star becomes a mesh, and records of private addresses stay home."""
+"""go's peer exchange tests: a star becomes a mesh."""
 
-import hashlib
 from typing import Any
-
-import pytest
 
 from protocols.conformance import publish_and_check
 from protocols.pubsub_rig import Rig
-from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.exchange import (
-    is_public,
-    names_public_address,
-    public_records,
-    whole_record,
-)
-from rumormill.protocols.pubsub.messages import PeerInfo
 from rumormill.sim.identity import SimulatedIdentity
 
 HUB: dict[str, Any] = {"D": 0, "D_lo": 0, "D_hi": 0, "D_out": 0, "D_score": 0}
@@ -82,97 +71,19 @@ def test_gossipsub_star_topology_with_signed_peer_records() -> None:
         publish_and_check(rig, [peer], peers, count=1, settle=0.0)
 
 
-def a_record(*addresses: str) -> bytes:
-    """A record in a format of this test: addresses, and a checksum."""
-    text = ",".join(addresses).encode()
-    return hashlib.sha256(text).digest() + text
+def test_default_px_record_reducer() -> None:
+    """Records are passed on as their owners signed them. go: TestDefaultPXRecordReducer.
 
-
-def addresses_of(record: bytes) -> list[str]:
-    checksum, text = record[:32], record[32:]
-    if hashlib.sha256(text).digest() != checksum:
-        raise DecodeError("bad-record", "the checksum is wrong")
-    return text.decode().split(",")
-
-
-PRIVATE, PUBLIC = a_record("192.168.1.1"), a_record("8.8.8.8")
-
-
-def offered(reduce: Any, *records: bytes) -> list[PeerInfo]:
-    """What a peer that is pruned is offered, by the peer and with the records given."""
+    A peer of which none is known is named without one.
+    """
     rig = Rig()
-    count = len(records)
-    ids = [number.to_bytes(4, "big") for number in range(1, count + 1)]
-    known = {peer: record for peer, record in zip(ids, records, strict=True) if record}
-    options = {"peer_records": known, "reduce_record": reduce}
-    rig.add(**EXCHANGING, options=options)
-    others = [*rig.add(count), rig.add_puppet()]
+    ids = [number.to_bytes(4, "big") for number in range(1, 3)]
+    rig.add(**EXCHANGING, options={"peer_records": {ids[0]: record_of(ids[0])}})
+    others = [*rig.add(2), rig.add_puppet()]
     rig.subscribe([0, *others[:-1]])
     for other in others:
         rig.connect(0, other)
     rig.run(0.1)
-    router = rig.router(0)
-    prune = router._prune_for(rig.id(others[-1]), "news", 60.0, rig.network.engine.now, px=True)
-    return sorted(prune.peers, key=lambda info: info.peer)
-
-
-def test_check_pub_addrs_on_signed_peer_record() -> None:
-    """A record needs a public address and must be well-formed.
-
-    go: TestCheckPubAddrsOnSignedPeerRecord.
-    """
-    assert not names_public_address(PRIVATE, addresses_of)
-    assert names_public_address(PUBLIC, addresses_of)
-    assert names_public_address(a_record("10.0.0.1", "8.8.8.8"), addresses_of)
-    assert not names_public_address(b"", addresses_of)
-    assert not names_public_address(b"malformed", addresses_of)
-
-
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("8.8.8.8", True),
-        ("2001:4860:4860::8888", True),
-        ("relay.rumormill.net", True),
-        ("10.1.2.3", False),
-        ("172.16.0.1", False),
-        ("192.168.1.1", False),
-        ("127.0.0.1", False),
-        ("169.254.1.1", False),
-        ("100.64.0.1", False),
-        ("::1", False),
-        ("fe80::1", False),
-        ("fd00::1", False),
-        ("localhost", False),
-        ("printer.local", False),
-        ("", False),
-    ],
-)
-def test_which_addresses_are_public(address: str, public: bool) -> None:
-    """An address is public if it means the same host to everybody."""
-    assert is_public(address) == public
-
-
-def test_default_px_record_reducer() -> None:
-    """By default records are passed on as they are. go: TestDefaultPXRecordReducer."""
-    assert [info.record for info in offered(whole_record, PRIVATE, PRIVATE)] == [PRIVATE] * 2
-    assert [info.record for info in offered(whole_record, PRIVATE, PUBLIC)] == [PRIVATE, PUBLIC]
-    assert [info.record for info in offered(whole_record, b"", b"")] == [b""] * 2
-
-
-def test_public_addrs_px_record_reducer() -> None:
-    """Records without a public address are left out, their peers are named.
-
-    go: TestPublicAddrsPXRecordReducer.
-    """
-    reduce = public_records(addresses_of)
-    for known, passed_on in (
-        ((PRIVATE, PRIVATE), [b"", b""]),
-        ((PUBLIC, PUBLIC), [PUBLIC, PUBLIC]),
-        ((PRIVATE, PUBLIC), [b"", PUBLIC]),
-        ((b"", b""), [b"", b""]),
-        ((b"malformed", PUBLIC), [b"", PUBLIC]),
-    ):
-        infos = offered(reduce, *known)
-        assert [info.peer[-1] for info in infos] == [1, 2]
-        assert [info.record for info in infos] == passed_on
+    pruned, now = rig.id(others[-1]), rig.network.engine.now
+    offered = rig.router(0)._prune_for(pruned, "news", 60.0, now, px=True).peers
+    assert {info.peer: info.record for info in offered} == {ids[0]: record_of(ids[0]), ids[1]: b""}

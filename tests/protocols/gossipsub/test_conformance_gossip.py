@@ -11,7 +11,7 @@ from protocols.conformance import (
 )
 from protocols.pubsub_rig import Rig
 from rumormill.core.trace import RecvRPC
-from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0
 from rumormill.protocols.pubsub.messages import Control, Prune, Rpc
 
 

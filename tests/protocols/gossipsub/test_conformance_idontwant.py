@@ -9,7 +9,7 @@ from protocols.pubsub_rig import Rig
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
 from rumormill.core.trace import RecvRPC
-from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_1, PROTOCOLS
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_1, PROTOCOLS
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
 from rumormill.protocols.pubsub.messages import Control, Prune, Rpc
 

@@ -8,8 +8,8 @@ from rumormill.core.trace import DropRPC, Penalise, Refuse
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.membership import GOSSIPSUB_1_0
 from rumormill.protocols.gossipsub.outbox import Outbox
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0
 from rumormill.protocols.gossipsub.score_params import (
     PeerScoreParams,
     ScoreThresholds,
@@ -344,7 +344,6 @@ def test_gossipsub_opportunistic_grafting() -> None:
     rig = Rig()
     rig.network.round_trip = None  # nearly 200,000 RPCs: their encoding is checked elsewhere
     scoring = TopicScoreParams(
-        selective=True,
         time_in_mesh_weight=0.0002777,
         time_in_mesh_quantum=1.0,
         time_in_mesh_cap=3600.0,

@@ -6,6 +6,7 @@ the go test whose claim it checks.
 
 import pytest
 
+from protocols.conformance import by_data
 from protocols.pubsub_rig import Rig
 from rumormill.core.trace import RejectMessage
 from rumormill.protocols.gossipsub import reasons
@@ -16,8 +17,8 @@ from rumormill.protocols.gossipsub.score_params import (
     TopicScoreParams,
     score_parameter_decay,
 )
-from rumormill.protocols.pubsub.authorship import author_and_seqno
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Prune, Rpc, SubOpts
+from rumormill.protocols.pubsub.naming import author_and_seqno
 from rumormill.protocols.pubsub.reasons import MISSING_SIGNATURE
 
 TOPIC = "news"
@@ -58,7 +59,7 @@ class Attack:
         return self.attacker in self.rig.mesh(self.victim, TOPIC)
 
     def score(self) -> float:
-        return self.rig.router(self.victim).standing.of(
+        return self.rig.router(self.victim).trust.score(
             self.rig.id(self.attacker), self.rig.network.engine.now
         )
 
@@ -238,7 +239,7 @@ def test_gossipsub_attack_spam_idontwant() -> None:
     go: TestGossipsubAttackSpamIDONTWANT
     """
     rig = Rig()
-    by_content = {"message_id": lambda message: message.data}
+    by_content = {"message_id": by_data}
     publisher, middle = rig.add(2, options=by_content)
     attacker = rig.add_puppet()
     rig.subscribe([publisher, middle], TOPIC)

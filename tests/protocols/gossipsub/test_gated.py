@@ -6,9 +6,8 @@ from protocols.pubsub_rig import Rig
 from rumormill.core.inputs import Validated, Verdict
 from rumormill.core.trace import Refuse, RejectMessage
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.gated import GatedGossipSub
-from rumormill.protocols.gossipsub.gater import GaterParams
+from rumormill.protocols.gossipsub.config import GaterParams, GossipSubConfig
+from rumormill.protocols.gossipsub.gater import GatedGossipSub
 from rumormill.protocols.gossipsub.spec import SPEC
 from rumormill.protocols.pubsub.codec import signing_payload
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts

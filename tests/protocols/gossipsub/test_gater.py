@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
-from rumormill.protocols.gossipsub.gater import Gater, GaterParams
+from rumormill.protocols.gossipsub.config import GaterParams
+from rumormill.protocols.gossipsub.gater import Gater
 from rumormill.protocols.pubsub import reasons
 
 A, B = b"A", b"B"
@@ -23,7 +24,6 @@ def gater(**values):
 
 def overload(gate, peer=A, now=0.0):
     gate.validate_message()
-    gate.reject_message(peer, reasons.VALIDATION_QUEUE_FULL, now)
     gate.reject_message(peer, reasons.VALIDATION_THROTTLED, now)
 
 
@@ -33,8 +33,6 @@ def test_peer_gater():
     gate.add_peer(A, HOST, 0.0)
     assert gate.accepts(A, 0.0)
     gate.validate_message()
-    assert gate.accepts(A, 0.0)
-    gate.reject_message(A, reasons.VALIDATION_QUEUE_FULL, 0.0)
     assert gate.accepts(A, 0.0)
     gate.reject_message(A, reasons.VALIDATION_THROTTLED, 0.0)
     assert gate.accepts(A, 0.0)

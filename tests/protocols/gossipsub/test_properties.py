@@ -7,20 +7,19 @@ A failure prints the steps and a blob: `@reproduce_failure` with it replays the 
 """
 
 import random
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant
 
 from protocols import router_inputs as world
 from protocols.router_machine import Router
 from protocols.router_tables import table_sizes
-from rumormill.core.inputs import Start
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.config import PubSubConfig
+from rumormill.protocols.registry import Hooks
 from rumormill.sim.identity import SimulatedIdentity
 
 
@@ -34,9 +33,11 @@ class GossipSubRouter(Router):
             SimulatedIdentity(world.SELF),
             random.Random(seed),
             config,
-            validator=world.validator if judged else None,
-            application_score=(lambda peer: float(peer[-1] - ord("4"))) if scored else None,
-            check_record=lambda _peer, record: record == b"r",
+            Hooks(
+                validator=world.validator if judged else None,
+                application_score=(lambda peer: float(peer[-1] - ord("4"))) if scored else None,
+                check_record=lambda _peer, record: record == b"r",
+            ),
         )
         self.begin(router, config, populated)
 
@@ -51,16 +52,6 @@ class GossipSubRouter(Router):
         self, config: GossipSubConfig, seed: int, judged: bool, scored: bool, populated: bool
     ) -> None:
         self.configure(config, seed, judged, scored, populated)
-
-    @rule(peer=world.peers, direct=st.booleans())
-    def change_direct(self, peer: bytes, direct: bool) -> None:
-        effects: list[Any] = []
-        if direct:
-            self.router.add_direct_peer(peer, self.now, effects)
-        else:
-            self.router.remove_direct_peer(peer)
-        for effect in effects:
-            self.check(effect, Start())
 
     def look(self) -> None:
         super().look()
@@ -120,7 +111,7 @@ class GossipSubRouter(Router):
         if not config.history_length:
             assert len(router.gossip.cache) == 0
         if config.scoring:
-            keeper, score = "GossipSub.standing.keeper", config.score
+            keeper, score = "GossipSub._score", config.score
             known = sizes[f"{keeper}._active"] + sizes[f"{keeper}._retained"]
             assert known <= score.peers_max
             assert sizes[f"{keeper}._deliveries.records"] <= max(score.delivery_records_max, 1) * 9
@@ -157,7 +148,7 @@ class FloodSubRouter(Router):
             SimulatedIdentity(world.SELF),
             random.Random(0),
             config,
-            validator=world.validator if judged else None,
+            Hooks(validator=world.validator if judged else None),
         )
         self.begin(router, config, populated)
 

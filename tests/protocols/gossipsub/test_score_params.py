@@ -5,13 +5,12 @@ import math
 import msgspec
 import pytest
 
+from protocols.conformance import TOPIC_OFF
 from rumormill.core.config import override
 from rumormill.core.errors import ConfigError
+from rumormill.protocols.gossipsub.config import PRESETS
 from rumormill.protocols.gossipsub.score_params import (
-    HARDENING_COLOCATION_SCORE,
     HARDENING_SCORE,
-    SCORE_PRESETS,
-    TOPIC_OFF,
     PeerScoreParams,
     ScoreThresholds,
     TopicScoreParams,
@@ -24,10 +23,6 @@ INF, NAN = math.inf, math.nan
 def thresholds(**values):
     zero = dict.fromkeys(("gossip", "publish", "graylist", "accept_px", "opportunistic_graft"), 0.0)
     return ScoreThresholds(**(zero | values))
-
-
-def topic(**values):
-    return msgspec.structs.replace(TOPIC_OFF, **values)
 
 
 def peer(**values):
@@ -101,14 +96,6 @@ def test_peer_score_threshold_atomic_validation(values):
     thresholds(**VALID_THRESHOLDS).validate()
 
 
-@pytest.mark.parametrize("values", INVALID_THRESHOLDS)
-def test_peer_score_threshold_skip_atomic_validation(values):
-    """Selective checking refuses the same: each of these sets a value."""
-    refuses(thresholds(selective=True, **values))
-    thresholds(selective=True, **VALID_THRESHOLDS).validate()
-    thresholds(selective=True).validate()
-
-
 _P2 = "first_message_deliveries"
 _P3 = "mesh_message_deliveries"
 _P3B = "mesh_failure_penalty"
@@ -145,14 +132,7 @@ def test_topic_score_params_validation_invalid_params_atomic_validation(values):
     """A wrong value is refused where all others are right, and so is a set of zeros."""
     TopicScoreParams(**VALID_TOPIC).validate()
     refuses(TopicScoreParams(**(VALID_TOPIC | values)))
-    refuses(topic(selective=False))
-
-
-@pytest.mark.parametrize("values", INVALID_TOPICS)
-def test_topic_score_params_validation_invalid_params_skip_atomic_validation(values):
-    """A group in which anything is set is checked; a set of zeros is scoring switched off."""
-    TOPIC_OFF.validate()
-    refuses(topic(**({"time_in_mesh_quantum": 1.0} | values)))
+    refuses(TopicScoreParams(**dict.fromkeys(VALID_TOPIC, 0.0)))
 
 
 def test_topic_score_params_validation_valid_params_atomic_validation():
@@ -206,12 +186,6 @@ def test_peer_score_params_validation_invalid_params_atomic_validation(values):
     refuses(peer(**values))
 
 
-@pytest.mark.parametrize("values", INVALID_PEERS)
-def test_peer_score_params_validation_invalid_params_skip_atomic_validation(values):
-    """Selective checking refuses the same: each of these sets a value."""
-    refuses(peer(selective=True, **values))
-
-
 def test_peer_score_params_validation_valid_params_atomic_validation():
     """Sound values are accepted, with and without a cap and topics."""
     sound = _P6 | {"behaviour_penalty_weight": -1, "behaviour_penalty_decay": 0.999}
@@ -222,11 +196,10 @@ def test_peer_score_params_validation_valid_params_atomic_validation():
 
 def test_peer_score_params_validation_valid_params_skip_atomic_validation():
     """Groups can be switched on one after the other, each valid without those to come."""
-    params = peer(selective=True, decay_interval=0.0, decay_to_zero=0.0)
+    params = peer()
     params.validate()
     for values in (
         {"topic_score_cap": 1.0},
-        {"decay_interval": 1.0, "decay_to_zero": 0.01},
         _P6,
         {"behaviour_penalty_weight": -1, "behaviour_penalty_decay": 0.999},
         {"topics": {"test": TopicScoreParams(**VALID_TOPIC)}},
@@ -243,18 +216,15 @@ def test_score_parameter_decay():
         score_parameter_decay(0.5)
 
 
-@pytest.mark.parametrize("name", SCORE_PRESETS)
-def test_every_preset_is_valid(name):
-    """What we ship passes its own checks, in atomic mode."""
-    params, limits = SCORE_PRESETS[name]
-    assert not params.selective
-    params.validate()
-    limits.validate()
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=list(PRESETS))
+def test_every_preset_is_valid(preset):
+    """What we ship passes its own checks."""
+    preset.validate()
 
 
 def test_defaults_are_safe_without_tuning():
     """Neither shared addresses nor a quiet topic costs anything until somebody asks for it."""
-    params, _ = SCORE_PRESETS["default"]
+    params = PeerScoreParams()
     assert params.ip_colocation_factor_weight == 0
     assert params.default_topic is not None
     assert not params.default_topic.counts_mesh_deliveries
@@ -273,7 +243,6 @@ def test_the_hardening_set_has_the_published_values():
     )
     assert params.invalid_message_deliveries_weight == -99
     assert HARDENING_SCORE.retain_score == 30
-    assert HARDENING_COLOCATION_SCORE.ip_colocation_factor_weight == -10
 
 
 def test_nested_parameters_can_be_overridden_by_name():

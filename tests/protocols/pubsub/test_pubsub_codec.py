@@ -117,7 +117,7 @@ class TestAgreementWithProtobuf:
     def test_trace_metadata_of_a_decoded_rpc(self) -> None:
         """The metadata names what arrived."""
         sent = Rpc((SubOpts(True, "t"),), (Message("t", b"x"),), Control(iwant=(b"i",)))
-        meta = decode_rpc(encode_rpc(sent), message_id=lambda message: message.data).meta
+        meta = decode_rpc(encode_rpc(sent), name=lambda message: message.data).meta
         assert meta.messages[0].message_id == b"x"
         assert meta.subscription[0].topic == "t"
         assert meta.control is not None
@@ -195,7 +195,7 @@ class TestMessageIds:
     def test_each_message_gets_its_id(self) -> None:
         """The function sees the decoded message, and what it says becomes the id."""
         rpc = Rpc(publish=(Message("t", b"1", b"A", b"x"), Message("t", b"2", b"B", b"y")))
-        decoded = decode_rpc(encode_rpc(rpc), message_id=lambda m: m.author + m.seqno)
+        decoded = decode_rpc(encode_rpc(rpc), name=lambda m: m.author + m.seqno)
         assert [message.id for message in decoded.publish] == [b"Ax", b"By"]
 
     def test_a_bad_rpc_is_refused_before_any_id_is_computed(self) -> None:
@@ -207,9 +207,7 @@ class TestMessageIds:
             return b""
 
         with pytest.raises(DecodeError):
-            decode_rpc(
-                encode_rpc(Rpc(publish=(Message("t", b"1"),))) + b"\x0a", message_id=remember
-            )
+            decode_rpc(encode_rpc(Rpc(publish=(Message("t", b"1"),))) + b"\x0a", name=remember)
         assert not asked
 
 

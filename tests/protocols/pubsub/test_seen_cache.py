@@ -1,12 +1,9 @@
-"""The seen caches: remembered long enough, not much longer, and never too many."""
+"""The seen cache: remembered long enough, not much longer, and never too many."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rumormill.protocols.pubsub.seen_cache import SeenCache, SlidingSeenCache
-
-BOTH = pytest.mark.parametrize("kind", [SeenCache, SlidingSeenCache])
+from rumormill.protocols.pubsub.seen_cache import SeenCache
 
 
 def key(number):
@@ -42,43 +39,6 @@ def test_first_seen_cache_not_found_after_expire():
     assert cache.add(b"0", 2.0)
 
 
-def test_last_seen_cache_found():
-    """What was added is there, and is new only once."""
-    cache = SlidingSeenCache(60.0, 100)
-    assert cache.add(b"test", 0.0)
-    assert not cache.add(b"test", 1.0)
-    assert b"test" in cache
-
-
-def test_last_seen_cache_expire():
-    """Ids expire when they are not seen any more."""
-    cache = SlidingSeenCache(1.0, 100)
-    for number in range(11):
-        cache.add(key(number), number / 10)
-    cache.sweep(3.1)
-    assert len(cache) == 0
-
-
-def test_last_seen_cache_slide_forward():
-    """Each look begins an id's time anew; its neighbours' times pass."""
-    cache = SlidingSeenCache(1.0, 100)
-    for number in range(8):
-        cache.add(key(number), number / 10)
-    assert cache.touch(key(0), 0.8)
-    assert cache.touch(key(0), 1.21)
-    assert not cache.touch(key(1), 1.21)
-    assert not cache.touch(key(0), 2.32)
-    assert not cache.touch(key(0), 2.32)
-
-
-def test_last_seen_cache_not_found_after_expire():
-    """An expired id is new again."""
-    cache = SlidingSeenCache(1.0, 100)
-    cache.add(b"0", 0.0)
-    assert not cache.touch(b"0", 2.0)
-    assert cache.add(b"0", 2.0)
-
-
 def test_adding_alone_keeps_the_cache_swept():
     """No timer is needed: in steady use the cache holds little more than one `ttl` of ids."""
     cache = SeenCache(10.0, 10_000)
@@ -88,10 +48,9 @@ def test_adding_alone_keeps_the_cache_swept():
     assert cache.evicted == 0
 
 
-@BOTH
-def test_a_full_cache_forgets_the_oldest_and_counts_it(kind):
+def test_a_full_cache_forgets_the_oldest_and_counts_it():
     """A flood costs memory of old ids, never memory of the machine."""
-    cache = kind(1000.0, 100)
+    cache = SeenCache(1000.0, 100)
     for number in range(1000):
         assert cache.add(key(number), 0.0)
         assert len(cache) <= 100
@@ -99,15 +58,14 @@ def test_a_full_cache_forgets_the_oldest_and_counts_it(kind):
     assert list(cache.ids) == [key(number) for number in range(1000 - len(cache), 1000)]
 
 
-@BOTH
 @given(
     limit=st.one_of(st.integers(1, 20), st.integers(100, 700)),
     steps=st.lists(st.tuples(st.integers(0, 300), st.floats(0, 5)), max_size=150),
 )
-def test_an_id_is_remembered_for_its_time_unless_there_are_too_many(kind, limit, steps):
+def test_an_id_is_remembered_for_its_time_unless_there_are_too_many(limit, steps):
     """Against a slow, obvious model: within bounds, nothing is forgotten early or kept long."""
     ttl = 8.0
-    cache = kind(ttl, limit)
+    cache = SeenCache(ttl, limit)
     since: dict[bytes, float] = {}
     now = 0.0
     for number, pause in steps:
@@ -115,12 +73,11 @@ def test_an_id_is_remembered_for_its_time_unless_there_are_too_many(kind, limit,
         evicted = cache.evicted
         new = cache.add(key(number), now)
         assert len(cache) <= limit
-        if kind is SeenCache:
-            assert sum(count for _, count in cache._ages) + cache._added == len(cache)
+        assert sum(count for _, count in cache._ages) + cache._added == len(cache)
         young = key(number) in since and now - since[key(number)] < ttl
         if young and not evicted:
             assert not new
-        if new or kind is SlidingSeenCache:
+        if new:
             since[key(number)] = now
         cache.sweep(now)
         for old, seen in since.items():

@@ -23,9 +23,14 @@ from rumormill.core.inputs import (
     Unsubscribe,
 )
 from rumormill.core.trace import Refuse, RejectMessage
-from rumormill.protocols.radius.codec import decode_frame, encode_frame, sign_interest
 from rumormill.protocols.radius.config import RadiusConfig
-from rumormill.protocols.radius.messages import Frame, Interest
+from rumormill.protocols.radius.messages import (
+    Frame,
+    Interest,
+    decode_frame,
+    encode_frame,
+    sign_interest,
+)
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.sim.identity import SimulatedIdentity
 

@@ -12,10 +12,16 @@ from radius_rig import Bag, interest_of, peer_id
 from rumormill.core.errors import ConfigError, LimitError, LocalError
 from rumormill.core.inputs import Publish, Received, Subscribe, Validated, Verdict
 from rumormill.protocols.radius import reasons
-from rumormill.protocols.radius.codec import sign_publication
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
-from rumormill.protocols.radius.messages import Frame, Interest, Publication, Relay, Spread
+from rumormill.protocols.radius.messages import (
+    Frame,
+    Interest,
+    Publication,
+    Relay,
+    Spread,
+    sign_publication,
+)
 from rumormill.protocols.radius.spec import SPEC
 from rumormill.sim.identity import SimulatedIdentity
 

@@ -14,8 +14,13 @@ from refusals import reason_of
 from rumormill.core.config import override
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.overlay.hyparview.messages import MAX_ADDRESSES, MAX_PEERS, Membership
-from rumormill.protocols.radius.codec import (
+from rumormill.protocols.radius.messages import (
+    Frame,
     FrameLimits,
+    Interest,
+    Publication,
+    Relay,
+    Spread,
     check_interest,
     check_publication,
     decode_frame,
@@ -23,7 +28,6 @@ from rumormill.protocols.radius.codec import (
     sign_interest,
     sign_publication,
 )
-from rumormill.protocols.radius.messages import Frame, Interest, Publication, Relay, Spread
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.wire.protobuf import bytes_field, string_field, varint_field
 

@@ -12,8 +12,6 @@ from oracles import skipring_pb2
 from refusals import reason_of
 from rumormill.core.errors import DecodeError
 from rumormill.protocols.skipring.codec import (
-    _decode_any,
-    _quick_new,
     decode_letter,
     encode_letter,
 )
@@ -28,7 +26,7 @@ from rumormill.protocols.skipring.config import (
 )
 from rumormill.protocols.skipring.junk import junk_letter
 from rumormill.protocols.skipring.messages import RING_MESSAGES, Letter
-from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES, PublishNew
+from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
 from rumormill.wire.protobuf import bytes_field, string_field, varint_field
 
 TOPIC = string_field(1, "t")
@@ -71,15 +69,6 @@ class TestAgreementWithProtobuf:
         assert [named[kind.field] for kind in kinds] == [
             kind.operation.replace("-", "_") for kind in kinds
         ]
-
-    @given(letters)
-    def test_the_quick_way_and_the_general_way_agree(self, letter: Letter) -> None:
-        """New publications have a way of their own; it gives the same values."""
-        encoded = encode_letter(letter)
-        quick = _quick_new(encoded, 256)
-        assert (quick is None) == (type(letter) is not PublishNew)
-        assert _decode_any(encoded, 256) == letter
-        assert quick is None or quick == letter
 
     @given(letters)
     def test_unknown_fields_are_skipped(self, letter: Letter) -> None:
@@ -190,7 +179,6 @@ class TestFuzz:
             letter = decode_letter(data)
         except DecodeError:
             return
-        assert _decode_any(data, 256) == letter, "the quick way takes nothing that is refused"
         assert decode_letter(encode_letter(letter)) == letter
 
     @pytest.mark.parametrize(

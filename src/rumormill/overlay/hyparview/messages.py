@@ -1,9 +1,8 @@
 """The messages of HyParView, as values and as bytes: a part of the frames of a protocol above.
 
-One shape serves all kinds, because each of them is a few of the same fields. The rule of the
-decoder: counts and lengths are checked before anything is kept, and whatever is wrong with the
-bytes, the answer is a `DecodeError`. A kind that nobody knows is read like any other; whoever
-handles it counts it as refused. The schema is `proto/radius.proto`.
+One shape serves all kinds, because each of them is a few of the same fields. A kind that nobody
+knows is read like any other; whoever handles it counts it as refused. `radius.proto` says what the
+fields are for.
 """
 
 import struct
@@ -14,7 +13,8 @@ import msgspec
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.trace import OperationMeta
-from rumormill.wire.protobuf import MAX_FIELDS, bytes_field, next_field, read_varint, varint_field
+from rumormill.wire.fields import Nested, Number, Octets
+from rumormill.wire.schema import Schema
 
 JOIN: Final = 1
 FORWARD_JOIN: Final = 2
@@ -48,10 +48,8 @@ MAX_PEER_BYTES: Final = 64
 MAX_MINIMA: Final = 128
 """Draws of the size estimate in one message."""
 
-# Tags as they appear on the wire.
-_KIND, _HOPS, _YES, _NUMBER, _PEERS, _EPOCH, _MINIMA = 0x08, 0x10, 0x18, 0x20, 0x2A, 0x30, 0x3A
-_PEER, _ADDRESS = 0x0A, 0x12
-_UINT32 = 0xFFFF_FFFF
+_UINT32: Final = 2**32 - 1
+_FLOAT_BYTES: Final = 4
 
 
 class PeerInfo(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +60,7 @@ class PeerInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class Membership(msgspec.Struct, frozen=True, gc=False):
-    """One message of HyParView; `proto/radius.proto` says which kinds use which fields."""
+    """One message of HyParView; `radius.proto` says which kinds use which fields."""
 
     kind: int
     hops: int = 0
@@ -78,95 +76,53 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
         return _OPERATIONS.get(self.kind, _UNKNOWN_OPERATION)
 
 
-def encode_membership(message: Membership) -> bytes:
-    """The bytes of a message, without the tag and length that frame it."""
-    parts: list[bytes] = []
-    for number, value in ((1, message.kind), (2, message.hops), (3, message.yes)):
-        if value:
-            parts.append(varint_field(number, value))
-    if message.number:
-        parts.append(varint_field(4, message.number))
-    parts += [bytes_field(5, _encode_peer(info)) for info in message.peers]
-    if message.epoch:
-        parts.append(varint_field(6, message.epoch))
-    if message.minima:
-        parts.append(bytes_field(7, struct.pack(f"<{len(message.minima)}f", *message.minima)))
-    return b"".join(parts)
+def peer_id_field(number: int) -> Octets:
+    """A peer id in a message."""
+    return Octets(number, MAX_PEER_BYTES, too_long="peer-id-too-long")
 
 
-def _encode_peer(info: PeerInfo) -> bytes:
-    parts = [bytes_field(1, info.peer)] if info.peer else []
-    parts += [bytes_field(2, address) for address in info.addresses]
-    return b"".join(parts)
+def addresses_field(number: int) -> Octets:
+    """The addresses of one peer in a message."""
+    return Octets(
+        number,
+        MAX_ADDRESS_BYTES,
+        max_count=MAX_ADDRESSES,
+        too_many="too-many-addresses",
+        too_long="address-too-long",
+    )
 
 
-def decode_membership(data: bytes, position: int, end: int) -> Membership:
-    """Read a message that stands between two positions."""
-    kind = hops = number = epoch = others = 0
-    yes = False
-    peers: list[PeerInfo] = []
-    minima: tuple[float, ...] = ()
-    while position < end:
-        tag, start, position = next_field(data, position, end)
-        if tag == _PEERS:
-            if len(peers) == MAX_PEERS:
-                raise DecodeError("too-many-peers", f"more than {MAX_PEERS} in one message")
-            peers.append(_read_peer(data, start, position))
-            continue
-        others += 1
-        if others > MAX_FIELDS:
-            raise DecodeError("too-many-fields", f"more than {MAX_FIELDS} in one message")
-        if tag == _KIND:
-            kind = read_varint(data, start, position)[0] & _UINT32
-        elif tag == _HOPS:
-            hops = read_varint(data, start, position)[0] & _UINT32
-        elif tag == _YES:
-            yes = read_varint(data, start, position)[0] != 0
-        elif tag == _NUMBER:
-            number = read_varint(data, start, position)[0]
-        elif tag == _EPOCH:
-            epoch = read_varint(data, start, position)[0]
-        elif tag == _MINIMA:
-            minima = _read_minima(data, start, position)
-    return Membership(kind, hops, yes, number, tuple(peers), epoch, minima)
+def _read_minima(data: bytes) -> tuple[float, ...]:
+    count, rest = divmod(len(data), _FLOAT_BYTES)
+    if rest:
+        raise DecodeError("bad-minima", f"{len(data)} bytes are not a number of floats")
+    return struct.unpack(f"<{count}f", data)
 
 
-def _read_minima(data: bytes, start: int, stop: int) -> tuple[float, ...]:
-    count, rest = divmod(stop - start, 4)
-    if rest or count > MAX_MINIMA:
-        detail = f"{stop - start} bytes are not up to {MAX_MINIMA} numbers"
-        raise DecodeError("bad-minima", detail)
-    return struct.unpack_from(f"<{count}f", data, start)
+def _write_minima(minima: tuple[float, ...]) -> bytes:
+    return struct.pack(f"<{len(minima)}f", *minima)
 
 
-def _read_peer(data: bytes, position: int, end: int) -> PeerInfo:
-    peer = b""
-    addresses: list[bytes] = []
-    others = 0
-    while position < end:
-        tag, start, position = next_field(data, position, end)
-        if tag == _ADDRESS:
-            add_address(addresses, data, start, position)
-            continue
-        others += 1
-        if others > MAX_FIELDS:
-            raise DecodeError("too-many-fields", f"more than {MAX_FIELDS} in one peer")
-        if tag == _PEER:
-            peer = read_peer_id(data, start, position)
-    return PeerInfo(peer, tuple(addresses))
-
-
-def read_peer_id(data: bytes, start: int, stop: int) -> PeerId:
-    """Slice a peer id, unless it is too long to be one."""
-    if stop - start > MAX_PEER_BYTES:
-        raise DecodeError("peer-id-too-long", f"{stop - start} bytes")
-    return data[start:stop]
-
-
-def add_address(addresses: list[bytes], data: bytes, start: int, stop: int) -> None:
-    """Slice one more address of a peer, within the limits."""
-    if len(addresses) == MAX_ADDRESSES:
-        raise DecodeError("too-many-addresses", f"more than {MAX_ADDRESSES} of one peer")
-    if stop - start > MAX_ADDRESS_BYTES:
-        raise DecodeError("address-too-long", f"{stop - start} bytes")
-    addresses.append(data[start:stop])
+_PEER: Final = Schema(
+    PeerInfo, {"peer": peer_id_field(1), "addresses": addresses_field(2)}, last_counts=True
+)
+MEMBERSHIP: Final = Schema(
+    Membership,
+    {
+        "kind": Number(1, _UINT32),
+        "hops": Number(2, _UINT32),
+        "yes": Number(3, read=bool),
+        "number": Number(4),
+        "peers": Nested(5, _PEER, max_count=MAX_PEERS, too_many="too-many-peers"),
+        "epoch": Number(6),
+        "minima": Octets(
+            7,
+            MAX_MINIMA * _FLOAT_BYTES,
+            too_long="bad-minima",
+            read=_read_minima,
+            write=_write_minima,
+        ),
+    },
+    last_counts=True,
+)
+"""A message as bytes, without the tag and length that frame it."""

@@ -113,7 +113,7 @@ class Kademlia:
         elif kind is AskFailed:
             self._on_ask_failed(event, now, effects)  # type: ignore[arg-type]
         elif kind is TimerFired:
-            self._on_timer(event.timer, now, effects)  # type: ignore[union-attr]
+            self._on_timer(event.timer, now, effects)  # type: ignore[attr-defined]
         elif isinstance(event, PeerConnected):
             self.contacts.connect(event.peer, event.address, now, effects)
         elif isinstance(event, PeerDisconnected):

@@ -7,14 +7,15 @@ from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.junk import junk_rpc
-from rumormill.protocols.pubsub.reading import max_rpc, rpc_decoder
+from rumormill.protocols.pubsub.naming import max_rpc, rpc_decoder
+from rumormill.protocols.pubsub.router import FUNCTIONS
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
 
 def _build(
     identity: Identity, randomness: Randomness, config: PubSubConfig, hooks: Hooks
 ) -> Machine:
-    return FloodSub(identity, randomness, config, validator=hooks.validator)
+    return FloodSub(identity, randomness, config, hooks)
 
 
 SPEC = ProtocolSpec(
@@ -26,6 +27,6 @@ SPEC = ProtocolSpec(
     decoder=rpc_decoder,
     max_message=max_rpc,
     junk=junk_rpc,
+    takes=FUNCTIONS,
     max_topic=lambda config: config.max_topic_length,
-    takes_batches=True,
 )

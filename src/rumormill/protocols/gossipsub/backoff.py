@@ -12,6 +12,9 @@ from rumormill.core.ids import PeerId, Topic
 
 PER_PEER_MAX: Final = 1000
 """Our choice: topics in which one peer is backed off separately."""
+SLACK: Final = 1.0
+"""Seconds that we wait on top of a back-off, since the peer may count them differently. rust and
+js: one heartbeat."""
 NEVER: Final = float("-inf")
 """The expiry of a backoff that does not exist."""
 
@@ -27,21 +30,17 @@ class Backoff:
         "_longest",
         "_per_peer",
         "_per_peer_max",
-        "_slack",
         "evicted",
         "merged",
     )
 
-    def __init__(
-        self, limit: int, longest: float, slack: float, per_peer_max: int = PER_PEER_MAX
-    ) -> None:
+    def __init__(self, limit: int, longest: float, per_peer_max: int = PER_PEER_MAX) -> None:
         self.merged = 0
         """Backoffs that became part of their peer's backoff in all topics."""
         self.evicted = 0
         """Backoffs forgotten before their time to make room."""
         self._limit = limit
         self._longest = longest
-        self._slack = slack
         self._per_peer_max = per_peer_max
         self._by_topic: dict[Topic, dict[PeerId, float]] = {}
         self._per_peer: dict[PeerId, int] = {}
@@ -119,11 +118,11 @@ class Backoff:
         """Whether we must not graft the peer; a little longer than the peer has to wait for us."""
         if not self._by_topic and not self._blanket:
             return False
-        return now < self.expires(topic, peer) + self._slack
+        return now < self.expires(topic, peer) + SLACK
 
     def clear(self, now: float) -> None:
         """Forget what has expired; now and then will do."""
-        horizon = now - self._slack
+        horizon = now - SLACK
         if self._count:
             over = [
                 (topic, peer)

@@ -1,15 +1,83 @@
 """GossipSub's parameters, each with the source of its default, and the named presets."""
 
+import math
+import re
+from typing import Final
+
+import msgspec
+
 from rumormill.core.config import Config, require
+from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.core.ids import PeerId
-from rumormill.protocols.gossipsub.gater import GaterParams
 from rumormill.protocols.gossipsub.score_params import (
     HARDENING_SCORE,
     HARDENING_THRESHOLDS,
     PeerScoreParams,
     ScoreThresholds,
+    score_parameter_decay,
 )
 from rumormill.protocols.pubsub.config import ENDLESS, PubSubConfig
+from rumormill.wire import keys
+from rumormill.wire.multiaddr import Multiaddr
+
+_SIMULATED: Final = re.compile("[0-9a-f]{8}")
+
+
+def read_direct_peer(text: str) -> tuple[PeerId, bytes]:
+    """Read a direct peer: its id, and its binary address, empty where there is an id alone."""
+    try:
+        if _SIMULATED.fullmatch(text):
+            return bytes.fromhex(text), b""
+        if not text.startswith("/"):
+            return bytes(keys.PeerId.parse(text)), b""
+        address = Multiaddr.parse(text)
+    except DecodeError as error:
+        why = error.detail
+    else:
+        if address.peer_id is not None:
+            return bytes(address.peer_id), address.encode()
+        why = "an address without a peer id"
+    raise ConfigError(f"direct_peers: {text!r} is neither a ticket nor a peer id ({why})")
+
+
+class GaterParams(Config, frozen=True, kw_only=True):
+    """The gater's parameters; the defaults are go-libp2p-pubsub's unless they say otherwise."""
+
+    threshold: float = 0.33
+    """The gater wakes at this ratio of throttled to validated messages."""
+    global_decay: float = score_parameter_decay(120)
+    """Of the counts of throttled and validated messages: two minutes."""
+    source_decay: float = score_parameter_decay(3600)
+    """Of an address's account: an hour."""
+    decay_interval: float = 1.0
+    decay_to_zero: float = 0.01
+    retain_stats: float = 6 * 3600.0
+    """How long an address's account outlives the last connection from it."""
+    quiet: float = 60.0
+    """The gater sleeps when nothing was throttled for so long."""
+    duplicate_weight: float = 0.125
+    ignore_weight: float = 1.0
+    reject_weight: float = 16.0
+    topic_delivery_weights: dict[str, float] = msgspec.field(default_factory=dict)
+    """What a delivery counts in certain topics; 1 in all others."""
+    addresses_max: int = 4096
+    """Our choice: accounts kept. The longest without a connection is closed first."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` when a value is outside its range."""
+        for name in ("threshold", "duplicate_weight"):
+            value = getattr(self, name)
+            require(math.isfinite(value) and value > 0, name, "must be a finite number above 0")
+        for name in ("global_decay", "source_decay", "decay_to_zero"):
+            require(0 < getattr(self, name) < 1, name, "must lie strictly between 0 and 1")
+        for name in ("decay_interval", "quiet"):
+            value = getattr(self, name)
+            require(math.isfinite(value) and value >= 1, name, "must be at least 1 s")
+        for name in ("ignore_weight", "reject_weight"):
+            value = getattr(self, name)
+            require(math.isfinite(value) and value >= 1, name, "must be at least 1")
+        require(self.retain_stats >= 0, "retain_stats", "must be at least 0")
+        require(self.addresses_max >= 1, "addresses_max", "must be at least 1")
 
 
 class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
@@ -62,10 +130,6 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     unsubscribe_backoff: float = 10.0
     """The same after a PRUNE because of unsubscribing. 1.1."""
 
-    backoff_slack: float = 1.0
-    """Seconds that we wait on top of a back-off, since the peer may count them differently.
-    rust and js: one heartbeat."""
-
     max_backoff: float = 3600.0
     """Seconds of back-off that a peer can impose at most. rust, after GHSA-gc42-3jg7-rxr2."""
 
@@ -111,14 +175,14 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     opportunistic_graft_peers: int = 2
     """Peers grafted then. 1.1."""
 
-    direct_peers: tuple[PeerId, ...] = ()
-    """Explicit peers (1.1): always connected, always sent to, never in a mesh."""
+    direct_peers: tuple[str, ...] = ()
+    """Peers that are always connected, always sent to, and never in a mesh: tickets, or peer ids
+    where the peer dials us. In a simulation: eight hexadecimal digits, as traces name peers. Both
+    sides should name each other. 1.1, "Explicit peering agreements"."""
 
     direct_connect_ticks: int = 300
-    """Every this many heartbeats missing direct peers are dialled. 1.1 (5 minutes)."""
-
-    direct_connect_initial_delay: float = 1.0
-    """Seconds after the start at which direct peers are dialled first. go."""
+    """Heartbeats at most between two dials to a direct peer that is missing; they begin a second
+    after its loss, and the pauses double. 1.1 (5 minutes)."""
 
     idontwant_threshold: int = 1024
     """Bytes of data from which on an IDONTWANT pays. go; 1.2 leaves it open."""
@@ -167,6 +231,8 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
             require(0 <= getattr(self, key) < ENDLESS, key, rule)
         for key in _AT_LEAST_ONE:
             require(getattr(self, key) >= 1, key, "must be at least 1")
+        for text in self.direct_peers:
+            read_direct_peer(text)
         if self.gater is not None:
             self.gater.validate()
         if self.scoring:
@@ -195,7 +261,6 @@ _NOT_NEGATIVE = (
     "fanout_ttl",
     "prune_backoff",
     "unsubscribe_backoff",
-    "backoff_slack",
     "max_backoff",
     "max_ihave_length",
     "max_ihave_messages",
@@ -204,7 +269,6 @@ _NOT_NEGATIVE = (
     "graft_flood_threshold",
     "prune_peers",
     "opportunistic_graft_peers",
-    "direct_connect_initial_delay",
     "idontwant_threshold",
     "idontwant_ttl",
     "max_idontwant_messages",

@@ -7,62 +7,33 @@ all that its address sent: deliveries against duplicates, ignored and rejected m
 weight. Nobody is shut out for good, and control messages always pass.
 
 Peers at one address share one account, which outlives their connections for some hours.
+
+The gater is told of every message and asked about every RPC that brings some. It costs a little for
+each duplicate, which is why it has a router of its own and is not a switch in the hot path.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-from rumormill.core.config import Config, require
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core import trace
+from rumormill.core.effects import Effects
+from rumormill.core.identity import Identity
+from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.inputs import Input, PeerConnected, PeerDisconnected, Received
+from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.gossipsub.rejections import OVERLOADED
-from rumormill.protocols.gossipsub.score_params import score_parameter_decay
-from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED
+from rumormill.protocols.gossipsub import reasons
+from rumormill.protocols.gossipsub.config import GaterParams, GossipSubConfig
+from rumormill.protocols.gossipsub.router import GossipSub
+from rumormill.protocols.pubsub.messages import Message, Rpc
+from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
+from rumormill.protocols.registry import NO_HOOKS, Hooks
 
 _ROUNDING: Final = 1e-9
 """Times are floats: a whole number of intervals may come out a little below itself."""
-
-
-class GaterParams(Config, frozen=True, kw_only=True):
-    """The gater's parameters; the defaults are go-libp2p-pubsub's unless they say otherwise."""
-
-    threshold: float = 0.33
-    """The gater wakes at this ratio of throttled to validated messages."""
-    global_decay: float = score_parameter_decay(120)
-    """Of the counts of throttled and validated messages: two minutes."""
-    source_decay: float = score_parameter_decay(3600)
-    """Of an address's account: an hour."""
-    decay_interval: float = 1.0
-    decay_to_zero: float = 0.01
-    retain_stats: float = 6 * 3600.0
-    """How long an address's account outlives the last connection from it."""
-    quiet: float = 60.0
-    """The gater sleeps when nothing was throttled for so long."""
-    duplicate_weight: float = 0.125
-    ignore_weight: float = 1.0
-    reject_weight: float = 16.0
-    topic_delivery_weights: dict[str, float] = msgspec.field(default_factory=dict)
-    """What a delivery counts in certain topics; 1 in all others."""
-    addresses_max: int = 4096
-    """Our choice: accounts kept. The longest without a connection is closed first."""
-
-    def validate(self) -> None:
-        """Raise `ConfigError` when a value is outside its range."""
-        for name in ("threshold", "duplicate_weight"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value > 0, name, "must be a finite number above 0")
-        for name in ("global_decay", "source_decay", "decay_to_zero"):
-            require(0 < getattr(self, name) < 1, name, "must lie strictly between 0 and 1")
-        for name in ("decay_interval", "quiet"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value >= 1, name, "must be at least 1 s")
-        for name in ("ignore_weight", "reject_weight"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value >= 1, name, "must be at least 1")
-        require(self.retain_stats >= 0, "retain_stats", "must be at least 0")
-        require(self.addresses_max >= 1, "addresses_max", "must be at least 1")
 
 
 class _Account(msgspec.Struct, gc=False):
@@ -163,7 +134,7 @@ class Gater:
 
     def reject_message(self, peer: PeerId, reason: str, now: float) -> None:
         """A message was rejected."""
-        if reason in OVERLOADED:
+        if reason == VALIDATION_THROTTLED:
             self._throttled += 1
             self._last_throttled = now
             return
@@ -209,3 +180,84 @@ class Gater:
 def _faded(count: float, factor: float, floor: float) -> float:
     faded = count * factor
     return faded if faded >= floor else 0.0
+
+
+class _EveryId(Mapping[MessageId, None]):
+    """All message ids there could be: every duplicate matters to the gater."""
+
+    def __contains__(self, message_id: object) -> bool:
+        return True
+
+    def __getitem__(self, message_id: MessageId) -> None:
+        return None
+
+    def __iter__(self) -> Iterator[MessageId]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class GatedGossipSub(GossipSub):
+    """A GossipSub peer that turns messages away while it cannot validate all of them."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        randomness: Randomness,
+        config: GossipSubConfig,
+        hooks: Hooks = NO_HOOKS,
+    ) -> None:
+        super().__init__(identity, randomness, config, hooks)
+        self._gater = Gater(config.gater or GaterParams(), randomness)
+        self._judged = _EveryId()
+
+    def view(self) -> View:
+        """Show the gater's table besides (see `core.machine`)."""
+        shown = super().view()
+        evicted = {**shown.evicted, "gater accounts": self._gater.unaccounted}
+        return msgspec.structs.replace(shown, evicted=evicted)
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input, without the messages of a peer that has to wait its turn."""
+        if type(event) is Received:
+            rpc: Rpc = event.message  # type: ignore[assignment]
+            if rpc.publish and not self._gater.accepts(event.peer, now):
+                refused = trace.Refuse(event.peer, reasons.THROTTLED, count=len(rpc.publish))
+                effects.append(refused)
+                self.gossip.promises.excuse(event.peer)
+                event = Received(event.peer, Rpc(rpc.subscriptions, (), rpc.control))
+        super().handle(event, now, effects)
+
+    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+        super()._on_peer_connected(event, now, effects)
+        if event.peer in self.peers:
+            self._gater.add_peer(event.peer, event.address, now)
+
+    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+        super()._on_peer_disconnected(event, now, effects)
+        self._gater.remove_peer(event.peer, now)
+
+    def _before_validation(
+        self, peer: PeerId, message: Message, now: float, effects: Effects
+    ) -> None:
+        super()._before_validation(peer, message, now, effects)
+        self._gater.validate_message()
+
+    def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
+        super()._on_accepted(peer, message, now)
+        self._gater.deliver_message(peer, message.topic)
+
+    def _on_rejected(
+        self, peer: PeerId, message: Message, reason: str, now: float, effects: Effects
+    ) -> None:
+        super()._on_rejected(peer, message, reason, now, effects)
+        self._gater.reject_message(peer, reason, now)
+
+    def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
+        super()._on_duplicate(peer, message, now)
+        self._gater.duplicate_message(peer)
+
+    def _on_heartbeat(self, now: float, effects: Effects) -> None:
+        self._gater.refresh(now)
+        super()._on_heartbeat(now, effects)

@@ -14,10 +14,10 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.membership import Membership
 from rumormill.protocols.gossipsub.message_cache import MessageCache
+from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.gossipsub.promises import Promises
-from rumormill.protocols.gossipsub.standing import Standing
+from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.pubsub.messages import IHave, Message
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 
@@ -28,16 +28,16 @@ class Gossip:
     def __init__(
         self,
         config: GossipSubConfig,
-        membership: Membership,
-        standing: Standing,
+        table: PeerTable,
+        trust: Trust,
         seen: SeenCache,
         randomness: Randomness,
     ) -> None:
         self.cache = MessageCache(config.history_length, config.history_gossip)
         self.promises = Promises(config.iwant_followup_time, config.max_promises, randomness)
         self._config = config
-        self._membership = membership
-        self._standing = standing
+        self._table = table
+        self._trust = trust
         self._seen = seen
         self._randomness = randomness
         self._ihaves_heard: dict[PeerId, int] = {}
@@ -57,7 +57,7 @@ class Gossip:
     def start_heartbeat(self, now: float, effects: Effects) -> None:
         """Charge broken promises, and begin new counts."""
         for peer, count in self.promises.broken(now).items():
-            self._standing.penalise(peer, reasons.BROKEN_PROMISE, count, effects)
+            self._trust.penalise(peer, reasons.BROKEN_PROMISE, count, effects)
         self._ihaves_heard.clear()
         self._ids_asked.clear()
         self._idontwants_heard.clear()
@@ -81,14 +81,14 @@ class Gossip:
         ids = self.cache.gossip_ids(topic)
         if not ids:
             return []
-        membership = self._membership
+        table = self._table
         peers = [
             peer
-            for peer in membership.topics.get(topic, ())
+            for peer in table.topics.get(topic, ())
             if peer not in excluded
-            and peer not in membership.direct
-            and membership.meshes(peer)
-            and self._standing.gossips(peer, now)
+            and peer not in table.direct
+            and table.meshes(peer)
+            and self._trust.gossips(peer, now)
         ]
         target = max(self._config.D_lazy, int(self._config.gossip_factor * len(peers)))
         if target < len(peers):
@@ -113,7 +113,7 @@ class Gossip:
     ) -> tuple[MessageId, ...]:
         """Return the ids to ask the peer for."""
         config = self._config
-        if not self._standing.gossips(peer, now):
+        if not self._trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
             return ()
         heard = self._ihaves_heard[peer] = self._ihaves_heard.get(peer, 0) + 1
@@ -150,7 +150,7 @@ class Gossip:
         self, peer: PeerId, message_ids: tuple[MessageId, ...], now: float, effects: Effects
     ) -> tuple[Message, ...]:
         """Return the messages that a peer asked for and may have."""
-        if not self._standing.gossips(peer, now):
+        if not self._trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
             return ()
         unwanted = self.unwanted.get(peer, {})

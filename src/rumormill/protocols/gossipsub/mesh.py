@@ -17,8 +17,8 @@ from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.backoff import Backoff
 from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.membership import Membership
-from rumormill.protocols.gossipsub.standing import Standing
+from rumormill.protocols.gossipsub.peers import PeerTable
+from rumormill.protocols.gossipsub.score import Trust
 
 
 class MeshChanges(msgspec.Struct):
@@ -35,17 +35,15 @@ class Mesh:
     def __init__(
         self,
         config: GossipSubConfig,
-        membership: Membership,
-        standing: Standing,
+        table: PeerTable,
+        trust: Trust,
         randomness: Randomness,
     ) -> None:
         self.links: dict[Topic, dict[PeerId, None]] = {}
-        self.backoff = Backoff(
-            limit=config.max_backoffs, longest=config.max_backoff, slack=config.backoff_slack
-        )
+        self.backoff = Backoff(limit=config.max_backoffs, longest=config.max_backoff)
         self._config = config
-        self._membership = membership
-        self._standing = standing
+        self._table = table
+        self._trust = trust
         self._randomness = randomness
 
     # Joining and leaving.
@@ -85,14 +83,14 @@ class Mesh:
             return reasons.GRAFT_UNKNOWN_TOPIC
         if peer in links:
             return None
-        if peer not in self._membership.topics.get(topic, ()):
+        if peer not in self._table.topics.get(topic, ()):
             # We must wait as long as the peer does, or it would take our own GRAFT for an attack.
             backoff = self.backoff_after(reasons.GRAFT_NOT_SUBSCRIBED)
             self.backoff.add(topic, peer, backoff, now)
             return reasons.GRAFT_NOT_SUBSCRIBED
-        if not self._membership.meshes(peer):
+        if not self._table.meshes(peer):
             return reasons.GRAFT_NO_MESH
-        if peer in self._membership.direct:
+        if peer in self._table.direct:
             return reasons.GRAFT_DIRECT_PEER
         expires = self.backoff.expires(topic, peer)
         if now < expires:
@@ -100,9 +98,9 @@ class Mesh:
             self.backoff.add(topic, peer, self._config.prune_backoff, now)
             return reasons.GRAFT_DURING_BACKOFF
         refusal = None
-        if self._standing.of(peer, now) < 0:
+        if self._trust.score(peer, now) < 0:
             refusal = reasons.NEGATIVE_SCORE
-        elif len(links) >= self._config.D_hi and not self._membership.dialled(peer):
+        elif len(links) >= self._config.D_hi and not self._table.dialled(peer):
             refusal = reasons.GRAFT_MESH_FULL
         if refusal is not None:
             self.backoff.add(topic, peer, self._config.prune_backoff, now)
@@ -123,7 +121,7 @@ class Mesh:
     def _penalise_early_graft(
         self, peer: PeerId, expires: float, now: float, effects: Effects
     ) -> None:
-        penalise = self._standing.penalise
+        penalise = self._trust.penalise
         penalise(peer, reasons.GRAFT_DURING_BACKOFF, 1, effects)
         pruned_at = expires - self._config.prune_backoff
         if now < pruned_at + self._config.graft_flood_threshold:
@@ -149,7 +147,7 @@ class Mesh:
         """Bring the mesh of a topic back within its bounds."""
         config = self._config
         links = self.links[topic]
-        scores = {peer: self._standing.of(peer, now) for peer in links}
+        scores = {peer: self._trust.score(peer, now) for peer in links}
         for peer in [peer for peer in links if scores[peer] < 0]:
             self._prune(topic, peer, now, changes, effects)
             changes.without_px[peer] = None
@@ -159,7 +157,7 @@ class Mesh:
             for peer in self._excess(links, scores):
                 self._prune(topic, peer, now, changes, effects)
         if len(links) >= config.D_lo:
-            dialled = sum(map(self._membership.dialled, links))
+            dialled = sum(map(self._table.dialled, links))
             if dialled < config.D_out:
                 missing = config.D_out - dialled
                 self._graft(topic, links, missing, now, changes, effects, only_dialled=True)
@@ -179,7 +177,7 @@ class Mesh:
         rest = ranked[config.D_score :]
         self._randomness.shuffle(rest)
         ranked[config.D_score :] = rest
-        dialled = self._membership.dialled
+        dialled = self._table.dialled
         kept, excess = ranked[: config.D], ranked[config.D :]
         missing = config.D_out - sum(map(dialled, kept))
         for outsider in [peer for peer in excess if dialled(peer)][: max(missing, 0)]:
@@ -201,9 +199,9 @@ class Mesh:
         effects: Effects,
     ) -> None:
         """Opportunistic grafting (1.1): a mesh whose median is poor gets better peers."""
-        scores = sorted(self._standing.of(peer, now) for peer in links)
+        scores = sorted(self._trust.score(peer, now) for peer in links)
         median = scores[len(scores) // 2]
-        if median < self._standing.thresholds.opportunistic_graft:
+        if median < self._trust.thresholds.opportunistic_graft:
             wanted = self._config.opportunistic_graft_peers
             self._graft(topic, links, wanted, now, changes, effects, above=median)
 
@@ -238,21 +236,21 @@ class Mesh:
         self, topic: Topic, links: dict[PeerId, None], peer: PeerId, now: float, effects: Effects
     ) -> None:
         links[peer] = None
-        if self._standing.keeper is not None:
-            self._standing.keeper.graft(peer, topic, now)
+        if self._trust.scores is not None:
+            self._trust.scores.graft(peer, topic, now)
         effects.append(trace.Graft(peer, topic))
 
     def _remove(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
         del self.links[topic][peer]
-        if self._standing.keeper is not None:
-            self._standing.keeper.prune(peer, topic, now)
+        if self._trust.scores is not None:
+            self._trust.scores.prune(peer, topic, now)
         effects.append(trace.Prune(peer, topic))
 
     def _may_graft(self, topic: Topic, peer: PeerId, now: float) -> bool:
         return (
-            peer in self._membership.topics.get(topic, ())
-            and peer not in self._membership.direct
-            and self._standing.of(peer, now) >= 0
+            peer in self._table.topics.get(topic, ())
+            and peer not in self._table.direct
+            and self._trust.score(peer, now) >= 0
             and not self.backoff.active(topic, peer, now)
         )
 
@@ -268,16 +266,89 @@ class Mesh:
     ) -> list[PeerId]:
         if count <= 0:
             return []
-        membership = self._membership
+        table = self._table
         found = [
             peer
-            for peer in membership.topics.get(topic, ())
+            for peer in table.topics.get(topic, ())
             if peer not in links
-            and membership.meshes(peer)
-            and (not only_dialled or membership.dialled(peer))
+            and table.meshes(peer)
+            and (not only_dialled or table.dialled(peer))
             and self._may_graft(topic, peer, now)
-            and (above is None or self._standing.of(peer, now) > above)
+            and (above is None or self._trust.score(peer, now) > above)
         ]
         if len(found) <= count:
             return found
         return self._randomness.sample(found, count)
+
+
+class Fanout:
+    """The peers that we publish through in topics to which we do not subscribe.
+
+    Up to D subscribers are chosen at the first publication and kept until none has been made for
+    `fanout_ttl` seconds; those that leave are replaced. Bounded by the topics published in within
+    that time. (1.0, "Topic membership".)
+    """
+
+    def __init__(
+        self,
+        config: GossipSubConfig,
+        table: PeerTable,
+        trust: Trust,
+        randomness: Randomness,
+    ) -> None:
+        self.peers: dict[Topic, dict[PeerId, None]] = {}
+        self.last_published: dict[Topic, float] = {}
+        self._config = config
+        self._table = table
+        self._trust = trust
+        self._randomness = randomness
+
+    def use(self, topic: Topic, now: float) -> dict[PeerId, None]:
+        """Return the peers to publish through, chosen now when there are none yet."""
+        chosen = self.peers.get(topic)
+        if not chosen:
+            chosen = {}
+            self._fill(topic, chosen, now)
+            if not chosen:
+                return chosen
+            self.peers[topic] = chosen
+        self.last_published[topic] = now
+        return chosen
+
+    def take(self, topic: Topic) -> list[PeerId]:
+        """End the fanout of a topic that is joined; its peers become mesh candidates."""
+        self.last_published.pop(topic, None)
+        return list(self.peers.pop(topic, ()))
+
+    def maintain(self, now: float) -> None:
+        """Expire unused topics, drop peers that stand too low, and refill."""
+        ttl = self._config.fanout_ttl
+        for topic in [t for t, last in self.last_published.items() if last + ttl < now]:
+            del self.last_published[topic]
+            del self.peers[topic]
+        for topic, chosen in self.peers.items():
+            for peer in [p for p in chosen if not self._trust.publishes(p, now)]:
+                del chosen[peer]
+            self._fill(topic, chosen, now)
+
+    def drop_peer(self, peer: PeerId, topic: Topic | None = None) -> None:
+        """Remove a peer from the fanout of one topic, or of all."""
+        for chosen in self.peers.values() if topic is None else (self.peers.get(topic, {}),):
+            chosen.pop(peer, None)
+
+    def _fill(self, topic: Topic, chosen: dict[PeerId, None], now: float) -> None:
+        missing = self._config.D - len(chosen)
+        if missing <= 0:
+            return
+        table = self._table
+        candidates = [
+            peer
+            for peer in table.topics.get(topic, ())
+            if peer not in chosen
+            and peer not in table.direct
+            and table.meshes(peer)
+            and self._trust.publishes(peer, now)
+        ]
+        if len(candidates) > missing:
+            candidates = self._randomness.sample(candidates, missing)
+        chosen.update(dict.fromkeys(candidates))

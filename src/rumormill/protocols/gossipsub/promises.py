@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.gossipsub.rejections import UNSIGNED
+from rumormill.protocols.gossipsub.reasons import UNSIGNED
 
 
 class Promises:

@@ -1,4 +1,17 @@
-"""Why GossipSub did not act on something, and what it charged peers for: fixed labels."""
+"""Why GossipSub did not act on something, and what it charged peers for: fixed labels.
+
+And what a rejected message (`protocols.pubsub.reasons`) means to those who keep account of peers.
+"""
+
+from typing import Final
+
+from rumormill.protocols.pubsub.reasons import (
+    INVALID_SIGNATURE,
+    MISSING_SIGNATURE,
+    SELF_ORIGIN,
+    UNEXPECTED_AUTH_INFO,
+    UNEXPECTED_SIGNATURE,
+)
 
 BELOW_GRAYLIST = "score below graylist threshold"
 BELOW_GOSSIP_THRESHOLD = "score below gossip threshold"
@@ -23,3 +36,17 @@ PX_TOO_MANY_PEERS = "px: too many peers"
 PX_BAD_RECORD = "px: record not valid"
 
 BROKEN_PROMISE = "broken promise"
+
+OBVIOUSLY_INVALID: Final = frozenset(
+    {
+        MISSING_SIGNATURE,
+        INVALID_SIGNATURE,
+        UNEXPECTED_SIGNATURE,
+        UNEXPECTED_AUTH_INFO,
+        SELF_ORIGIN,
+    }
+)
+"""Refused on sight: the sender is charged, and the id proves nothing, so it is not recorded."""
+
+UNSIGNED: Final = frozenset({MISSING_SIGNATURE, INVALID_SIGNATURE})
+"""Anybody can make such a message up: it fulfils no promise."""

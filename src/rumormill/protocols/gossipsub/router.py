@@ -2,7 +2,7 @@
 
 Full messages travel over a mesh of few links per topic (`mesh`); ids of recent messages are
 gossiped to peers outside it, who fetch what they missed (`gossip`); peers are scored by what they
-bring, and those below thresholds lose gossip, links and in the end our ear (`score`, `standing`).
+bring, and those below thresholds lose gossip, links and in the end our ear (`score`).
 A peer that publishes in a topic without subscribing keeps a few peers for it, the fanout. Own
 messages are flooded to all subscribers unless told otherwise, so that no mesh can silence us.
 
@@ -10,12 +10,13 @@ This file is the junction: it turns inputs into calls of those parts and their a
 Everything that a peer is told in one go leaves in one RPC.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Connect, Effects, Send, SendAll, SetTimer
+from rumormill.core.effects import Connect, Effects, Learn, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import (
@@ -30,24 +31,20 @@ from rumormill.core.inputs import (
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.gossipsub.exchange import (
-    PeerExchange,
-    RecordCheck,
-    RecordReducer,
-    whole_record,
-)
-from rumormill.protocols.gossipsub.fanout import Fanout
+from rumormill.protocols.gossipsub.config import GossipSubConfig, read_direct_peer
+from rumormill.protocols.gossipsub.exchange import PeerExchange
 from rumormill.protocols.gossipsub.gossip import Gossip
-from rumormill.protocols.gossipsub.membership import Membership
-from rumormill.protocols.gossipsub.mesh import Mesh, MeshChanges
+from rumormill.protocols.gossipsub.mesh import Fanout, Mesh, MeshChanges
 from rumormill.protocols.gossipsub.outbox import Outbox
-from rumormill.protocols.gossipsub.score import ApplicationScore
-from rumormill.protocols.gossipsub.standing import Standing
-from rumormill.protocols.pubsub.authorship import MessageIdFunction
+from rumormill.protocols.gossipsub.peers import PeerTable
+from rumormill.protocols.gossipsub.score import PeerScore, Trust
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
-from rumormill.protocols.pubsub.router import PeerFilter, PubSubRouter, Validator
-from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
+from rumormill.protocols.pubsub.router import PubSubRouter
+from rumormill.protocols.registry import NO_HOOKS, Hooks
+
+DIRECT_CONNECT_DELAY: Final = 1.0
+"""Seconds from the start, or from the loss of a direct peer, to the first dial. go: 1 s, in which
+the peer may dial us."""
 
 
 class _Heartbeat(msgspec.Struct, frozen=True):
@@ -55,7 +52,7 @@ class _Heartbeat(msgspec.Struct, frozen=True):
 
 
 class _DirectConnect(msgspec.Struct, frozen=True):
-    """The timer of the first dial to explicit peers."""
+    """The timer of the next dial to direct peers that are missing."""
 
 
 class GossipSub(PubSubRouter):
@@ -66,43 +63,27 @@ class GossipSub(PubSubRouter):
         identity: Identity,
         randomness: Randomness,
         config: GossipSubConfig,
-        *,
-        message_id: MessageIdFunction | None = None,
-        validator: Validator | None = None,
-        subscription_filter: SubscriptionFilter | None = None,
-        peer_filter: PeerFilter | None = None,
-        application_score: ApplicationScore | None = None,
-        check_record: RecordCheck | None = None,
-        peer_records: Mapping[PeerId, bytes] | None = None,
-        reduce_record: RecordReducer = whole_record,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
-        super().__init__(
-            identity,
-            randomness,
-            config,
-            message_id=message_id,
-            validator=validator,
-            subscription_filter=subscription_filter,
-            peer_filter=peer_filter,
-        )
+        super().__init__(identity, randomness, config, hooks)
         self._config = config
-        self.direct: dict[PeerId, None] = dict.fromkeys(config.direct_peers)
-        self._membership = Membership(self.peers, self.topics, self.direct)
-        self.standing = Standing(config, application_score)
-        self._score = self.standing.keeper
-        self.mesh = Mesh(config, self._membership, self.standing, randomness)
-        self.gossip = Gossip(config, self._membership, self.standing, self._seen, randomness)
-        self.fanout = Fanout(config, self._membership, self.standing, randomness)
+        self.direct: dict[PeerId, list[bytes]] = {}
+        """The direct peers, with the addresses that the configuration names."""
+        for text in config.direct_peers:
+            peer, address = read_direct_peer(text)
+            if peer != self.id:
+                self.direct.setdefault(peer, []).extend([address] if address else ())
+        self._direct_pause = DIRECT_CONNECT_DELAY
+        self._table = PeerTable(self.peers, self.topics, self.direct)
+        self._score: PeerScore | None = None
+        if config.scoring:
+            self._score = PeerScore(config.score, hooks.application_score)
+        self.trust = Trust(self._score, config.thresholds)
+        self.mesh = Mesh(config, self._table, self.trust, randomness)
+        self.gossip = Gossip(config, self._table, self.trust, self._seen, randomness)
+        self.fanout = Fanout(config, self._table, self.trust, randomness)
         self._outbox = Outbox(self.mesh.links)
-        self._exchange = PeerExchange(
-            config,
-            self._membership,
-            self.standing,
-            randomness,
-            records=peer_records,
-            reduce_record=reduce_record,
-            check_record=check_record,
-        )
+        self._exchange = PeerExchange(config, self._table, self.trust, randomness, hooks)
         self._vets_peers = self._score is not None
         self._graylist = config.thresholds.graylist
         if self._score is not None:
@@ -111,14 +92,24 @@ class GossipSub(PubSubRouter):
         self._ticks = 0
 
     def view(self) -> View:
-        """Show mesh and fanout besides (see `core.machine`)."""
-        shown = super().view()
+        """Show mesh, fanout, scores and more tables besides (see `core.machine`)."""
+        shown, cache, backoff = super().view(), self.gossip.cache, self.mesh.backoff
         kinds = {"mesh": self.mesh.links, "fanout": self.fanout.peers}
         links = {
             kind: {topic: tuple(peers) for topic, peers in of_topic.items()}
             for kind, of_topic in kinds.items()
         }
-        return View(shown.subscriptions, shown.peers, links)
+        evicted = {
+            **shown.evicted,
+            "messages": cache.evicted + cache.refused,
+            "back-offs": backoff.evicted + backoff.merged,
+            "promises": self.gossip.promises.unwatched,
+        }
+        scores: dict[PeerId, float] = {}
+        if self._score is not None:
+            scores = self._score.scores()
+            evicted |= self._score.evicted()
+        return View(shown.subscriptions, shown.peers, links, scores, evicted)
 
     # Own requests.
 
@@ -128,8 +119,11 @@ class GossipSub(PubSubRouter):
         spread = config.heartbeat_spread * config.heartbeat_interval
         delay = config.heartbeat_initial_delay + self._randomness.random() * spread
         effects.append(SetTimer(_Heartbeat(), now + delay))
+        for peer, addresses in self.direct.items():
+            if addresses:
+                effects.append(Learn(peer, tuple(addresses)))
         if self.direct:
-            effects.append(SetTimer(_DirectConnect(), now + config.direct_connect_initial_delay))
+            effects.append(SetTimer(_DirectConnect(), now + DIRECT_CONNECT_DELAY))
 
     def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
@@ -150,30 +144,6 @@ class GossipSub(PubSubRouter):
             prune = self._prune_for(peer, topic, self._config.unsubscribe_backoff, now, px=False)
             effects.append(Send(peer, Rpc(control=Control(prune=(prune,)))))
 
-    def enough_peers(self, topic: Topic, suggested: int = 0) -> bool:
-        """Whether the topic has so many peers that publishing will reach the network.
-
-        FloodSub peers of the topic plus mesh links reach `suggested` (D_lo by default), or the
-        mesh is full.
-        """
-        subscribers = self.topics.get(topic, {})
-        flooding = sum(peer in subscribers for peer in self._floodsub_peers)
-        links = len(self.mesh.links.get(topic, ()))
-        return flooding + links >= (suggested or self._config.D_lo) or links >= self._config.D_hi
-
-    def add_direct_peer(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """Make a peer explicit from now on."""
-        self.direct[peer] = None
-        for topic in self.mesh.links:
-            self.mesh.drop_peer(topic, peer, now, effects)
-        self.fanout.drop_peer(peer)
-        if peer not in self.peers:
-            effects.append(Connect(peer))
-
-    def remove_direct_peer(self, peer: PeerId) -> None:
-        """Treat a peer like any other again."""
-        self.direct.pop(peer, None)
-
     # Peers come and go.
 
     def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
@@ -182,7 +152,7 @@ class GossipSub(PubSubRouter):
         if self._score is not None:
             self._score.add_peer(event.peer, event.address, now)
         super()._on_peer_connected(event, now, effects)
-        if not self._membership.meshes(event.peer):
+        if not self._table.meshes(event.peer):
             self._floodsub_peers[event.peer] = None
 
     def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
@@ -196,6 +166,9 @@ class GossipSub(PubSubRouter):
         self._floodsub_peers.pop(peer, None)
         if self._score is not None:
             self._score.remove_peer(peer, now)
+        if peer in self.direct:
+            self._direct_pause = DIRECT_CONNECT_DELAY
+            effects.append(SetTimer(_DirectConnect(), now + DIRECT_CONNECT_DELAY))
 
     def _on_peer_left_topic(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> None:
         self.mesh.drop_peer(topic, peer, now, effects)
@@ -260,7 +233,7 @@ class GossipSub(PubSubRouter):
         state = self.peers[peer]
         if topic in state.topics or topic not in self.mesh.links:
             return
-        if self._membership.meshes(peer):
+        if self._table.meshes(peer):
             self._on_subscriptions(peer, state, (SubOpts(True, topic),), now, effects)
 
     def _on_prunes(
@@ -274,7 +247,7 @@ class GossipSub(PubSubRouter):
     def _prune_for(
         self, peer: PeerId, topic: Topic, backoff: float, now: float, *, px: bool
     ) -> Prune:
-        if not self._membership.exchanges_peers(peer):
+        if not self._table.exchanges_peers(peer):
             return Prune(topic)
         offered = self._exchange.offer(topic, peer, now) if px else ()
         return Prune(topic, offered, int(backoff))
@@ -298,7 +271,7 @@ class GossipSub(PubSubRouter):
         links = self.mesh.links.get(message.topic)
         if not links or (len(links) == 1 and received_from in links):
             return
-        heeds = self._membership.heeds_idontwant
+        heeds = self._table.heeds_idontwant
         heeding = tuple([peer for peer in links if peer != received_from and heeds(peer)])
         if heeding:
             effects.append(SendAll(heeding, Rpc(control=Control(idontwant=(message.id,)))))
@@ -351,7 +324,7 @@ class GossipSub(PubSubRouter):
         subscribers = self.topics.get(topic)
         if subscribers is None:
             return ()
-        direct, publishes = self.direct, self.standing.publishes
+        direct, publishes = self.direct, self.trust.publishes
         if flood:
             return [peer for peer in subscribers if peer in direct or publishes(peer, now)]
         chosen = dict.fromkeys(peer for peer in direct if peer in subscribers)
@@ -369,7 +342,7 @@ class GossipSub(PubSubRouter):
             effects.append(SetTimer(timer, now + self._config.heartbeat_interval))
             self._on_heartbeat(now, effects)
         elif isinstance(timer, _DirectConnect):
-            self._connect_direct_peers(effects)
+            self._connect_direct_peers(now, effects)
         else:
             super()._on_timer(event, now, effects)
 
@@ -380,8 +353,6 @@ class GossipSub(PubSubRouter):
         if self._score is not None:
             self._score.refresh(now)
         self.gossip.start_heartbeat(now, effects)
-        if self._ticks % self._config.direct_connect_ticks == 0:
-            self._connect_direct_peers(effects)
         changes = MeshChanges()
         improve = self._ticks % self._config.opportunistic_graft_ticks == 0
         outbox = self._outbox
@@ -411,8 +382,14 @@ class GossipSub(PubSubRouter):
                 prune = self._prune_for(peer, topic, self._config.prune_backoff, now, px=px)
                 self._outbox.prune(peer, prune)
 
-    def _connect_direct_peers(self, effects: Effects) -> None:
-        effects.extend(Connect(peer) for peer in self.direct if peer not in self.peers)
+    def _connect_direct_peers(self, now: float, effects: Effects) -> None:
+        """Dial direct peers that are missing, and again after a pause that doubles."""
+        missing = [peer for peer in self.direct if peer not in self.peers]
+        if missing:
+            effects.extend(map(Connect, missing))
+            longest = self._config.direct_connect_ticks * self._config.heartbeat_interval
+            self._direct_pause = min(2 * self._direct_pause, longest)
+            effects.append(SetTimer(_DirectConnect(), now + self._direct_pause))
 
     def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
         super()._on_send_dropped(event, now, effects)

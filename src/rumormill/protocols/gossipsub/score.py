@@ -15,26 +15,28 @@ Where implementations differ: P3 ends when a peer leaves the mesh, as the specif
 go P3 stays on until the next GRAFT. A message's first sender gets no second P3 credit for a copy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from rumormill.core import trace
+from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.protocols.gossipsub.colocation import Colocation
-from rumormill.protocols.gossipsub.delivery_records import (
+from rumormill.protocols.gossipsub.reasons import OBVIOUSLY_INVALID
+from rumormill.protocols.gossipsub.score_params import (
+    PeerScoreParams,
+    ScoreThresholds,
+    TopicScoreParams,
+)
+from rumormill.protocols.gossipsub.score_stats import (
+    COUNTER_MAX,
     IGNORED,
     INVALID,
     THROTTLED,
     UNKNOWN,
     VALID,
+    Colocation,
     DeliveryRecords,
-)
-from rumormill.protocols.gossipsub.rejections import NOT_JUDGED, OBVIOUSLY_INVALID
-from rumormill.protocols.gossipsub.score_params import PeerScoreParams, TopicScoreParams
-from rumormill.protocols.gossipsub.score_stats import (
-    COUNTER_MAX,
-    PeerScoreSnapshot,
     PeerStats,
-    TopicScoreSnapshot,
     TopicStats,
     count_mesh_delivery,
     decay,
@@ -71,8 +73,7 @@ class PeerScore:
             self._colocation = Colocation(
                 params.ip_colocation_factor_threshold, params.ip_colocation_factor_whitelist
             )
-        self._standing_is_all = self._application_score is None and self._colocation is None
-        self._interval = params.decay_interval or 1.0
+        self._earned_is_all = self._application_score is None and self._colocation is None
         self._active: dict[PeerId, PeerStats] = {}
         self._retained: dict[PeerId, PeerStats] = {}
         self._topic_params: dict[Topic, TopicScoreParams] = dict(params.topics)
@@ -100,28 +101,28 @@ class PeerScore:
             stats = self._retained.get(peer)
             if stats is None or now > stats.expires:
                 return 0.0
-        standing = stats.standing
-        if standing is None:
-            standing = self._compute_standing(stats)
-        if self._standing_is_all:
-            return standing
-        return self._score_with_opinions(peer, stats, standing)
+        earned = stats.earned
+        if earned is None:
+            earned = self._compute_earned(stats)
+        if self._earned_is_all:
+            return earned
+        return self._score_with_opinions(peer, stats, earned)
 
-    def _compute_standing(self, stats: PeerStats) -> float:
+    def _compute_earned(self, stats: PeerStats) -> float:
         """P1 to P4 under their cap, and P7."""
-        standing = 0.0
+        earned = 0.0
         if stats.topics:
             for topic_stats in stats.topics.values():
-                standing += self._topic_score(topic_stats)
+                earned += self._topic_score(topic_stats)
         params = self._params
         cap = params.topic_score_cap
-        if 0 < cap < standing:
-            standing = cap
+        if 0 < cap < earned:
+            earned = cap
         excess = stats.behaviour - params.behaviour_penalty_threshold
         if excess > 0:
-            standing += excess * excess * params.behaviour_penalty_weight
-        standing = stats.standing = saturated(standing)
-        return standing
+            earned += excess * excess * params.behaviour_penalty_weight
+        earned = stats.earned = saturated(earned)
+        return earned
 
     def _topic_score(self, stats: TopicStats) -> float:
         params = stats.params
@@ -150,35 +151,24 @@ class PeerScore:
             return 0.0
         return deficit * deficit
 
-    def _score_with_opinions(self, peer: PeerId, stats: PeerStats, standing: float) -> float:
+    def _score_with_opinions(self, peer: PeerId, stats: PeerStats, earned: float) -> float:
         """Add P5 and P6, which change without the peer's doing."""
         params = self._params
-        score = standing
+        score = earned
         if self._application_score is not None:
             score += self._application_score(peer) * params.application_weight
         if self._colocation is not None:
             score += self._colocation.factor(stats.groups) * params.ip_colocation_factor_weight
         return saturated(score)
 
-    def inspect(self, peer: PeerId, now: float) -> PeerScoreSnapshot | None:
-        """What a peer's score is made of; None for an unknown peer."""
-        stats = self._active.get(peer) or self._retained.get(peer)
-        if stats is None:
-            return None
-        topics = {
-            topic: TopicScoreSnapshot(
-                0.0 if each.grafted is None else max(0.0, self._refreshed_at - each.grafted),
-                each.first,
-                each.mesh,
-                each.failure,
-                each.invalid,
-            )
-            for topic, each in (stats.topics or {}).items()
-        }
-        opinion = 0.0 if self._application_score is None else self._application_score(peer)
-        factor = 0.0 if self._colocation is None else self._colocation.factor(stats.groups)
-        score = self.score(peer, now)
-        return PeerScoreSnapshot(score, topics, opinion, factor, stats.behaviour)
+    def scores(self) -> dict[PeerId, float]:
+        """The scores of all connected peers."""
+        return {peer: self.score(peer, 0.0) for peer in self._active}
+
+    def evicted(self) -> dict[str, int]:
+        """What full tables gave up, or did not take."""
+        lost = self.untracked + self.forgotten
+        return {"scores": lost, "delivery records": self._deliveries.evicted}
 
     # Peers come and go.
 
@@ -186,7 +176,8 @@ class PeerScore:
         """A peer connected; what is remembered of it counts on."""
         if self._decayed_at is None:
             self._decayed_at = self._refreshed_at = now
-        if peer not in self._active:
+        stats = self._active.get(peer)
+        if stats is None:
             stats = self._retained.pop(peer, None)
             if stats is not None and now > stats.expires:
                 self._release(stats)
@@ -197,23 +188,17 @@ class PeerScore:
                     return
                 stats = PeerStats()
             self._active[peer] = stats
-        self.set_addresses(peer, (address,))
-
-    def set_addresses(self, peer: PeerId, addresses: Sequence[str]) -> None:
-        """Say where a connected peer is, when that changed or is more than one address."""
-        stats = self._active.get(peer)
-        if stats is None or self._colocation is None:
-            return
-        self._colocation.remove(stats.groups)
-        stats.groups = self._colocation.groups(addresses)
-        self._colocation.add(stats.groups)
+        if self._colocation is not None:
+            self._colocation.remove(stats.groups)
+            stats.groups = self._colocation.groups(address)
+            self._colocation.add(stats.groups)
 
     def remove_peer(self, peer: PeerId, now: float) -> None:
         """A peer disconnected; it is forgotten only if that does not improve its score."""
         stats = self._active.get(peer)
         if stats is None:
             return
-        stats.standing = None
+        stats.earned = None
         score = self.score(peer, now)
         del self._active[peer]
         if score > 0 or self._params.retain_score <= 0:
@@ -226,7 +211,7 @@ class PeerScore:
             drop_idle(stats.topics)
         if score == 0 and not stats.topics and not stats.behaviour and not stats.groups:
             return
-        stats.standing = None
+        stats.earned = None
         stats.expires = now + self._params.retain_score
         self._retained[peer] = stats
 
@@ -254,7 +239,7 @@ class PeerScore:
             topic_stats = self._topic_stats(stats, topic)
             if topic_stats is not None:
                 topic_stats.grafted = now
-                stats.standing = None
+                stats.earned = None
 
     def prune(self, peer: PeerId, topic: Topic, now: float) -> None:
         """A peer was taken out of the mesh of a topic."""
@@ -263,7 +248,7 @@ class PeerScore:
             topic_stats = stats.topics.get(topic)
             if topic_stats is not None:
                 self._leave_mesh(topic_stats)
-                stats.standing = None
+                stats.earned = None
 
     def _leave_mesh(self, stats: TopicStats) -> None:
         """P3b: remember the deficit with which a peer leaves the mesh."""
@@ -276,7 +261,7 @@ class PeerScore:
         stats = self._active.get(peer) or self._retained.get(peer)
         if stats is not None and count > 0:
             stats.behaviour = min(stats.behaviour + count, COUNTER_MAX)
-            stats.standing = None
+            stats.earned = None
 
     def _topic_stats(self, stats: PeerStats, topic: Topic) -> TopicStats | None:
         """A peer's counters in a topic; None if the topic is not scored or there are too many."""
@@ -349,9 +334,8 @@ class PeerScore:
         self, peer: PeerId, topic: Topic, message_id: MessageId, reason: str, now: float
     ) -> None:
         """A message was rejected; `reason` decides who pays."""
-        if reason in OBVIOUSLY_INVALID or reason in NOT_JUDGED:
-            if reason in OBVIOUSLY_INVALID:
-                self.charge(peer, topic)
+        if reason in OBVIOUSLY_INVALID:
+            self.charge(peer, topic)
             record = self.records.get(message_id)
             if record is not None and record.status == UNKNOWN and record.peers is None:
                 del self.records[message_id]
@@ -401,14 +385,6 @@ class PeerScore:
                 record.peers[peer] = None
                 count_mesh_delivery(topic_stats)
 
-    def credit(self, peer: PeerId, topic: Topic) -> None:
-        """P2: a peer brought something new and valid; `deliver_message` counts messages itself."""
-        stats = self._active.get(peer)
-        topic_stats = None if stats is None else self._topic_stats(stats, topic)
-        if topic_stats is not None:
-            cap = topic_stats.params.first_message_deliveries_cap
-            topic_stats.first = min(cap, topic_stats.first + 1.0)
-
     def charge(self, peer: PeerId, topic: Topic) -> None:
         """P4: a peer brought an invalid message."""
         stats = self._active.get(peer) or self._retained.get(peer)
@@ -420,7 +396,7 @@ class PeerScore:
         elif self._topic_params.get(topic, self._params.default_topic) is not None:
             # No counter is left for the topic; the message must not be free of charge for that.
             stats.behaviour = min(stats.behaviour + 1.0, COUNTER_MAX)
-        stats.standing = None
+        stats.earned = None
 
     # Time passes.
 
@@ -428,14 +404,14 @@ class PeerScore:
         """Decay counters once per interval passed, and forget what is old. Call it often."""
         if self._decayed_at is None:
             self._decayed_at = self._refreshed_at = now
-        intervals = int((now - self._decayed_at) / self._interval + _ROUNDING)
+        intervals = int((now - self._decayed_at) / self._params.decay_interval + _ROUNDING)
         if intervals < 1:
             return
-        self._decayed_at += intervals * self._interval
+        self._decayed_at += intervals * self._params.decay_interval
         before, self._refreshed_at = self._refreshed_at, now
         self._deliveries.sweep(now)
         self._forget_retained(now)
-        floor = self._params.decay_to_zero or 0.01
+        floor = self._params.decay_to_zero
         behaviour_decay = faded_over(self._params.behaviour_penalty_decay, intervals)
         for stats in self._active.values():
             if stats.topics:
@@ -443,7 +419,7 @@ class PeerScore:
             if stats.behaviour:
                 faded = stats.behaviour * behaviour_decay
                 stats.behaviour = faded if faded >= floor else 0.0
-                stats.standing = None
+                stats.earned = None
 
     def _refresh_topics(
         self,
@@ -458,14 +434,14 @@ class PeerScore:
         for topic_stats in topics.values():
             if topic_stats.first or topic_stats.mesh or topic_stats.failure or topic_stats.invalid:
                 decay(topic_stats, intervals, floor)
-                stats.standing = None
+                stats.earned = None
             elif topic_stats.grafted is None:
                 idle = True
-            elif stats.standing is not None:
+            elif stats.earned is not None:
                 params = topic_stats.params
                 longest = params.time_in_mesh_cap * params.time_in_mesh_quantum
                 if before - topic_stats.grafted <= longest or params.mesh_message_deliveries_weight:
-                    stats.standing = None
+                    stats.earned = None
         if idle:
             drop_idle(topics)
 
@@ -474,26 +450,35 @@ class PeerScore:
         while retained and now > retained[longest_gone := next(iter(retained))].expires:
             self._release(retained.pop(longest_gone))
 
-    def set_topic_params(self, topic: Topic, params: TopicScoreParams) -> None:
-        """Change a topic's parameters while running; counters above a new cap are cut to it.
 
-        Where this switches P3 or P3b on, mesh peers have their activation time to begin delivering.
-        """
-        params.validate()
-        self._topic_params[topic] = params
-        self._note_what_counts()
-        for table in (self._active, self._retained):
-            for stats in table.values():
-                topic_stats = stats.topics.get(topic) if stats.topics else None
-                if topic_stats is None:
-                    continue
-                newly = params.counts_mesh_deliveries and not (
-                    topic_stats.params.counts_mesh_deliveries
-                )
-                if newly and topic_stats.grafted is not None:
-                    topic_stats.grafted = max(topic_stats.grafted, self._refreshed_at)
-                topic_stats.params = params
-                cap = params.first_message_deliveries_cap
-                topic_stats.first = min(topic_stats.first, cap)
-                topic_stats.mesh = min(topic_stats.mesh, params.mesh_message_deliveries_cap)
-                stats.standing = None
+class Trust:
+    """How far we trust a peer: its score, and what the thresholds make of it.
+
+    With scoring off everybody has a score of zero, which every threshold accepts.
+    """
+
+    def __init__(self, scores: PeerScore | None, thresholds: ScoreThresholds) -> None:
+        self.scores = scores
+        self.thresholds = thresholds
+
+    def score(self, peer: PeerId, now: float) -> float:
+        """The peer's score."""
+        return 0.0 if self.scores is None else self.scores.score(peer, now)
+
+    def gossips(self, peer: PeerId, now: float) -> bool:
+        """Whether gossip is exchanged with the peer."""
+        return self.scores is None or self.scores.score(peer, now) >= self.thresholds.gossip
+
+    def publishes(self, peer: PeerId, now: float) -> bool:
+        """Whether own messages are sent to the peer outside the mesh."""
+        return self.scores is None or self.scores.score(peer, now) >= self.thresholds.publish
+
+    def accepts_px(self, peer: PeerId, now: float) -> bool:
+        """Whether peers that the peer offers are dialled."""
+        return self.scores is None or self.scores.score(peer, now) >= self.thresholds.accept_px
+
+    def penalise(self, peer: PeerId, reason: str, count: int, effects: Effects) -> None:
+        """Count misbehaviour (P7)."""
+        if self.scores is not None:
+            self.scores.add_penalty(peer, count)
+            effects.append(trace.Penalise(peer, reason, float(count)))

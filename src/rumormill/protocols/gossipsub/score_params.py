@@ -3,9 +3,7 @@
 The names are go-libp2p-pubsub's in lower case, because published parameter sets use them. Times
 are seconds, decays are factors per `decay_interval`.
 
-Parameters come in groups, one per part of the score. By default all groups are checked (`selective`
-off, go's "atomic" mode). With `selective` on, a group that is zero throughout is off and not
-checked; a group with any value set is checked whole.
+Parameters come in groups, one per part of the score. A group is off where its weight is 0.
 """
 
 import ipaddress
@@ -55,9 +53,6 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
     what is little depends on the topic's message rate. A threshold that fits a busy topic empties
     the mesh of a quiet one. Switch them on per topic, from the rate that you expect.
     """
-
-    selective: bool = False
-    """Leave out the checks of groups that are zero throughout."""
 
     topic_weight: float = 1.0
     """Our choice, because all topics start equal; weights below are then plain score points."""
@@ -115,18 +110,12 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
         self._validate_mesh_deliveries()
         self._validate_failure_and_invalid()
 
-    def _off(self, *group: float) -> bool:
-        """Whether a group need not be checked."""
-        return self.selective and not any(group)
-
     def _validate_time_in_mesh(self) -> None:
         weight, quantum, cap = (
             self.time_in_mesh_weight,
             self.time_in_mesh_quantum,
             self.time_in_mesh_cap,
         )
-        if self._off(weight, quantum, cap):
-            return
         require(_is_bonus(weight), "time_in_mesh_weight", _BONUS)
         require(math.isfinite(quantum) and quantum != 0, "time_in_mesh_quantum", "must not be zero")
         if weight:
@@ -139,8 +128,6 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
             self.first_message_deliveries_decay,
             self.first_message_deliveries_cap,
         )
-        if self._off(weight, decay, cap):
-            return
         require(_is_bonus(weight), "first_message_deliveries_weight", _BONUS)
         if weight:
             require(_is_fraction(decay), "first_message_deliveries_decay", _FRACTION)
@@ -152,8 +139,6 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
         cap, threshold = self.mesh_message_deliveries_cap, self.mesh_message_deliveries_threshold
         window = self.mesh_message_deliveries_window
         activation = self.mesh_message_deliveries_activation
-        if self._off(weight, decay, cap, threshold, window, activation):
-            return
         require(_is_malus(weight), f"{name}_weight", _MALUS)
         require(_is_bonus(window), f"{name}_window", "must be a finite number, at least 0")
         if weight:
@@ -168,15 +153,13 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
 
     def _validate_failure_and_invalid(self) -> None:
         weight, decay = self.mesh_failure_penalty_weight, self.mesh_failure_penalty_decay
-        if not self._off(weight, decay):
-            require(_is_malus(weight), "mesh_failure_penalty_weight", _MALUS)
-            if weight:
-                require(_is_fraction(decay), "mesh_failure_penalty_decay", _FRACTION)
+        require(_is_malus(weight), "mesh_failure_penalty_weight", _MALUS)
+        if weight:
+            require(_is_fraction(decay), "mesh_failure_penalty_decay", _FRACTION)
         weight = self.invalid_message_deliveries_weight
         decay = self.invalid_message_deliveries_decay
-        if not self._off(weight, decay):
-            require(_is_malus(weight), "invalid_message_deliveries_weight", _MALUS)
-            require(_is_fraction(decay), "invalid_message_deliveries_decay", _FRACTION)
+        require(_is_malus(weight), "invalid_message_deliveries_weight", _MALUS)
+        require(_is_fraction(decay), "invalid_message_deliveries_decay", _FRACTION)
 
     @property
     def counts_mesh_deliveries(self) -> bool:
@@ -189,34 +172,8 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
         return bool(self.invalid_message_deliveries_weight)
 
 
-TOPIC_OFF: Final = TopicScoreParams(
-    selective=True,
-    topic_weight=0.0,
-    time_in_mesh_weight=0.0,
-    time_in_mesh_quantum=0.0,
-    time_in_mesh_cap=0.0,
-    first_message_deliveries_weight=0.0,
-    first_message_deliveries_decay=0.0,
-    first_message_deliveries_cap=0.0,
-    mesh_message_deliveries_weight=0.0,
-    mesh_message_deliveries_decay=0.0,
-    mesh_message_deliveries_cap=0.0,
-    mesh_message_deliveries_threshold=0.0,
-    mesh_message_deliveries_window=0.0,
-    mesh_message_deliveries_activation=0.0,
-    mesh_failure_penalty_weight=0.0,
-    mesh_failure_penalty_decay=0.0,
-    invalid_message_deliveries_weight=0.0,
-    invalid_message_deliveries_decay=0.0,
-)
-"""Everything off: the base for switching single groups on with `msgspec.structs.replace`."""
-
-
 class PeerScoreParams(Config, frozen=True, kw_only=True):
     """How a peer is scored: its topics, and what counts beyond topics (P5 to P7)."""
-
-    selective: bool = False
-    """Leave out the checks of groups that are zero throughout."""
 
     topics: dict[str, TopicScoreParams] = msgspec.field(default_factory=dict)
     """Parameters by topic."""
@@ -314,11 +271,8 @@ class PeerScoreParams(Config, frozen=True, kw_only=True):
 
     def _validate_times_and_bounds(self) -> None:
         interval, to_zero = self.decay_interval, self.decay_to_zero
-        if not (self.selective and not interval and not to_zero):
-            require(
-                math.isfinite(interval) and interval >= 1, "decay_interval", "must be at least 1 s"
-            )
-            require(_is_fraction(to_zero), "decay_to_zero", _FRACTION)
+        require(math.isfinite(interval) and interval >= 1, "decay_interval", "must be at least 1 s")
+        require(_is_fraction(to_zero), "decay_to_zero", _FRACTION)
         for name in ("retain_score", "delivery_record_ttl"):
             rule = "must be a finite number, at least 0"
             require(_is_bonus(getattr(self, name)), name, rule)
@@ -328,9 +282,6 @@ class PeerScoreParams(Config, frozen=True, kw_only=True):
 
 class ScoreThresholds(Config, frozen=True, kw_only=True):
     """What a score forbids. Each of the first three lies at or below the one before it."""
-
-    selective: bool = False
-    """Leave out the checks of groups that are zero throughout."""
 
     gossip: float = -10.0
     """rust-libp2p and js-libp2p: below it, no gossip to or from the peer."""
@@ -347,26 +298,21 @@ class ScoreThresholds(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Raise `ConfigError` when a value is outside its range."""
-        gossip, publish = self.gossip, self.publish
-        graylist = self.graylist
-        if not (self.selective and not gossip and not publish and not graylist):
-            require(_is_malus(gossip), "gossip", "must be finite and at most 0")
-            require(
-                _is_malus(publish) and publish <= gossip,
-                "publish",
-                "must be finite, at most 0, and at most gossip",
-            )
-            require(
-                _is_malus(graylist) and graylist <= publish,
-                "graylist",
-                "must be finite, at most 0, and at most publish",
-            )
+        gossip, publish, graylist = self.gossip, self.publish, self.graylist
+        require(_is_malus(gossip), "gossip", "must be finite and at most 0")
+        require(
+            _is_malus(publish) and publish <= gossip,
+            "publish",
+            "must be finite, at most 0, and at most gossip",
+        )
+        require(
+            _is_malus(graylist) and graylist <= publish,
+            "graylist",
+            "must be finite, at most 0, and at most publish",
+        )
         for name in ("accept_px", "opportunistic_graft"):
             require(_is_bonus(getattr(self, name)), name, "must be finite and at least 0")
 
-
-DEFAULT_SCORE: Final = PeerScoreParams()
-DEFAULT_THRESHOLDS: Final = ScoreThresholds()
 
 HARDENING_SCORE: Final = PeerScoreParams(
     default_topic=TopicScoreParams(
@@ -398,11 +344,6 @@ HARDENING_SCORE: Final = PeerScoreParams(
 """The one published tuned set: libp2p/gossipsub-hardening, `scripts/configs/1k.json` (1000 nodes,
 120 messages a second in one topic). It names no P7; ours stays on."""
 
-HARDENING_COLOCATION_SCORE: Final = msgspec.structs.replace(
-    HARDENING_SCORE, ip_colocation_factor_weight=-10.0
-)
-"""The same with the P6 of that project's colocation attack."""
-
 HARDENING_THRESHOLDS: Final = ScoreThresholds(
     gossip=-4000.0,
     publish=-5000.0,
@@ -412,10 +353,3 @@ HARDENING_THRESHOLDS: Final = ScoreThresholds(
 )
 """libp2p/gossipsub-hardening, `scripts/configs/1k.json`. Its `-oppgraft` variants put the last
 threshold at 1 (cold boot) or 10 (covert flash, attack at dawn)."""
-
-SCORE_PRESETS: Final[dict[str, tuple[PeerScoreParams, ScoreThresholds]]] = {
-    "default": (DEFAULT_SCORE, DEFAULT_THRESHOLDS),
-    "hardening": (HARDENING_SCORE, HARDENING_THRESHOLDS),
-    "hardening-colocation": (HARDENING_COLOCATION_SCORE, HARDENING_THRESHOLDS),
-}
-"""Parameters and thresholds by name."""

@@ -1,39 +1,40 @@
-"""The counters behind a peer's score, and how they fade.
+"""What a peer's score is made of: counters that fade, who brought which message, who shares an IP.
 
 A counter exists only while there is something to count: a peer without topics costs a few dozen
 bytes, and counters of a topic that have faded to nothing are dropped.
+
+A record of a message (P3, P4) opens when it enters validation. Copies that arrive meanwhile are
+noted, and share the message's fate when the verdict comes; copies that arrive later are judged by
+the verdict. Records live for a fixed time and there are never more than a fixed number of them.
+
+For P6 an address stands for itself; an IPv6 address stands also for its /64 network, which one host
+can hold alone. Loopback and whitelisted addresses never count. Text that is neither an IP address
+nor a multiaddr that starts with one is compared as it is.
 """
 
-from typing import Final
+import ipaddress
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
-from rumormill.core.ids import Topic
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.gossipsub.score_params import TopicScoreParams
 
 COUNTER_MAX: Final = 1e9
 SCORE_MAX: Final = 1e15
 """Scores and counters saturate, so that no parameters and no events make a score infinite."""
 
+UNKNOWN: Final = 0
+"""Being validated."""
+VALID: Final = 1
+INVALID: Final = 2
+IGNORED: Final = 3
+"""The validator wants it neither delivered nor held against anybody."""
+THROTTLED: Final = 4
+"""This peer was too busy to find out."""
 
-class TopicScoreSnapshot(msgspec.Struct, frozen=True):
-    """A peer's counters in one topic."""
-
-    time_in_mesh: float
-    first_message_deliveries: float
-    mesh_message_deliveries: float
-    mesh_failure_penalty: float
-    invalid_message_deliveries: float
-
-
-class PeerScoreSnapshot(msgspec.Struct, frozen=True):
-    """A peer's score and what it is made of."""
-
-    score: float
-    topics: dict[Topic, TopicScoreSnapshot]
-    application_score: float
-    ip_colocation_factor: float
-    behaviour_penalty: float
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class TopicStats(msgspec.Struct, gc=False):
@@ -53,7 +54,7 @@ class PeerStats(msgspec.Struct, gc=False):
 
     topics: dict[Topic, TopicStats] | None = None
     behaviour: float = 0.0
-    standing: float | None = 0.0
+    earned: float | None = 0.0
     """The score without P5 and P6; None when it must be computed again."""
     groups: tuple[str, ...] = ()
     expires: float = 0.0
@@ -109,3 +110,111 @@ def drop_idle(topics: dict[Topic, TopicStats]) -> None:
     """Forget the counters of topics in which there is nothing to remember."""
     for topic in [topic for topic, stats in topics.items() if is_idle(stats)]:
         del topics[topic]
+
+
+class DeliveryRecord(msgspec.Struct, gc=False):
+    """What is known of one message."""
+
+    created: float
+    status: int = UNKNOWN
+    sender: PeerId = b""
+    """Who was first; filled in on delivery."""
+    validated: float = 0.0
+    peers: dict[PeerId, None] | None = None
+    """Who else brought it, as far as that still matters."""
+
+
+class DeliveryRecords:
+    """Records by message id, oldest first."""
+
+    __slots__ = ("_batch", "_limit", "_ttl", "evicted", "records")
+
+    def __init__(self, ttl: float, limit: int) -> None:
+        self.records: dict[MessageId, DeliveryRecord] = {}
+        self.evicted = 0
+        """Records forgotten before their time because there were too many."""
+        self._ttl = ttl
+        self._limit = limit
+        self._batch = max(1, limit // 64)
+
+    def open(self, message_id: MessageId, now: float) -> DeliveryRecord:
+        """The record of a message, a new one if there is none."""
+        record = self.records.get(message_id)
+        if record is None:
+            if len(self.records) >= self._limit:
+                self._evict()
+            record = self.records[message_id] = DeliveryRecord(now)
+        return record
+
+    def _evict(self) -> None:
+        # In batches, because finding the oldest entry of a dict costs a walk over deleted ones.
+        oldest = [
+            message_id for message_id, _ in zip(self.records, range(self._batch), strict=False)
+        ]
+        for message_id in oldest:
+            del self.records[message_id]
+        self.evicted += len(oldest)
+
+    def sweep(self, now: float) -> None:
+        """Forget records whose time is over."""
+        horizon = now - self._ttl
+        expired = []
+        for message_id, record in self.records.items():
+            if record.created >= horizon:
+                break
+            expired.append(message_id)
+        for message_id in expired:
+            del self.records[message_id]
+
+
+class Colocation:
+    """Counts peers by address."""
+
+    __slots__ = ("_counts", "_threshold", "_whitelist")
+
+    def __init__(self, threshold: int, whitelist: Sequence[str]) -> None:
+        self._threshold = threshold
+        self._whitelist: list[_Network] = [ipaddress.ip_network(entry) for entry in whitelist]
+        self._counts: dict[str, int] = {}
+
+    def groups(self, address: str) -> tuple[str, ...]:
+        """What a peer with this address is counted under."""
+        host = address
+        if address.startswith(("/ip4/", "/ip6/")):
+            host = address.split("/", 3)[2]
+        if not host:
+            return ()
+        try:
+            ip = ipaddress.ip_address(host)
+        except ValueError:
+            return (host,)
+        if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        if ip.is_loopback or any(ip in network for network in self._whitelist):
+            return ()
+        if isinstance(ip, ipaddress.IPv4Address):
+            return (str(ip),)
+        return (str(ip), str(ipaddress.ip_network((ip, 64), strict=False)))
+
+    def add(self, groups: tuple[str, ...]) -> None:
+        """Count a peer."""
+        for group in groups:
+            self._counts[group] = self._counts.get(group, 0) + 1
+
+    def remove(self, groups: tuple[str, ...]) -> None:
+        """Count a peer no longer."""
+        for group in groups:
+            left = self._counts[group] - 1
+            if left:
+                self._counts[group] = left
+            else:
+                del self._counts[group]
+
+    def factor(self, groups: tuple[str, ...]) -> float:
+        """P6: the squared surplus of peers, over all that the peer is counted under."""
+        factor = 0.0
+        for group in groups:
+            surplus = self._counts[group] - self._threshold
+            if surplus > 0:
+                factor += surplus * surplus
+        return factor

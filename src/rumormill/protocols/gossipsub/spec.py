@@ -4,12 +4,13 @@ from rumormill.core.identity import Identity
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
-from rumormill.protocols.gossipsub.gated import GatedGossipSub
-from rumormill.protocols.gossipsub.membership import PROTOCOLS
+from rumormill.protocols.gossipsub.gater import GatedGossipSub
+from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.junk import junk_rpc
-from rumormill.protocols.pubsub.reading import max_rpc, rpc_decoder
+from rumormill.protocols.pubsub.naming import max_rpc, rpc_decoder
+from rumormill.protocols.pubsub.router import FUNCTIONS
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
 
@@ -17,15 +18,7 @@ def _build(
     identity: Identity, randomness: Randomness, config: GossipSubConfig, hooks: Hooks
 ) -> Machine:
     router = GossipSub if config.gater is None else GatedGossipSub
-    return router(
-        identity,
-        randomness,
-        config,
-        validator=hooks.validator,
-        application_score=hooks.application_score,
-        check_record=hooks.check_record,
-        peer_records=hooks.peer_records,
-    )
+    return router(identity, randomness, config, hooks)
 
 
 SPEC = ProtocolSpec(
@@ -37,6 +30,6 @@ SPEC = ProtocolSpec(
     decoder=rpc_decoder,
     max_message=max_rpc,
     junk=junk_rpc,
+    takes=(*FUNCTIONS, "application_score"),
     max_topic=lambda config: config.max_topic_length,
-    takes_batches=True,
 )

@@ -5,40 +5,19 @@ The sign policy decides which fields a message must and must not carry (libp2p p
 the prefix `libp2p-pubsub:`.
 """
 
-import hashlib
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.identity import Identity
-from rumormill.core.ids import MessageId, Topic
+from rumormill.core.ids import Topic
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import proof_fields, sign_message, signing_payload
 from rumormill.protocols.pubsub.config import SignPolicy
 from rumormill.protocols.pubsub.messages import Message
 
-MessageIdFunction: TypeAlias = Callable[[Message], MessageId]
-
 SEQNO_MAX: Final = 8
 """Bytes of a sequence number at most. The pubsub README: a 64-bit number. It is half of the id that
 we remember for minutes, so an author must not be free to make it a megabyte."""
-
-
-def author_and_seqno(message: Message) -> MessageId:
-    """Name a message by its author and sequence number, raw bytes, as go does by default."""
-    return message.author + message.seqno
-
-
-def content_hash(message: Message) -> MessageId:
-    """Name a message by what it says: the only name possible where messages have no author."""
-    topic = message.topic.encode()
-    framed = b"".join((len(topic).to_bytes(4, "big"), topic, message.data))
-    return hashlib.sha256(framed).digest()[:20]
-
-
-def default_message_id(policy: SignPolicy) -> MessageIdFunction:
-    """The way in which a policy's messages are named unless the application chooses another."""
-    return author_and_seqno if policy is SignPolicy.STRICT_SIGN else content_hash
 
 
 class Authorship:

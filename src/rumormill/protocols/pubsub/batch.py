@@ -36,16 +36,17 @@ def round_robin(queues: Iterable[Sequence[Item]]) -> list[Item]:
 class _Shared:
     """Messages for the same peers, on their way into one RPC."""
 
-    __slots__ = ("messages", "peers", "size")
+    __slots__ = ("limit", "messages", "peers", "size")
 
-    def __init__(self, peers: tuple[PeerId, ...]) -> None:
+    def __init__(self, peers: tuple[PeerId, ...], limit: int) -> None:
         self.peers = peers
         self.messages: list[Message] = []
         self.size = 0
+        self.limit = limit
 
     def takes(self, peers: tuple[PeerId, ...], size: int) -> bool:
         """Whether an RPC of this size for these peers still finds room."""
-        return self.peers == peers and self.size + size <= SHARED_RPC_BYTES
+        return self.peers == peers and self.size + size <= self.limit
 
     def rpc(self) -> Rpc:
         """Return the RPC."""
@@ -53,12 +54,13 @@ class _Shared:
         return messages[0].alone() if len(messages) == 1 else Rpc((), tuple(messages))
 
 
-def interleaved(batch: Iterable[Effects]) -> Effects:
+def interleaved(batch: Iterable[Effects], max_rpc: int) -> Effects:
     """Join the effects of publishing single messages, their copies in turn.
 
-    What is not a copy of a message (what we keep and deliver ourselves, IDONTWANT) comes before
-    all copies, the receipts after them.
+    No RPC that messages share is longer than `max_rpc`. What is not a copy of a message (what we
+    keep and deliver ourselves, IDONTWANT) comes before all copies, the receipts after them.
     """
+    limit = min(SHARED_RPC_BYTES, max_rpc)
     first: Effects = []
     copies: list[_Shared | Send] = []
     receipts: Effects = []
@@ -71,7 +73,7 @@ def interleaved(batch: Iterable[Effects]) -> Effects:
                 rpc: Rpc = effect.message
                 size = rpc.meta.size
                 if shared is None or not shared.takes(effect.peers, size):
-                    shared = _Shared(effect.peers)
+                    shared = _Shared(effect.peers, limit)
                     copies.append(shared)
                 shared.messages += rpc.publish
                 shared.size += size

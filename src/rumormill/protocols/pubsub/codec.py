@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId
+from rumormill.protocols.pubsub.config import DEFAULT_LIMITS, PubsubLimits
 from rumormill.protocols.pubsub.control_codec import (
     FIELD_1,
     FIELD_2,
@@ -26,7 +27,6 @@ from rumormill.protocols.pubsub.control_codec import (
     too_many,
     topic_too_long,
 )
-from rumormill.protocols.pubsub.limits import DEFAULT_LIMITS, PubsubLimits
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
 from rumormill.wire.protobuf import (
     LENGTH_DELIMITED,
@@ -42,17 +42,6 @@ from rumormill.wire.protobuf import (
     varint_field,
 )
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "SIGN_PREFIX",
-    "MessageIdFunction",
-    "PubsubLimits",
-    "decode_rpc",
-    "encode_message",
-    "encode_rpc",
-    "signing_payload",
-]
-
 SIGN_PREFIX = b"libp2p-pubsub:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind
 (pub/sub specification, message signing)."""
@@ -60,15 +49,12 @@ SIGN_PREFIX = b"libp2p-pubsub:"
 _SUBSCRIBE = 0x08
 
 
-MessageIdFunction = Callable[[Message], MessageId]
-
-
 def decode_rpc(
     data: bytes,
     limits: PubsubLimits = DEFAULT_LIMITS,
-    message_id: MessageIdFunction | None = None,
+    name: Callable[[Message], MessageId] | None = None,
 ) -> Rpc:
-    """Read an RPC; each message gets its id from `message_id` when that is given."""
+    """Read an RPC; each message gets its id from `name` when that is given."""
     if len(data) > limits.rpc_bytes:
         raise DecodeError("rpc-too-long", f"{len(data)} bytes, allowed are {limits.rpc_bytes}")
     try:
@@ -78,9 +64,9 @@ def decode_rpc(
         raise DecodeError("truncated", "a field is cut short") from None
     except UnicodeDecodeError:
         raise DecodeError("bad-topic", "a topic is not UTF-8") from None
-    if message_id is not None:
+    if name is not None:
         for message in rpc.publish:
-            message.id = message_id(message)
+            message.id = name(message)
     return rpc
 
 

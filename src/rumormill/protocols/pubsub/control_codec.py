@@ -7,7 +7,7 @@ import struct
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId, Topic
-from rumormill.protocols.pubsub.limits import PubsubLimits
+from rumormill.protocols.pubsub.config import PubsubLimits
 from rumormill.protocols.pubsub.messages import Control, IHave, PeerInfo, Prune
 from rumormill.wire.protobuf import MAX_FIELDS, item_fields, next_field, read_varint
 

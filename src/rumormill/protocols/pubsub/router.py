@@ -11,8 +11,8 @@ Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what
 the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -51,24 +51,22 @@ from rumormill.core.inputs import (
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.authorship import (
-    Authorship,
-    MessageIdFunction,
-    default_message_id,
-    proof_of,
-)
+from rumormill.protocols.pubsub.authorship import Authorship, proof_of
 from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
+from rumormill.protocols.pubsub.naming import message_namer
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.split import counts_fit, split_rpc
-from rumormill.protocols.pubsub.subscription_filter import SubscriptionFilter
+from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
-Validator: TypeAlias = Callable[[Event, PeerId], Verdict]
+FUNCTIONS: Final = ("message_id", "subscription_filter", "peer_filter")
+"""The application's own functions that this layer has a use for."""
 
-PeerFilter: TypeAlias = Callable[[PeerId, Topic], bool]
-"""Whether a peer may take part in a topic, as far as we are concerned."""
+ANNOUNCE_RETRY: Final = 1.0
+"""Seconds until a subscription announcement that could not be sent is sent again. go waits up to
+1 s: long enough for a queue to empty, and short beside a heartbeat or two without a new topic."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
 ALREADY_PUBLISHED = "a message with this id was published or received before"
@@ -113,11 +111,7 @@ class PubSubRouter:
         identity: Identity,
         randomness: Randomness,
         config: PubSubConfig,
-        *,
-        message_id: MessageIdFunction | None = None,
-        validator: Validator | None = None,
-        subscription_filter: SubscriptionFilter | None = None,
-        peer_filter: PeerFilter | None = None,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         config.validate()
         self.id = identity.peer
@@ -128,10 +122,10 @@ class PubSubRouter:
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
-        self._message_id = message_id or default_message_id(config.sign_policy)
-        self._validator = validator
-        self._subscription_filter = subscription_filter
-        self._peer_filter = peer_filter
+        self._name = message_namer(config.sign_policy, hooks.message_id)
+        self._validator = hooks.validator
+        self._subscription_filter = hooks.subscription_filter
+        self._peer_filter = hooks.peer_filter
         self._seen = SeenCache(config.seen_ttl, config.seen_limit)
         self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
@@ -143,7 +137,7 @@ class PubSubRouter:
     def view(self) -> View:
         """Show subscriptions and who shares them (see `core.machine`)."""
         peers = {topic: tuple(subscribers) for topic, subscribers in self.topics.items()}
-        return View(tuple(self.subscriptions), peers)
+        return View(tuple(self.subscriptions), peers, evicted={"seen ids": self._seen.evicted})
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -242,8 +236,7 @@ class PubSubRouter:
                 f"the topic {topic!r} is either subscribed to or publish-only: unsubscribe first"
             )
         check_topic(topic, self._settings.max_topic_length)
-        allowed = self._subscription_filter
-        if allowed is not None and not allowed.allows(topic):
+        if self._subscription_filter is not None and not self._subscription_filter(topic):
             raise LocalError(f"the subscription filter does not allow the topic {topic!r}")
         if len(wanted) >= self._settings.max_subscriptions:
             raise LimitError(
@@ -284,7 +277,7 @@ class PubSubRouter:
         for own in safe:
             batch.append([])
             self._publish(own, now, batch[-1])
-        effects.extend(interleaved(batch))
+        effects.extend(interleaved(batch, self._settings.max_rpc_size))
 
     def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
         self._unsaid.not_stored(event, effects)
@@ -294,7 +287,7 @@ class PubSubRouter:
             check_topic(event.topic, self._settings.max_topic_length)
             self._checked_topic = event.topic
         message = self._authorship.compose(event.topic, event.data)
-        message.id = self._message_id(message)
+        message.id = self._name(message)
         if message.meta.size > self._settings.max_rpc_size:
             raise LimitError(
                 f"{len(event.data)} bytes do not fit a message of at most"
@@ -356,17 +349,11 @@ class PubSubRouter:
         now: float,
         effects: Effects,
     ) -> None:
-        wanted: Sequence[SubOpts] = subscriptions
-        if self._subscription_filter is not None:
-            wanted = self._subscription_filter.filter(subscriptions)
-            if len(wanted) < len(subscriptions):
-                refused = len(subscriptions) - len(wanted)
-                effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=refused))
         known = state.topics
         limit = self._settings.max_subscriptions_per_peer
-        admits = self._peer_filter
-        refused = 0
-        for sub in wanted:
+        interests, admits = self._subscription_filter, self._peer_filter
+        filtered = refused = 0
+        for sub in subscriptions:
             topic = sub.topic
             if not sub.subscribe:
                 if topic in known:
@@ -374,6 +361,9 @@ class PubSubRouter:
                     self._forget_subscriber(peer, topic)
                     self._on_peer_left_topic(peer, topic, now, effects)
             elif topic not in known:
+                if interests is not None and not interests(topic):
+                    filtered += 1
+                    continue
                 if admits is not None and not admits(peer, topic):
                     effects.append(trace.Refuse(peer, reasons.FILTERED_PEER, topic))
                     continue
@@ -383,12 +373,14 @@ class PubSubRouter:
                 known[topic] = None
                 self.topics.setdefault(topic, {})[peer] = None
                 self._on_peer_joined_topic(peer, topic, now, effects)
+        if filtered:
+            effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=filtered))
         if refused:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_SUBSCRIPTIONS, count=refused))
 
     def _on_new_message(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         if not message.id:
-            message.id = self._message_id(message)
+            message.id = self._name(message)
             if message.id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
                 if message.id in self._judged:
@@ -470,7 +462,7 @@ class PubSubRouter:
         if peer in self.peers and rpc.subscriptions:
             lost = self._unannounced.setdefault(peer, {})
             lost.update((sub.topic, None) for sub in rpc.subscriptions)
-            effects.append(SetTimer(_Announce(peer), now + self._settings.announce_retry))
+            effects.append(SetTimer(_Announce(peer), now + ANNOUNCE_RETRY))
 
     def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer

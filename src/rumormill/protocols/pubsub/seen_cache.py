@@ -4,7 +4,7 @@ An id is remembered for at least `ttl` seconds, and forgotten soon after (within
 as long as anything is added or `sweep` is called). There are never more than `limit` ids; beyond
 that the oldest are forgotten early, and counted.
 
-Both caches are a plain dict, `ids`, in the order in which the ids expire: the hot path asks
+It is a plain dict, `ids`, in the order in which the ids expire: the hot path asks
 `message_id in cache.ids`. Old ids are removed in batches, because the oldest entry of a dict is
 found only by walking over the deleted ones before it.
 """
@@ -45,10 +45,6 @@ class SeenCache:
         return len(self.ids)
 
     def __contains__(self, message_id: MessageId) -> bool:
-        return message_id in self.ids
-
-    def touch(self, message_id: MessageId, now: float) -> bool:
-        """Whether the id was seen."""
         return message_id in self.ids
 
     def add(self, message_id: MessageId, now: float) -> bool:
@@ -98,60 +94,3 @@ class SeenCache:
         elif count:
             for message_id in list(islice(self.ids, count)):
                 del self.ids[message_id]
-
-
-class SlidingSeenCache:
-    """Remembers an id from when it was last seen: a message in circulation is never forgotten."""
-
-    __slots__ = ("_batch", "_limit", "_sweep_at", "_ttl", "evicted", "ids")
-
-    def __init__(self, ttl: float, limit: int) -> None:
-        self.ids: dict[MessageId, float] = {}
-        self.evicted = 0
-        """Ids forgotten before their time because there were too many."""
-        self._ttl = ttl
-        self._limit = limit
-        self._batch = max(1, limit // _BATCHES)
-        self._sweep_at = float("-inf")
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __contains__(self, message_id: MessageId) -> bool:
-        return message_id in self.ids
-
-    def touch(self, message_id: MessageId, now: float) -> bool:
-        """Whether the id was seen; if so, its time begins anew."""
-        if now >= self._sweep_at:
-            self.sweep(now)
-        if message_id not in self.ids:
-            return False
-        del self.ids[message_id]
-        self.ids[message_id] = now
-        return True
-
-    def add(self, message_id: MessageId, now: float) -> bool:
-        """Remember an id from now on; true if it is new."""
-        if now >= self._sweep_at:
-            self.sweep(now)
-        if message_id in self.ids:
-            return not self.touch(message_id, now)
-        if len(self.ids) >= self._limit:
-            oldest = list(islice(self.ids, self._batch))
-            for old_id in oldest:
-                del self.ids[old_id]
-            self.evicted += len(oldest)
-        self.ids[message_id] = now
-        return True
-
-    def sweep(self, now: float) -> None:
-        """Forget what is old."""
-        self._sweep_at = now + self._ttl / _SWEEPS_PER_TTL
-        horizon = now - self._ttl
-        expired = []
-        for message_id, seen in self.ids.items():
-            if seen > horizon:
-                break
-            expired.append(message_id)
-        for message_id in expired:
-            del self.ids[message_id]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rumormill.core.ids import MessageId, Topic
-from rumormill.protocols.pubsub.limits import DEFAULT_LIMITS
+from rumormill.protocols.pubsub.config import DEFAULT_LIMITS
 from rumormill.protocols.pubsub.messages import (
     Control,
     IHave,

@@ -1,22 +1,77 @@
-"""The frames of radius gossip, as values (`protocols.radius.codec` turns them into bytes and back).
+"""The frames of radius gossip, as values and as bytes, and what signatures cover.
 
 Interests (SUB, UNSUB) and publications are made and signed once by their owner or author and travel
 unchanged; how far a copy may still travel stands beside them, outside the signature. Values are
 treated as immutable. What is computed from one once (its bytes, its id, its trace metadata) is kept
 in it, because one value is passed on to many peers.
+
+Of a repeated single value the last one counts, as protobuf says. What is passed on is encoded anew,
+so fields that nobody knows, and that no signature covers, do not travel further.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from rumormill.core.config import Config, require
+from rumormill.core.event import Event
+from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
-from rumormill.overlay.hyparview.messages import Membership, encode_membership
-from rumormill.wire.protobuf import bytes_field, field_size, string_field, varint_field, varint_size
+from rumormill.overlay.hyparview.messages import (
+    MEMBERSHIP,
+    Membership,
+    addresses_field,
+    peer_id_field,
+)
+from rumormill.wire.fields import Nested, Number, Octets, Text
+from rumormill.wire.protobuf import field_size
+from rumormill.wire.schema import Schema
 
 MARK_BYTES: Final = 8
 """Bytes that stand for one served subscriber in a relayed publication."""
+INTEREST_PREFIX: Final = b"rumormill-radius-interest:"
+"""What an interest's signature covers starts with this, so that it can never be taken for one of
+another kind."""
+PUBLICATION_PREFIX: Final = b"rumormill-radius-publication:"
+"""The same for publications."""
+
+_TIME_BYTES: Final = 8
+_UINT32: Final = 2**32 - 1
+
+
+class FrameLimits(Config, frozen=True, kw_only=True):
+    """How much one frame may hold."""
+
+    frame_bytes: int = 1 << 20
+    """As pub/sub RPCs: 1 MiB."""
+    interests: int = 4096
+    """Our choice: interests take 150 bytes and more, so that this many nearly fill a frame."""
+    publications: int = 256
+    """PUB and DIRECTMSG together. Our choice: a peer sends one at a time."""
+    membership: int = 16
+    """Our choice: a peer sends one at a time."""
+    topic_bytes: int = 1024
+    """As in pub/sub RPCs: a name, not a payload."""
+    key_bytes: int = 2048
+    """As in pub/sub RPCs: RSA keys of up to 8192 bits, encoded."""
+    signature_bytes: int = 1024
+    """The signature of such a key."""
+    served: int = 1024
+    """Served subscribers named by one relayed publication."""
+    other_fields: int = 100
+    """Fields that nobody knows."""
+
+    def validate(self) -> None:
+        """Refuse limits under which nothing could be received."""
+        for name in self.__struct_fields__:
+            require(getattr(self, name) >= 0, name, "must not be negative")
+        require(self.frame_bytes > 0, "frame_bytes", "must be positive")
+        require(self.topic_bytes > 0, "topic_bytes", "must be positive")
+
+
+DEFAULT_LIMITS: Final = FrameLimits()
 
 
 class Interest(msgspec.Struct, gc=False):
@@ -37,33 +92,15 @@ class Interest(msgspec.Struct, gc=False):
     cached_operation: OperationMeta | None = None
 
     @property
+    def encoded(self) -> bytes:
+        """The bytes of the whole interest."""
+        return _INTEREST.encode(self)
+
+    @property
     def unsigned(self) -> bytes:
         """The bytes that the signature covers, without their prefix."""
         encoded = self.encoded
-        return encoded[: len(encoded) - len(_proof(7, self.signature, self.key))]
-
-    def _unsigned(self) -> bytes:
-        parts: list[bytes] = []
-        if self.owner:
-            parts.append(bytes_field(1, self.owner))
-        if self.topic:
-            parts.append(string_field(2, self.topic))
-        if self.sequence:
-            parts.append(varint_field(3, self.sequence))
-        if self.expires:
-            parts.append(varint_field(4, self.expires))
-        if self.withdrawn:
-            parts.append(varint_field(5, 1))
-        parts += [bytes_field(6, address) for address in self.addresses]
-        return b"".join(parts)
-
-    @property
-    def encoded(self) -> bytes:
-        """The bytes of the whole interest."""
-        encoded = self.cached_bytes
-        if not encoded:
-            encoded = self.cached_bytes = self._unsigned() + _proof(7, self.signature, self.key)
-        return encoded
+        return encoded[: len(encoded) - _INTEREST_PROOF.size(self)]
 
     @property
     def operation(self) -> OperationMeta:
@@ -100,39 +137,24 @@ class Publication(msgspec.Struct, gc=False):
         """The author and the time: the same words twice are two publications."""
         uid = self.cached_id
         if not uid:
-            uid = self.cached_id = self.author + self.time.to_bytes(8, "big")
+            uid = self.cached_id = self.author + self.time.to_bytes(_TIME_BYTES, "big")
         return uid
+
+    @property
+    def encoded(self) -> bytes:
+        """The bytes of the whole publication."""
+        return _PUBLICATION.encode(self)
 
     @property
     def unsigned(self) -> bytes:
         """The bytes that the signature covers, without their prefix."""
         encoded = self.encoded
-        return encoded[: len(encoded) - len(_proof(5, self.signature, self.key))]
-
-    def _unsigned(self) -> bytes:
-        parts: list[bytes] = []
-        if self.author:
-            parts.append(bytes_field(1, self.author))
-        if self.topic:
-            parts.append(string_field(2, self.topic))
-        if self.time:
-            parts.append(varint_field(3, self.time))
-        if self.data:
-            parts.append(bytes_field(4, self.data))
-        return b"".join(parts)
-
-    @property
-    def encoded(self) -> bytes:
-        """The bytes of the whole publication."""
-        encoded = self.cached_bytes
-        if not encoded:
-            encoded = self.cached_bytes = self._unsigned() + _proof(5, self.signature, self.key)
-        return encoded
+        return encoded[: len(encoded) - _PUBLICATION_PROOF.size(self)]
 
     @property
     def proof(self) -> bytes:
         """What lets a third party check the author: signature and key, as the wire has them."""
-        return _proof(5, self.signature, self.key)
+        return _PUBLICATION_PROOF.encode(self)
 
     @property
     def messages(self) -> tuple[MessageMeta, ...]:
@@ -181,34 +203,108 @@ _PUB: Final = (OperationMeta("pub"),)
 _DIRECT: Final = (OperationMeta("directmsg"),)
 
 
-def _proof(number: int, signature: bytes, key: bytes) -> bytes:
-    proof = bytes_field(number, signature) if signature else b""
-    return proof + bytes_field(number + 1, key) if key else proof
+def _interest_schema(limits: FrameLimits) -> Schema[Interest]:
+    return Schema(
+        Interest,
+        {
+            "owner": peer_id_field(1),
+            "topic": _topic_field(2, limits),
+            "sequence": Number(3),
+            "expires": Number(4),
+            "withdrawn": Number(5, read=bool),
+            "addresses": addresses_field(6),
+            "signature": Octets(7, limits.signature_bytes, too_long="signature-too-long"),
+            "key": Octets(8, limits.key_bytes, too_long="key-too-long"),
+        },
+        last_counts=True,
+        kept_in="cached_bytes",
+    )
+
+
+def _publication_schema(limits: FrameLimits) -> Schema[Publication]:
+    return Schema(
+        Publication,
+        {
+            "author": peer_id_field(1),
+            "topic": _topic_field(2, limits),
+            "time": Number(3),
+            "data": Octets(4, limits.frame_bytes),
+            "signature": Octets(5, limits.signature_bytes, too_long="signature-too-long"),
+            "key": Octets(6, limits.key_bytes, too_long="key-too-long"),
+        },
+        last_counts=True,
+        kept_in="cached_bytes",
+    )
+
+
+def _topic_field(number: int, limits: FrameLimits) -> Text:
+    return Text(number, limits.topic_bytes, too_long="topic-too-long", bad="bad-topic")
+
+
+def _spread_schema(limits: FrameLimits) -> Schema[Spread]:
+    interest = Nested(1, _interest_schema(limits), always=True)
+    return Schema(Spread, {"interest": interest, "hops": Number(2, _UINT32)}, last_counts=True)
+
+
+@lru_cache(maxsize=16)
+def _frame_schema(limits: FrameLimits) -> Schema[Frame]:
+    publication, served = _publication_schema(limits), limits.served * MARK_BYTES
+    relay = Schema(
+        Relay,
+        {
+            "publication": Nested(1, publication, always=True),
+            "hops": Number(2, _UINT32),
+            "served": Octets(3, served, too_long="too-many-served"),
+        },
+        last_counts=True,
+    )
+    count, too_many = limits.publications, "too-many-publications"
+    return Schema(
+        Frame,
+        {
+            "interests": Nested(
+                1,
+                _spread_schema(limits),
+                max_count=limits.interests,
+                too_many="too-many-interests",
+            ),
+            "publications": Nested(2, relay, max_count=count, too_many=too_many),
+            "direct": Nested(
+                3, publication, max_count=count, too_many=too_many, counted_with="publications"
+            ),
+            "membership": Nested(
+                4, MEMBERSHIP, max_count=limits.membership, too_many="too-many-membership"
+            ),
+        },
+        max_bytes=limits.frame_bytes,
+        too_long="frame-too-long",
+        max_others=limits.other_fields,
+    )
+
+
+_INTEREST: Final = _interest_schema(DEFAULT_LIMITS)
+_INTEREST_PROOF: Final = _INTEREST.only("signature", "key")
+_PUBLICATION: Final = _publication_schema(DEFAULT_LIMITS)
+_PUBLICATION_PROOF: Final = _PUBLICATION.only("signature", "key")
+_SPREAD: Final = _spread_schema(DEFAULT_LIMITS)
+_FRAME: Final = _frame_schema(DEFAULT_LIMITS)
+_DATA: Final = _FRAME.only("publications", "direct")
+_CONTROL: Final = _FRAME.only("interests", "membership")
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes of a frame, without the length prefix of the stream."""
+    return _FRAME.encode(frame)
+
+
+def decode_frame(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> Frame:
+    """Read one frame."""
+    return _frame_schema(limits).decode(data)
 
 
 def spread_size(spread: Spread) -> int:
     """Bytes of an interest on its way inside a frame, with its tag and length."""
-    interest, hops = spread.interest, spread.hops
-    length = len(interest.cached_bytes or interest.encoded)
-    if hops < 128:
-        # Nearly every interest: two lengths of one byte each, or of two.
-        if length <= 123:
-            return length + 6 if hops else length + 4
-        if 128 <= length < 16_000:
-            return length + 8 if hops else length + 6
-    return field_size(field_size(length) + _hops_size(hops))
-
-
-def relay_size(relay: Relay) -> int:
-    """Bytes of a publication on its way inside a frame, with its tag and length."""
-    inner = field_size(len(relay.publication.encoded)) + _hops_size(relay.hops)
-    if relay.served:
-        inner += field_size(len(relay.served))
-    return field_size(inner)
-
-
-def _hops_size(hops: int) -> int:
-    return 1 + varint_size(hops) if hops else 0
+    return field_size(_SPREAD.size(spread))
 
 
 def _meta_of(frame: Frame) -> RpcMeta:
@@ -216,18 +312,51 @@ def _meta_of(frame: Frame) -> RpcMeta:
     operations: tuple[OperationMeta, ...] = ()
     data_size = size = 0
     for relay in frame.publications:
-        data_size += relay_size(relay)
         messages += relay.publication.messages
         operations += _PUB
     for publication in frame.direct:
-        data_size += field_size(len(publication.encoded))
         messages += publication.messages
         operations += _DIRECT
-    if frame.interests:
+    if messages:
+        data_size = _DATA.size(frame)
+    if frame.interests or frame.membership:
         operations += tuple([spread.interest.operation for spread in frame.interests])
-        for spread in frame.interests:
-            size += spread_size(spread)
-    for message in frame.membership:
-        size += field_size(len(encode_membership(message)))
-        operations += (message.operation,)
+        operations += tuple([message.operation for message in frame.membership])
+        size = _CONTROL.size(frame)
     return RpcMeta(messages, size=size + data_size, data_size=data_size, operations=operations)
+
+
+def sign_interest(interest: Interest, identity: Identity) -> None:
+    """Sign a new interest of ours."""
+    interest.signature = interest.key = interest.cached_bytes = b""
+    payload = INTEREST_PREFIX + interest.unsigned
+    interest.signature, interest.key = identity.sign(payload), identity.public_key
+    interest.cached_bytes = b""
+
+
+def check_interest(interest: Interest, identity: Identity) -> bool:
+    """Whether its owner signed an interest."""
+    payload = INTEREST_PREFIX + interest.unsigned
+    return identity.verify(interest.owner, interest.key, payload, interest.signature)
+
+
+def sign_publication(publication: Publication, identity: Identity) -> None:
+    """Sign a new publication of ours."""
+    publication.signature = publication.key = publication.cached_bytes = b""
+    payload = PUBLICATION_PREFIX + publication.unsigned
+    publication.signature, publication.key = identity.sign(payload), identity.public_key
+    publication.cached_bytes = b""
+
+
+def check_publication(publication: Publication, verifier: Verifier) -> bool:
+    """Whether its author signed a publication."""
+    payload = PUBLICATION_PREFIX + publication.unsigned
+    return verifier.verify(publication.author, publication.key, payload, publication.signature)
+
+
+def from_event(event: Event) -> Publication:
+    """Turn a kept event into the publication that it was; `DecodeError` when it was none."""
+    publication = _PUBLICATION.decode(event.proof)
+    publication.author, publication.topic, publication.data = event.author, event.topic, event.data
+    publication.time = int.from_bytes(event.id[-_TIME_BYTES:], "big")
+    return publication

@@ -56,9 +56,15 @@ from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview.hyparview import HyParView
 from rumormill.overlay.hyparview.messages import Membership
 from rumormill.protocols.radius import reasons
-from rumormill.protocols.radius.codec import check_publication, sign_publication
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
-from rumormill.protocols.radius.messages import MARK_BYTES, Frame, Publication, Relay
+from rumormill.protocols.radius.messages import (
+    MARK_BYTES,
+    Frame,
+    Publication,
+    Relay,
+    check_publication,
+    sign_publication,
+)
 from rumormill.protocols.radius.neighbours import Links, Overlay
 from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications, event_of
 from rumormill.protocols.radius.rendezvous import few_of, live_subscribers

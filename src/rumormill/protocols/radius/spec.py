@@ -5,10 +5,9 @@ from collections.abc import Callable
 from rumormill.core.identity import Identity
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.radius.codec import FrameLimits, decode_frame, encode_frame
 from rumormill.protocols.radius.config import PRESETS, RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
-from rumormill.protocols.radius.messages import Frame
+from rumormill.protocols.radius.messages import Frame, FrameLimits, decode_frame, encode_frame
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
@@ -19,7 +18,7 @@ def _build(
     return Radius(identity, randomness, config, hooks)
 
 
-def _decoder(config: RadiusConfig) -> Callable[[bytes], Frame]:
+def _decoder(config: RadiusConfig, _hooks: Hooks) -> Callable[[bytes], Frame]:
     limits = FrameLimits(frame_bytes=config.max_message, topic_bytes=config.max_topic_length)
 
     def decode(data: bytes) -> Frame:

@@ -18,10 +18,17 @@ from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.radius import reasons
-from rumormill.protocols.radius.codec import DEFAULT_LIMITS, check_interest, sign_interest
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.interest_table import Entry, InterestTable
-from rumormill.protocols.radius.messages import Frame, Interest, Spread, spread_size
+from rumormill.protocols.radius.messages import (
+    DEFAULT_LIMITS,
+    Frame,
+    Interest,
+    Spread,
+    check_interest,
+    sign_interest,
+    spread_size,
+)
 
 _EARLY: Final = 0.05
 """What is to be renewed within this part of a `ttl` is renewed together. Our choice."""

@@ -8,6 +8,7 @@ nobody can turn one publication into two by writing its signature in another way
 """
 
 import hashlib
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,24 +17,20 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.protocols.skipring.config import MAX_KEY, MAX_SIGNATURE
-from rumormill.wire import schema
-from rumormill.wire.protobuf import bytes_field, field_size, string_field, varint_field, varint_size
+from rumormill.protocols.skipring.config import (
+    MAX_DATA,
+    MAX_KEY,
+    MAX_PEER,
+    MAX_SIGNATURE,
+    MAX_TOPIC,
+)
+from rumormill.wire.fields import Number, Octets, Text
+from rumormill.wire.schema import Layout, Schema
 
 SIGN_PREFIX: Final = b"rumormill-skipring:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind.
 The pub/sub specification does the same with its own prefix."""
 
-# Field numbers of `Publication` in skipring.proto; the topic is signed but not repeated there.
-AUTHOR, DATA, SEQNO, TOPIC, SIGNATURE, KEY, CREATED = range(1, 8)
-
-_PROOF: schema.Schema = {
-    SEQNO: schema.Number(),
-    SIGNATURE: schema.Octets(MAX_SIGNATURE),
-    KEY: schema.Octets(MAX_KEY),
-    CREATED: schema.Number(),
-}
-_MAX_PROOF_BYTES = 2 * (MAX_SIGNATURE + MAX_KEY)
 _MICROSECONDS = 1_000_000
 
 
@@ -52,14 +49,7 @@ class Publication(msgspec.Struct, gc=False):
     @property
     def size(self) -> int:
         """Bytes of the encoded publication, without the tag and length that frame it."""
-        size = 0
-        for value in (self.author, self.data, self.signature, self.key):
-            if value:
-                size += field_size(len(value))
-        for number in (self.seqno, self.created):
-            if number:
-                size += 1 + varint_size(number)
-        return size
+        return PUBLICATION.size(self)
 
     def to_event(self) -> Event:
         """Return the publication as applications and archives know it."""
@@ -69,17 +59,42 @@ class Publication(msgspec.Struct, gc=False):
         )
 
 
+PUBLICATION: Final = Schema(
+    partial(Publication, ""),
+    {
+        "author": Octets(1, MAX_PEER, always=True),
+        "seqno": Number(3),
+        "data": Octets(2, MAX_DATA),
+        "created": Number(7),
+        "signature": Octets(5, MAX_SIGNATURE),
+        "key": Octets(6, MAX_KEY),
+    },
+    max_bytes=256 + MAX_DATA + MAX_PEER + MAX_SIGNATURE + MAX_KEY,
+)
+"""A publication in a letter, which names the topic."""
+
+_SIGNED: Final[Layout[Publication]] = Layout(
+    {
+        **{name: PUBLICATION.fields[name] for name in ("author", "seqno", "data", "created")},
+        "topic": Text(4, MAX_TOPIC, always=True),
+    }
+)
+
+
+def _from_proof(seqno: int, created: int, signature: bytes, key: bytes) -> Publication:
+    return Publication("", b"", seqno, b"", created, signature, key)
+
+
+_PROOF: Final = Schema(
+    _from_proof,
+    {name: PUBLICATION.fields[name] for name in ("seqno", "created", "signature", "key")},
+    max_bytes=2 * (MAX_SIGNATURE + MAX_KEY),
+)
+
+
 def unsigned_fields(publication: Publication) -> bytes:
     """The one encoding of what an author signs; absent fields are those that are empty or 0."""
-    parts = [bytes_field(AUTHOR, publication.author)]
-    if publication.data:
-        parts.append(bytes_field(DATA, publication.data))
-    if publication.seqno:
-        parts.append(varint_field(SEQNO, publication.seqno))
-    parts.append(string_field(TOPIC, publication.topic))
-    if publication.created:
-        parts.append(varint_field(CREATED, publication.created))
-    return b"".join(parts)
+    return _SIGNED.encode(publication)
 
 
 def name_of(unsigned: bytes, bits: int = 256) -> MessageId:
@@ -101,31 +116,15 @@ def proof_of(publication: Publication) -> bytes:
     It is a protobuf `Publication` that holds the sequence number, the signature, the key and the
     author's clock alone.
     """
-    parts = []
-    if publication.seqno:
-        parts.append(varint_field(SEQNO, publication.seqno))
-    if publication.signature:
-        parts.append(bytes_field(SIGNATURE, publication.signature))
-    if publication.key:
-        parts.append(bytes_field(KEY, publication.key))
-    if publication.created:
-        parts.append(varint_field(CREATED, publication.created))
-    return b"".join(parts)
+    return _PROOF.encode(publication)
 
 
 def from_event(event: Event) -> Publication:
     """Turn a kept event into the publication that it was; `DecodeError` when it was none."""
-    proof = schema.read(event.proof, _PROOF, max_bytes=_MAX_PROOF_BYTES)
-    return Publication(
-        event.topic,
-        event.author,
-        proof.number(SEQNO) or 0,
-        event.data,
-        proof.number(CREATED) or 0,
-        proof.octets(SIGNATURE) or b"",
-        proof.octets(KEY) or b"",
-        event.id,
-    )
+    publication = _PROOF.decode(event.proof)
+    publication.topic, publication.author = event.topic, event.author
+    publication.data, publication.id = event.data, event.id
+    return publication
 
 
 def check(publication: Publication, verifier: Verifier) -> bool:

@@ -13,6 +13,7 @@ from rumormill.protocols.skipring.envelope import Publication, named
 from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of
 from rumormill.protocols.skipring.messages import Flag, Letter, Reference
 from rumormill.protocols.skipring.publication_messages import (
+    PUBLICATION_MESSAGES,
     CheckAndPublish,
     CheckTrie,
     PublishBundle,
@@ -80,41 +81,30 @@ class _Junk:
     def letter(self) -> Letter:
         topic = self.topic()
         maybe_label = self.label() if self.randomness.random() < 0.8 else None
-        kinds: tuple[type[Letter], ...] = (*messages.RING_MESSAGES, *_PUBLICATION_KINDS)
-        kind = self.randomness.choice(kinds)
+        kind = self.randomness.choice((*messages.RING_MESSAGES, *PUBLICATION_MESSAGES))
+        parts: tuple[object, ...] = ()
         if kind is messages.GetConfiguration:
-            return messages.GetConfiguration(topic, self.peer())
-        if kind is messages.SetData:
-            return messages.SetData(
-                topic, self.maybe_reference(), maybe_label, self.maybe_reference()
-            )
-        if kind is messages.Check:
-            return messages.Check(topic, self.reference(), self.label(), self.flag())
-        if kind is messages.Introduce:
-            return messages.Introduce(topic, self.reference(), self.flag())
-        if kind is messages.Linearize:
-            return messages.Linearize(topic, self.reference())
-        if kind is messages.IntroduceShortcut:
-            return messages.IntroduceShortcut(topic, self.reference(), self.label())
-        if kind in {messages.Subscribe, messages.Unsubscribe, messages.Acknowledge}:
-            return kind(topic)
-        return self._about_publications(kind, topic)
-
-    def _about_publications(self, kind: type[Letter], topic: Topic) -> Letter:
-        if kind is CheckTrie:
-            return CheckTrie(topic, self.nodes())
-        if kind is CheckAndPublish:
-            return CheckAndPublish(topic, self.nodes(), self.wants())
-        if kind is PublishBundle:
-            count = self.randomness.randrange(4)
-            carried = tuple(self.publication(topic) for _ in range(count))
-            return PublishBundle(topic, carried, self.wants())
-        if kind is PublishNew:
-            return PublishNew(topic, self.publication(topic))
-        return messages.RemoveConnections(topic)
-
-
-_PUBLICATION_KINDS = (CheckTrie, CheckAndPublish, PublishBundle, PublishNew)
+            parts = (self.peer(),)
+        elif kind is messages.SetData:
+            parts = (self.maybe_reference(), maybe_label, self.maybe_reference())
+        elif kind is messages.Check:
+            parts = (self.reference(), self.label(), self.flag())
+        elif kind is messages.Introduce:
+            parts = (self.reference(), self.flag())
+        elif kind is messages.Linearize:
+            parts = (self.reference(),)
+        elif kind is messages.IntroduceShortcut:
+            parts = (self.reference(), self.label())
+        elif kind is CheckTrie:
+            parts = (self.nodes(),)
+        elif kind is CheckAndPublish:
+            parts = (self.nodes(), self.wants())
+        elif kind is PublishBundle:
+            carried = [self.publication(topic) for _ in range(self.randomness.randrange(4))]
+            parts = (tuple(carried), self.wants())
+        elif kind is PublishNew:
+            parts = (self.publication(topic),)
+        return kind(topic, *parts)  # type: ignore[arg-type]
 
 
 def junk_letter(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -> Letter:

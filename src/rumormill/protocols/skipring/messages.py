@@ -6,20 +6,25 @@ sends a message is known to the receiver anyway and is not repeated in it. `Chec
 carry the sender's own label and addresses all the same, because a label is the sender's to tell.
 
 The encoding is a protobuf message with the topic in field 1 and the body, a message of its own, in
-the field that `field` names (see skipring.proto). A body's fields are numbered in the order in
-which they stand here. A label is encoded as the number x of l(x), plus one, and left out when there
-is none. Sizes are computed here, so that a simulated message need not be encoded.
+the field that `field` names (see skipring.proto). A label is encoded as the number x of l(x), plus
+one, and left out when there is none.
 """
 
 from enum import IntEnum
-from typing import ClassVar, TypeAlias
+from functools import lru_cache
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.trace import OperationMeta, RpcMeta
-from rumormill.protocols.skipring.labels import Label, number_of
-from rumormill.wire.protobuf import field_size, varint_size
+from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, MAX_PEER
+from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of, number_of
+from rumormill.wire.fields import Nested, Number, Octets, enumeration
+from rumormill.wire.protobuf import field_size
+from rumormill.wire.schema import Layout, Schema
+
+_REFERENCE_BYTES: Final = 256 + MAX_PEER + MAX_ADDRESSES * (MAX_ADDRESS + 4)
 
 
 class Flag(IntEnum):
@@ -39,21 +44,53 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
     addresses: tuple[bytes, ...] = ()
     """Where it can be reached: binary multiaddrs, in messages only."""
 
-    @property
-    def size(self) -> int:
-        """Bytes of the encoded reference: label = 1, peer = 2, addresses = 3."""
-        size = label_size(self.label) + field_size(len(self.peer))
-        return size + addresses_size(self.addresses) if self.addresses else size
+
+def _read_label(number: int) -> Label | None:
+    return label_of(number - 1) if number else None
 
 
-def label_size(label: Label | None) -> int:
-    """Bytes of a label in a body or reference."""
-    return 0 if label is None else 1 + varint_size(number_of(label) + 1)
+@lru_cache(maxsize=4096)
+def _label_number(label: Label) -> int:
+    """What stands for a label. Each is written many times, hence the memory."""
+    return number_of(label) + 1
 
 
-def addresses_size(addresses: tuple[bytes, ...]) -> int:
-    """Bytes of a list of addresses in a body or reference."""
-    return sum([field_size(len(address)) for address in addresses])
+def _label(number: int, missing: str = "no-label") -> Number:
+    return Number(
+        number,
+        1 << LABEL_BITS,
+        too_large="bad-label",
+        read=_read_label,
+        write=_label_number,
+        missing=missing,
+        optional=not missing,
+    )
+
+
+def _addresses(number: int) -> Octets:
+    return Octets(number, MAX_ADDRESS, max_count=MAX_ADDRESSES)
+
+
+def _flag(number: int) -> Number:
+    return Number(number, read=enumeration(Flag, "bad-flag"))
+
+
+_REFERENCE: Final = Schema(
+    Reference,
+    {
+        "label": _label(1),
+        "peer": Octets(2, MAX_PEER, missing="no-peer"),
+        "addresses": _addresses(3),
+    },
+    max_bytes=_REFERENCE_BYTES,
+)
+
+
+def _subject(number: int) -> Nested:
+    return Nested(number, _REFERENCE, missing="no-subject")
+
+
+Body: TypeAlias = Layout[Any]
 
 
 class Letter:
@@ -65,19 +102,15 @@ class Letter:
     """The field of the body in the encoded message."""
     operation: ClassVar[str]
     """What the trace calls it."""
+    body: ClassVar[Body] = Layout({})
+    """What the body consists of."""
 
     topic: Topic
     cached_meta: RpcMeta | None
 
-    @property
-    def body_size(self) -> int:
-        """Bytes of the encoded body, without the tag and length that frame it."""
-        return 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of the encoded message."""
-        return field_size(len(self.topic.encode())) + field_size(self.body_size)
+    def framed(self, body_size: int) -> int:
+        """Bytes of the encoded message with a body of so many."""
+        return field_size(len(self.topic.encode())) + field_size(body_size)
 
     @property
     def meta(self) -> RpcMeta:
@@ -85,7 +118,7 @@ class Letter:
         meta = self.cached_meta
         if meta is None:
             operations = (OperationMeta(self.operation, self.topic),)
-            meta = RpcMeta(size=self.size, operations=operations)
+            meta = RpcMeta(size=self.framed(self.body.size(self)), operations=operations)
             self.cached_meta = meta  # type: ignore[misc]  # a subclass has the slot
         return meta
 
@@ -103,14 +136,10 @@ class Subscribe(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 2
     operation: ClassVar[str] = "subscribe"
+    body: ClassVar[Body] = Layout({"addresses": _addresses(1)})
     topic: Topic
     addresses: tuple[bytes, ...] = ()
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Field 1: addresses."""
-        return addresses_size(self.addresses)
 
 
 class Unsubscribe(Letter, msgspec.Struct, gc=False):
@@ -127,15 +156,13 @@ class GetConfiguration(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 4
     operation: ClassVar[str] = "get-configuration"
+    body: ClassVar[Body] = Layout(
+        {"subject": Octets(1, MAX_PEER, missing="no-subject"), "addresses": _addresses(2)}
+    )
     topic: Topic
     subject: PeerId
     addresses: tuple[bytes, ...] = ()
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Fields 1 and 2: subject, addresses."""
-        return field_size(len(self.subject)) + addresses_size(self.addresses)
 
 
 class Acknowledge(Letter, msgspec.Struct, gc=False):
@@ -155,21 +182,18 @@ class SetData(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 6
     operation: ClassVar[str] = "set-data"
+    body: ClassVar[Body] = Layout(
+        {
+            "pred": Nested(1, _REFERENCE, optional=True),
+            "label": _label(2, missing=""),
+            "succ": Nested(3, _REFERENCE, optional=True),
+        }
+    )
     topic: Topic
     pred: Reference | None
     label: Label | None
     succ: Reference | None
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Fields 1, 2 and 3: pred, label, succ."""
-        size = label_size(self.label)
-        if self.pred is not None:
-            size += field_size(self.pred.size)
-        if self.succ is not None:
-            size += field_size(self.succ.size)
-        return size
 
 
 # Between subscribers: the ring (Algorithms 1 and 2).
@@ -180,17 +204,12 @@ class Check(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 7
     operation: ClassVar[str] = "check"
+    body: ClassVar[Body] = Layout({"sender": _subject(1), "label": _label(2), "flag": _flag(3)})
     topic: Topic
     sender: Reference
     label: Label
     flag: Flag
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Fields 1, 2 and 3: sender, label, flag (left out when LIN)."""
-        flag = 2 if self.flag else 0
-        return field_size(self.sender.size) + label_size(self.label) + flag
 
 
 class Introduce(Letter, msgspec.Struct, gc=False):
@@ -198,15 +217,11 @@ class Introduce(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 8
     operation: ClassVar[str] = "introduce"
+    body: ClassVar[Body] = Layout({"subject": _subject(1), "flag": _flag(2)})
     topic: Topic
     subject: Reference
     flag: Flag
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Fields 1 and 2: subject, flag (left out when LIN)."""
-        return field_size(self.subject.size) + (2 if self.flag else 0)
 
 
 class Linearize(Letter, msgspec.Struct, gc=False):
@@ -214,14 +229,10 @@ class Linearize(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 9
     operation: ClassVar[str] = "linearize"
+    body: ClassVar[Body] = Layout({"subject": _subject(1)})
     topic: Topic
     subject: Reference
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Field 1: subject."""
-        return field_size(self.subject.size)
 
 
 class RemoveConnections(Letter, msgspec.Struct, gc=False):
@@ -244,15 +255,11 @@ class IntroduceShortcut(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 11
     operation: ClassVar[str] = "introduce-shortcut"
+    body: ClassVar[Body] = Layout({"subject": _subject(1), "label": _label(2)})
     topic: Topic
     subject: Reference
     label: Label
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Fields 1 and 2: subject, label."""
-        return field_size(self.subject.size) + label_size(self.label)
 
 
 RingMessage: TypeAlias = (

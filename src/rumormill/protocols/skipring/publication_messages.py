@@ -5,16 +5,20 @@ carry one node or prefix each; here all that one message gives rise to travels i
 that a chain has as many messages as the trie has levels, and not as it has nodes.
 """
 
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
+from rumormill.core.errors import DecodeError
 from rumormill.core.ids import Topic
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
-from rumormill.overlay.patricia import Prefix, Summary
-from rumormill.protocols.skipring.envelope import Publication
-from rumormill.protocols.skipring.messages import Letter
-from rumormill.wire.protobuf import field_size, varint_size
+from rumormill.overlay.patricia import HASH_BYTES, Prefix, Summary
+from rumormill.protocols.skipring.config import MAX_NODES, MAX_PUBLICATIONS
+from rumormill.protocols.skipring.envelope import PUBLICATION, Publication
+from rumormill.protocols.skipring.messages import Body, Letter
+from rumormill.wire.fields import Nested, Number, Octets
+from rumormill.wire.protobuf import field_size
+from rumormill.wire.schema import Layout, Schema
 
 
 class Want(msgspec.Struct, frozen=True, gc=False):
@@ -23,27 +27,39 @@ class Want(msgspec.Struct, frozen=True, gc=False):
     prefix: Prefix
     after: bytes = b""
 
-    @property
-    def size(self) -> int:
-        """Bytes of the encoded want: prefix as fields 1 and 2, after = 3."""
-        size = prefix_size(self.prefix)
-        return size + field_size(len(self.after)) if self.after else size
+
+_NODE_BYTES: Final = 256
+"""A node or want: a prefix of at most 32 bytes, a hash or key of 32, framing, unknown fields."""
 
 
-def prefix_size(prefix: Prefix) -> int:
-    """Bytes of a prefix: its number of bits and its bytes, both left out when there are none."""
-    if not prefix.length:
-        return 0
-    return 1 + varint_size(prefix.length) + field_size(len(prefix.bits))
+def _hash(data: bytes) -> bytes:
+    if len(data) != HASH_BYTES:
+        raise DecodeError("bad-hash", f"a hash of {len(data)} bytes")
+    return data
 
 
-def nodes_size(nodes: tuple[Summary, ...]) -> int:
-    """Bytes of a list of nodes in a body: prefix as fields 1 and 2, hash = 3."""
-    return sum([field_size(prefix_size(node.label) + field_size(len(node.hash))) for node in nodes])
+_NODE: Final = Schema(
+    lambda length, bits, value: Summary(Prefix(bits, length), value),
+    {
+        "label.length": Number(1),
+        "label.bits": Octets(2, 32),
+        "hash": Octets(3, HASH_BYTES, read=_hash, missing="bad-hash"),
+    },
+    max_bytes=_NODE_BYTES,
+)
+_WANT: Final = Schema(
+    lambda length, bits, after: Want(Prefix(bits, length), after),
+    {"prefix.length": Number(1), "prefix.bits": Octets(2, 32), "after": Octets(3, 32)},
+    max_bytes=_NODE_BYTES,
+)
 
 
-def _wants_size(wants: tuple[Want, ...]) -> int:
-    return sum([field_size(want.size) for want in wants])
+def _nodes(number: int) -> Nested:
+    return Nested(number, _NODE, max_count=MAX_NODES)
+
+
+def _wants(number: int) -> Nested:
+    return Nested(number, _WANT, max_count=MAX_NODES)
 
 
 class CheckTrie(Letter, msgspec.Struct, gc=False):
@@ -51,14 +67,10 @@ class CheckTrie(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 12
     operation: ClassVar[str] = "check-trie"
+    body: ClassVar[Body] = Layout({"nodes": _nodes(1)})
     topic: Topic
     nodes: tuple[Summary, ...]
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Field 1: nodes."""
-        return nodes_size(self.nodes)
 
 
 class CheckAndPublish(Letter, msgspec.Struct, gc=False):
@@ -66,24 +78,19 @@ class CheckAndPublish(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 13
     operation: ClassVar[str] = "check-and-publish"
+    body: ClassVar[Body] = Layout({"nodes": _nodes(1), "wants": _wants(2)})
     topic: Topic
     nodes: tuple[Summary, ...]
     wants: tuple[Want, ...]
     cached_meta: RpcMeta | None = None
 
-    @property
-    def body_size(self) -> int:
-        """Fields 1 and 2: nodes, wants."""
-        return nodes_size(self.nodes) + _wants_size(self.wants)
 
-
-def _meta_with_publications(
-    letter: Letter, publications: tuple[Publication, ...], size: int
-) -> RpcMeta:
+def _meta_of(letter: Letter, publications: tuple[Publication, ...], rest_size: int = 0) -> RpcMeta:
+    data_size = sum([field_size(each.size) for each in publications])
     return RpcMeta(
         tuple([MessageMeta(each.id, letter.topic) for each in publications]),
-        size=size,
-        data_size=sum([field_size(each.size) for each in publications]),
+        size=letter.framed(data_size + rest_size),
+        data_size=data_size,
         operations=(OperationMeta(letter.operation, letter.topic),),
     )
 
@@ -93,6 +100,12 @@ class PublishBundle(Letter, msgspec.Struct, gc=False):
 
     field: ClassVar[int] = 14
     operation: ClassVar[str] = "publish"
+    body: ClassVar[Body] = Layout(
+        {
+            "publications": Nested(1, PUBLICATION, max_count=MAX_PUBLICATIONS),
+            "rest": _wants(2),
+        }
+    )
     topic: Topic
     publications: tuple[Publication, ...]
     rest: tuple[Want, ...] = ()
@@ -100,18 +113,11 @@ class PublishBundle(Letter, msgspec.Struct, gc=False):
     cached_meta: RpcMeta | None = None
 
     @property
-    def body_size(self) -> int:
-        """Fields 1 and 2: publications, rest."""
-        size = sum([field_size(publication.size) for publication in self.publications])
-        return size + _wants_size(self.rest)
-
-    @property
     def meta(self) -> RpcMeta:
         """What the trace says of this message."""
         meta = self.cached_meta
         if meta is None:
-            meta = _meta_with_publications(self, self.publications, self.size)
-            self.cached_meta = meta
+            meta = self.cached_meta = _meta_of(self, self.publications, _REST.size(self))
         return meta
 
     @property
@@ -120,27 +126,25 @@ class PublishBundle(Letter, msgspec.Struct, gc=False):
         return False
 
 
+_REST: Final = PublishBundle.body.only("rest")
+
+
 class PublishNew(Letter, msgspec.Struct, gc=False):
     """A new publication, on its way along all edges (PUBLISHNEW)."""
 
     field: ClassVar[int] = 15
     operation: ClassVar[str] = "publish-new"
+    body: ClassVar[Body] = Layout({"publication": Nested(1, PUBLICATION, missing="no-publication")})
     topic: Topic
     publication: Publication
     cached_meta: RpcMeta | None = None
-
-    @property
-    def body_size(self) -> int:
-        """Field 1: publication."""
-        return field_size(self.publication.size)
 
     @property
     def meta(self) -> RpcMeta:
         """What the trace says of this message."""
         meta = self.cached_meta
         if meta is None:
-            meta = _meta_with_publications(self, (self.publication,), self.size)
-            self.cached_meta = meta
+            meta = self.cached_meta = _meta_of(self, (self.publication,))
         return meta
 
     @property

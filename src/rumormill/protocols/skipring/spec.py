@@ -30,7 +30,7 @@ def _build(
     return SkipRing(identity, randomness, config, hooks)
 
 
-def _decoder(config: SkipRingConfig) -> Callable[[bytes], WireMessage]:
+def _decoder(config: SkipRingConfig, _hooks: Hooks) -> Callable[[bytes], WireMessage]:
     return functools.partial(decode_letter, key_bits=config.publications.key_bits)
 
 

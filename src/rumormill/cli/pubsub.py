@@ -1,25 +1,27 @@
-"""`rumormill pub`: from an argument or stdin to receipts.
+"""`rumormill pub` and `sub`: from an argument or stdin to receipts, from a topic to stdout.
 
-Batches go one at a time: the next is read while the node makes the last one safe, so stdin is read
-no faster than the node publishes.
+Batches are published one at a time: the next is read while the node makes the last one safe, so
+stdin is read no faster than the node publishes. Events are printed as fast as the reader of stdout
+takes them.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator
 
-from rumormill.cli.grammar import DATA_LOSS, FAILURE, USAGE, CommandError
+from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import set_up_logs
-from rumormill.cli.numbers import seconds, whole
-from rumormill.cli.printing import receipt_json
-from rumormill.cli.session import Session, open_session, run_async
+from rumormill.cli.numbers import moment, seconds, whole
+from rumormill.cli.printing import choose_printer, receipt_json, write_events
+from rumormill.cli.session import Session, announced, open_session, run_async
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LimitError
-from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS
+from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun
 
 _CHUNK = 64 * 1024
 _MAX_LINE = 4 << 20
@@ -30,6 +32,10 @@ def run_pub(options: argparse.Namespace) -> int:
     """Publish what was typed or piped in."""
     resolved = resolve(options)
     set_up_logs(resolved)
+    return run_async(_publish(options, resolved))
+
+
+async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
     resolved.check_topic(options.topic)
     count = whole("--count", options.count)
     rate = seconds("--rate", options.rate)
@@ -41,16 +47,6 @@ def run_pub(options: argparse.Namespace) -> int:
         rate = 1 / pause
     if count is not None and options.data is None:
         raise CommandError("--count repeats DATA, and there is none", USAGE)
-    return run_async(_publish(options, resolved, count or 1, rate, wait))
-
-
-async def _publish(
-    options: argparse.Namespace,
-    resolved: Resolved,
-    count: int,
-    rate: float | None,
-    wait: float | None,
-) -> int:
     async with open_session(resolved) as session:
         if session.ephemeral and not session.joined:
             raise CommandError(
@@ -60,19 +56,19 @@ async def _publish(
             )
         if session.ephemeral or wait is not None:
             await session.service.wait(options.topic, 1, wait or 5.0)
-        return await _send(options, session, count, rate)
+        if options.data is None:
+            source = _lines_of_stdin(whole_input=options.send_on == "eof")
+        else:
+            source = _repeated(options.data.encode(errors="surrogateescape"), count or 1)
+        return await _send(options, session, _batches(source, rate))
 
 
 async def _send(
-    options: argparse.Namespace, session: Session, count: int, rate: float | None
+    options: argparse.Namespace, session: Session, batches: AsyncIterator[list[bytes]]
 ) -> int:
-    if options.data is not None:
-        source = _repeated(options.data.encode(errors="surrogateescape"), count)
-    else:
-        source = _lines_of_stdin(whole_input=options.send_on == "eof")
     published = unheard = 0
     last = note = ""
-    async for batch in _batches(source, rate):
+    async for batch in batches:
         for receipt in await session.service.publish(options.topic, batch):
             published += 1
             if not receipt.peers:
@@ -100,11 +96,8 @@ async def _send(
 
 
 async def _repeated(data: bytes, count: int) -> AsyncIterator[list[bytes]]:
-    most = max(1, min(BATCH_EVENTS, BATCH_BYTES // max(1, len(data))))
-    while count:
-        now = min(count, most)
-        yield [data] * now
-        count -= now
+    for start in range(0, count, BATCH_EVENTS):
+        yield [data] * min(count - start, BATCH_EVENTS)
 
 
 async def _batches(
@@ -173,3 +166,62 @@ async def _chunks_of_stdin() -> AsyncIterator[bytes]:
     while chunk := await queue.get():
         room.release()
         yield chunk
+
+
+def run_sub(options: argparse.Namespace) -> int:
+    """Print events until told to stop."""
+    resolved = resolve(options)
+    set_up_logs(resolved)
+    return run_async(_subscribe(options, resolved))
+
+
+async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
+    resolved.check_topic(options.topic)
+    offset = whole("--offset", options.offset, least=-(2**53))
+    if sum((options.all, offset is not None, options.since is not None)) > 1:
+        raise CommandError("choose one of --all, --offset and --since", USAGE)
+    offset = 0 if options.all else offset
+    since = moment("--since", options.since, time.time())
+    printer = choose_printer(options)
+    count = whole("--count", options.count)
+    wait = seconds("--wait", options.wait)
+    printed = lost = 0
+    async with open_session(resolved) as session, contextlib.AsyncExitStack() as stack:
+        if session.ephemeral:
+            if (offset, since) != (None, None):
+                raise CommandError(
+                    f"--all, --offset and --since need the log of a node, and none runs in"
+                    f" {resolved.home}; start `rumormill node`, or use `rumormill history`",
+                    USAGE,
+                )
+            tickets = (await session.service.welcome()).tickets
+            stack.enter_context(announced(resolved.home, tickets))
+        batches = session.service.subscribe(options.topic, offset=offset, since=since)
+        try:
+            async with asyncio.timeout(wait), contextlib.aclosing(batches):  # type: ignore[type-var]
+                async for batch in batches:
+                    if isinstance(batch, Begun):
+                        if not options.quiet:
+                            await _introduce(options.topic, session)
+                        continue
+                    lost += batch.lost
+                    events = batch.events[: None if count is None else count - printed]
+                    await asyncio.to_thread(write_events, events, printer)
+                    printed += len(events)
+                    if printed == count:
+                        break
+        except TimeoutError:
+            if count is not None and printed < count:
+                text = f"{printed} of {count} events came within {wait:g} seconds"
+                raise CommandError(text, TIMEOUT) from None
+    if lost:
+        raise CommandError(f"{lost} events were deleted before they were read", DATA_LOSS)
+    return 0
+
+
+async def _introduce(topic: str, session: Session) -> None:
+    """Say on stderr that the subscription holds, and how others reach it."""
+    print(f"listening to {topic}", file=sys.stderr)
+    if session.ephemeral:
+        for ticket in (await session.service.welcome()).tickets:
+            print(f"join from elsewhere: --join {ticket}", file=sys.stderr)

@@ -1,7 +1,9 @@
-"""Which peers are connected, what they speak, and who of them is an explicit peer.
+"""Which peers are connected, what they speak, and who of them is a direct peer.
 
 A read-only view of the router's tables for the parts that decide about links and gossip.
 """
+
+from collections.abc import Mapping
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.floodsub.router import FLOODSUB
@@ -15,14 +17,14 @@ PROTOCOLS = (GOSSIPSUB_1_2, GOSSIPSUB_1_1, GOSSIPSUB_1_0, FLOODSUB)
 """What we speak, best first."""
 
 
-class Membership:
+class PeerTable:
     """The connected peers, as mesh and gossip see them."""
 
     def __init__(
         self,
         peers: dict[PeerId, PeerState],
         topics: dict[Topic, dict[PeerId, None]],
-        direct: dict[PeerId, None],
+        direct: Mapping[PeerId, object],
     ) -> None:
         self.peers = peers
         self.topics = topics

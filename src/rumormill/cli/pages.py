@@ -1,0 +1,464 @@
+"""What can be typed: every verb with its help page, written as `grammar` reads it.
+
+A page is what the list of verbs says, what the verb does, its arguments, and examples, with an
+empty line between them. The rule: the parser knows names, not values. Values stay text and are read
+by the configuration they end up in, which knows what is allowed there, so that a flag and a line of
+a scenario file are refused with the same sentence; and what a file or the environment can give as
+well has no default here.
+"""
+
+from typing import Final
+
+PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "radius", "skipring")
+"""The registry's names, repeated here because help does not import it; a test compares them."""
+
+_PROTOCOLS: Final = ", ".join(PROTOCOLS)
+
+SHARED: Final = {
+    "place": """\
+place:
+--home DIR           identity, log and control socket (default ~/.rumormill)
+--config FILE        settings in TOML (default: config.toml in the home)
+--log-level LEVEL    debug, info, warning, error (default warning; of a node info)
+--log-format FORMAT  text or json, on stderr""",
+    "protocol": f"""\
+--protocol NAME      {_PROTOCOLS}
+--preset NAME        a protocol's named settings, such as ethereum""",
+    "peer": """\
+@place
+node:
+@protocol
+options:
+--join TICKET*       connect to this node; may be repeated
+--supervisor TICKET*  who supervises topics, where the protocol needs it (skipring); name all of
+    them
+--listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0); may be repeated
+--set KEY=VALUE*     a parameter of the protocol (D=8), the node (node.max_connections=50) or the
+    log (store.max_database_bytes=1000000); may be repeated""",
+    "direct": """\
+--direct TICKET*     stay connected to this node and send it everything of its topics, apart from
+    any mesh; it should be told the same of us (gossipsub); may be repeated""",
+    "durability": """\
+--durability MODE    when an event counts as kept: fsync (default), os, memory""",
+    "daemon": """\
+--metrics HOST:PORT  serve Prometheus metrics at http://HOST:PORT/metrics
+--trace FILE.ndjson  append the trace to this file, for rumormill mill; it survives a kill
+--until-eof          stop also when stdin, a pipe, is closed: for programs that start nodes, and
+    may die""",
+    "flight": """\
+--flight [HOST:PORT] = 127.0.0.1:4020  serve topics to Spark and others by Arrow Flight, to
+    whoever has the token in the home's flight.token (at 127.0.0.1:4020 unless given)
+--flight-cert FILE   serve it by TLS: certificate in PEM
+--flight-key FILE    and the certificate's key in PEM""",
+    "position": """\
+--since TIME         begin so long ago (90s, 15m, 1h, 2d) or at an ISO time
+--offset N           begin at this offset of the log; -5: with the last five""",
+    "output": """\
+--format TEXT        how to print an event: %t topic, %o offset, %a author, %s payload, %S its
+    size, %T time received, %i id, %% and \\n \\t \\0 (default '%s\\n')
+--json               print one JSON object a line
+--raw                print the payloads and nothing between""",
+    "spark": """\
+Spark:
+--master URL = local[*]  local[2], spark://host:7077, …
+--conf KEY=VALUE*    a setting of Spark, such as spark.executor.memory=2g; may be repeated
+options:""",
+}
+
+PAGES: Final = {
+    "demo": f"""\
+run real nodes with every protocol, kill some, and compare
+
+Run real nodes on this machine, each in a process of its own, with one protocol
+after another. They publish comments of Reddit, a third of them is killed and comes
+back, Spark reads along and mills the traces. Prints a comparison, writes a report.
+
+--protocol NAME,...*  which protocols ({_PROTOCOLS}); may be repeated (default: all)
+--nodes N = 10       how many nodes, one process each
+--events N = 240     how many comments are published
+--seed N = 1         decides links and kills
+--no-spark           no stream, no report; from traces
+-o, --output FILE.html = report.html
+--keep               keep homes, traces and the lake, and say where
+--json               print one JSON object
+
+examples:
+  rumormill demo
+  rumormill demo --protocol gossipsub,skipring --nodes 6 --events 100 --keep
+  rumormill demo --no-spark --seed 7 --json
+""",
+    "node": """\
+run a node until it is told to stop, and print its join tickets
+
+Run a node until SIGINT or SIGTERM. Its join tickets are printed to stdout, one a
+line; pub, sub, topics, peers and history of the same home use it while it runs.
+
+@peer
+@direct
+@durability
+--topic TOPIC*       follow this topic from the start, so that the log has all of it; may be
+    repeated
+@daemon
+@flight
+--json               print one JSON object instead
+
+examples:
+  rumormill node
+  rumormill node --listen /ip4/0.0.0.0/tcp/4001 --topic news
+  rumormill node --home b --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+  rumormill node --metrics 127.0.0.1:9464 --log-format json
+  rumormill node --flight
+""",
+    "supervisor": """\
+supervise the topics of a skip ring, and print the supervisor's ticket
+
+Run a supervisor of the skip ring until SIGINT or SIGTERM. Its tickets are printed
+to stdout, one a line: nodes are told one of them with --supervisor. It tells
+subscribers their places and carries no messages. Several supervisors share the
+topics; every one of them, and every node, must be told of all.
+
+@peer
+@daemon
+--ticket             print what its tickets will be, and stop: to tell others before it runs
+--json               print one JSON object instead
+
+examples:
+  rumormill supervisor --home sup --listen /ip4/0.0.0.0/tcp/4100
+  rumormill node --protocol skipring --topic news \\
+      --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...
+  rumormill supervisor --home sup --listen /ip4/0.0.0.0/tcp/4100 --ticket
+  rumormill supervisor --home other --listen /ip4/0.0.0.0/tcp/4101 \\
+      --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...
+""",
+    "serve-store": """\
+serve the topics of a home by Arrow Flight, without a node
+
+Serve the topics of a home by Arrow Flight until SIGINT or SIGTERM, read-only. Works
+beside a running node. Clients need the token, whose file is printed.
+
+home HOME            the home whose log is served
+@flight
+--json               print one JSON object
+
+examples:
+  rumormill serve-store ~/.rumormill
+  rumormill serve-store chat-home --flight 0.0.0.0:4020 --flight-cert cert.pem \\
+      --flight-key key.pem
+""",
+    "pub": """\
+publish messages: an argument, or the lines of stdin
+
+Publish messages. Through the node that runs in the home, if one does; otherwise
+with a node for this command only, which joins --join or a `sub` of the same home.
+
+topic TOPIC          the topic's name
+data [DATA]          the message; without it, stdin
+@peer
+--count N            publish DATA so often
+--rate N             at most so many messages a second
+--sleep SECONDS      pause between messages
+--send-on {newline,eof}  stdin is one message a line (default), or one message
+--wait SECONDS       wait so long for a subscriber (default 5)
+--json               print each receipt as a JSON line
+-q, --quiet          say nothing but errors
+
+examples:
+  rumormill pub news "hello, world"
+  seq 1000 | rumormill pub numbers --rate 100
+  rumormill pub news < story.txt --send-on eof
+  rumormill pub news ping --count 10 --sleep 1 --json
+""",
+    "sub": """\
+print the messages of a topic as they come
+
+Print messages as they come. Through the node that runs in the home, if one does;
+otherwise with a node for this command only, which prints its ticket to stderr.
+
+topic TOPIC          the topic's name
+@peer
+@position
+--all                begin with the oldest event of the log
+--count N            stop after so many events
+--wait SECONDS       stop after so long: exit code 3 if --count was not met
+@output
+-q, --quiet          say nothing but errors
+
+examples:
+  rumormill sub news
+  rumormill sub news --count 10 --wait 60 --json
+  rumormill sub news --since 1h --format '%T %o %a %s\\n'
+  rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "history": """\
+print what the log of a home has of a topic
+
+Print the events of a topic in the home's log, each one verified, and stop.
+`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic,
+or the names and signatures of a skip ring's, and prints the hash over all of it.
+Works with and without a running node.
+
+topic [verify] TOPIC  the topic's name
+subject [SUBJECT]
+@place
+options:
+@position
+--count N            print at most so many events
+--graph              draw which event follows which
+@output
+
+examples:
+  rumormill history news
+  rumormill history news --offset -10 --json
+  rumormill history news --since 2026-01-31T12:00:00 --count 5
+  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
+  rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+""",
+    "topics": """\
+list topics, create one, or show what is known of one
+
+List topics: how many events the log has, and how many peers subscribe.
+`topics create NAME` makes a Pulsarcast topic and prints its CID, by which everybody
+else knows it; its author is the home's identity. `topics show CID` prints its
+descriptor, its sub-topics and its versions. Both use the node that runs in the
+home. Without one, create starts a node there for as long as it takes, and show
+reads what the home has kept, or asks the nodes of --join.
+
+action [{list,create,show}]  what to do
+subject [NAME|CID]   the topic
+a new topic:
+--allow PEER*        who may publish, and nobody else: a peer id, author, or anyone; may be
+    repeated (default: the preset's)
+--request-to-publish  others may ask those who may publish to do it for them (default)
+--no-request-to-publish  nobody may ask
+--requester PEER*    only this peer may ask; repeatable
+--linking HOW        what an event follows: last-seen (default), or custom: what its publisher
+    names
+--sub-topic NAME=CID*  link an existing topic under a name; may be repeated
+--parent CID         make a new version of this topic
+@peer
+--json               print one JSON object (list: a line)
+
+examples:
+  rumormill topics --json
+  rumormill topics create news --allow author --allow 12D3KooW... --linking custom
+  rumormill topics create town-hall --allow anyone
+  rumormill topics create notices --no-request-to-publish
+  rumormill topics create news --parent zdpuAoW87Vvr9dAPm...
+  rumormill topics show zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+""",
+    "peers": """\
+list the peers of the running node
+
+List the peers to which the node of the home, or a node of --join, is connected.
+
+@peer
+--json               print one JSON object a line
+
+examples:
+  rumormill peers
+  rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "doctor": """\
+check this machine and home, and say what to do
+
+Check Python, packages, Java, clock, limits, the home, its key and log, disk and
+ports, and say what to do about each fault. Nothing is changed.
+
+@peer
+--metrics HOST:PORT  check that this address is free too
+--flight HOST:PORT   check that this address is free too
+--json               print one JSON object
+
+examples:
+  rumormill doctor
+  rumormill doctor --home b --json
+""",
+    "config": """\
+show every setting and where it comes from
+
+Show every setting with its origin. A flag overrides the environment, which
+overrides the configuration file, which overrides the default.
+
+@peer
+@direct
+@durability
+--metrics HOST:PORT  where metrics are served
+@flight
+--json               print one JSON object
+
+examples:
+  rumormill config
+  RUMORMILL_PROTOCOL=floodsub rumormill config --home b --json
+""",
+    "bench": """\
+measure two nodes on this machine
+
+Start two nodes in two processes on this machine, and measure how fast one
+publishes to the other, and how long a message takes at a moderate rate.
+
+node:
+@protocol
+options:
+--messages N = 5000  in the burst
+--size BYTES = 1024  payload, at least 16
+--rate N = 100       for the latency, a second
+--samples N = 300    messages for the latency
+@durability
+--json               print one JSON object
+
+examples:
+  rumormill bench
+  rumormill bench --messages 20000 --size 128 --durability memory --json
+""",
+    "sim": """\
+simulate a network in virtual time and print its figures
+
+Simulate a network in virtual time and print its figures.
+Flags override the scenario file; what neither says has a default.
+
+scenario [SCENARIO.toml]  a scenario file
+what runs:
+@protocol
+--peers N            how many peers
+--seed N             decides every random draw; same seed, same trace
+--join HOW           one-by-one or all-at-once
+--start STATE        the state in which all peers begin; skipring: empty, legitimate, arbitrary
+network:
+--topology KIND      random-regular, ring-random, star, tree, line, complete
+--degree N           links per peer
+--latency MODEL      constant:50ms, uniform:10ms-100ms, normal:50ms,10ms, regions, planetlab
+--jitter TIME        a further random delay of up to this, as 5ms
+--loss SHARE         probability that a message is lost, as 1% or 0.01
+--bandwidth MODEL    unlimited, 10mbit, 10mbit/50mbit (up/down), regions
+--churn RATE         peers that leave per minute, as 12, or of all, as 5%
+load:
+--workload KIND      fixed, poisson, zipf, reddit2007
+--messages N         how many; of reddit2007 the first N
+--topics N           how many topics
+--rate N             publications per second in the whole network
+--size SIZE          payload, as 128 or 1kib
+parameters:
+--set KEY=VALUE*     a parameter of the protocol (D=8) or key of a scenario (links.queue_limit=64);
+    may be repeated
+--list-parameters    print every parameter of the protocol with its value and source, and stop
+output:
+--compare NAME[:PRESET],...  run several protocols under the same plan and seed, and print them
+    side by side
+--json               print one JSON object
+--trace PATH         write the trace; the suffix chooses the format
+--harness-logs FOLDER  write the logs that libp2p's gossipsub-interop analysis reads
+--dump-state PATH    write the state of all peers at the end as JSON
+--check-codec        encode and decode every simulated message
+--debug              show where a failed run failed
+
+examples:
+  rumormill sim --peers 1000 --messages 60 --degree 20
+  rumormill sim --protocol gossipsub --set D=8 --set flood_publish=false --json
+  rumormill sim --compare floodsub,gossipsub,gossipsub:ethereum --workload reddit2007 \\
+      --messages 500 --latency planetlab
+  rumormill sim storm.toml --seed 7 --churn 5% --trace storm.ndjson
+  rumormill sim --list-parameters --protocol gossipsub
+""",
+    "mill": f"""\
+turn traces and histories into the tables of a lake
+
+Turn a trace file, a directory of trace files, or the history of a node into Parquet
+tables: what was read, what became of every message, and the figures. The tables
+appear whole or not at all, and milling a source again replaces them.
+
+source SOURCE        a trace file, a directory of them, a node's home, or HOST:PORT of a node
+    (--flight)
+--to LAKE!           the lake's directory
+--name PART          the part's name (default: the source's)
+--merge              the directory's files are the peers of one network; merge them by their clocks
+--protocol NAME      what the peers speak ({_PROTOCOLS}, …)
+--token-file FILE    the node's flight.token (default: $RUMORMILL_TOKEN)
+--tls-roots FILE     certificates of a node that speaks TLS
+--window TIME = 1s   length of a window of figures
+--stream             go on as events or files arrive
+--once               with --stream: stop when all is read that is there
+--interval TIME = 10s  with --stream: between batches
+@spark
+--json               print one JSON object
+
+examples:
+  rumormill sim --trace storm.ndjson && rumormill mill storm.ndjson --to lake
+  rumormill mill go-traces/ --merge --name testnet --to lake --master 'local[2]'
+  rumormill mill ~/.rumormill --to lake --stream
+  rumormill mill 127.0.0.1:4020 --token-file flight.token --to lake --stream
+""",
+    "sweep": """\
+simulate a grid of protocols and settings on Spark, into a lake
+
+Simulate every combination of a grid: protocols, parameters, sizes, faults, seeds.
+The runs are shared out over Spark's tasks, and milled into a part of the lake. A
+sweep that was interrupted goes on where it was.
+
+grid GRID.toml       the grid
+--to LAKE = lake     the lake's directory
+--with KEY=VALUE*    a key of the scenario that all runs share, such as workload.limit=300;
+    repeatable
+--report FILE.html   write a report of the lake as well
+--list               print the runs of the grid and stop
+--window TIME = 1s   length of a window of figures
+@spark
+--json               print one JSON object
+
+examples:
+  rumormill sweep grid.toml --to lake --master 'local[2]' --report report.html
+  rumormill sweep grids/reddit2007.toml --with workload.limit=300 --to slice
+  rumormill sweep grid.toml --list
+""",
+    "report": """\
+write a page that compares the runs of a lake
+
+Write one page with a comparison of all runs of a lake, plots, the best
+configurations and those that no other beats. The page needs no network.
+
+lake LAKE            the lake's directory
+-o, --output FILE.html  where to write (report.html)
+--title TEXT         the page's title
+--json               print the report as one JSON object
+
+examples:
+  rumormill report lake -o report.html
+  rumormill report lake --json
+""",
+    "inspect": """\
+show a Pulsarcast descriptor, RPC or CID in all its forms
+
+Turn a Pulsarcast descriptor or RPC between readable JSON, dag-cbor, protobuf and
+CID. What is given is recognised: JSON, hexadecimal or raw bytes.
+
+kind {topic,event,rpc,cid}  what it is
+input FILE|HEX|-     a file, the thing itself, or stdin
+--json               print one JSON object
+
+examples:
+  rumormill inspect topic topic.json --json
+  rumormill inspect event a665746f706963d82a...
+  rumormill inspect rpc - < rpc.bin
+  rumormill inspect cid zdpuAyQ8Hxva27SaGcPaiaqmwjykQrZMebTN3HCTDvp7umTus
+""",
+    "completion": """\
+print a shell's completion script
+
+Print a script that completes verbs, flags and known values.
+
+shell {bash,zsh,fish}  which shell
+
+examples:
+  source <(rumormill completion bash)
+  source <(rumormill completion zsh)
+  rumormill completion fish > ~/.config/fish/completions/rumormill.fish
+""",
+}
+
+EXAMPLES: Final = """\
+examples:
+  rumormill sub news
+  rumormill pub news "hello, world"
+  rumormill sim --peers 100 --latency planetlab
+  rumormill sim --compare floodsub,gossipsub
+  source <(rumormill completion bash)
+"""
