@@ -29,14 +29,12 @@ from rumormill.core.inputs import Command, Input, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DeliverMessage, PublishMessage, SkipPublish
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates, rpc
-from rumormill.protocols.pulsarcast.codec import encode_rpc
 from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.operations import HoldTimer
-from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates, rpc
+from rumormill.protocols.pulsarcast.format.codec import encode_rpc
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.rpc import (
     Events,
     Fetch,
     RequestReply,
@@ -44,7 +42,9 @@ from rumormill.protocols.pulsarcast.rpc import (
     Terms,
     addition,
 )
-from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_request
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_request
+from rumormill.protocols.pulsarcast.operations import HoldTimer
+from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.tree.trees import join
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal
