@@ -13,7 +13,7 @@ from processes import PATIENCE, Group, ask_all
 from rumormill.log import EventLog
 from rumormill.log.notes import note_keys, read_note
 from rumormill.node.identity import SignatureVerifier
-from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import verify_history
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
 

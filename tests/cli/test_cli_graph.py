@@ -11,11 +11,11 @@ from rumormill.cli import main
 from rumormill.core.event import Event, Note
 from rumormill.log.event_log import EventLog
 from rumormill.node.identity import NodeIdentity
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.proof import stored
-from rumormill.protocols.pulsarcast.signing import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.proof import stored
+from rumormill.protocols.pulsarcast.format.signing import (
     SignedEvent,
     publish_request,
     sign_event,

@@ -8,7 +8,7 @@ import pytest
 
 from processes import Terminal, rumormill
 from rumormill.cli import main
-from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.wire.keys import PrivateKey
 
 CAROL = str(PrivateKey(bytes(32)).peer_id)

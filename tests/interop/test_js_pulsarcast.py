@@ -12,11 +12,15 @@ import pytest
 from interop_peer import ForeignPeer, Program
 
 from rumormill.node.identity import NodeIdentity, SignatureVerifier
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.additions import Have, PeerAddress
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor, read_topic
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.additions import Have, PeerAddress
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    EventDescriptor,
+    TopicDescriptor,
+    read_topic,
+)
+from rumormill.protocols.pulsarcast.format.rpc import (
     Operation,
     Rpc,
     addition,
@@ -27,7 +31,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     publish,
     request_to_publish,
 )
-from rumormill.protocols.pulsarcast.signing import (
+from rumormill.protocols.pulsarcast.format.signing import (
     UNSIGNED,
     SignedEvent,
     fault_of,

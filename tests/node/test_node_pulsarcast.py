@@ -8,7 +8,6 @@ import pytest
 from live_nodes import run, take, until
 from rumormill.node.node import Node
 from rumormill.node.subscription import Subscription
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     History,
@@ -16,6 +15,7 @@ from rumormill.protocols.pulsarcast.commands import (
     ReadHistory,
     SubscribeTo,
 )
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 
 PEERS = 6

@@ -5,7 +5,7 @@ import pytest
 from live_nodes import run
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
-from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.format import cid as cids
 
 
 def test_a_subscriber_that_is_still_on_its_way_in_just_waits() -> None:

@@ -14,8 +14,8 @@ from rumormill.core.event import Note
 from rumormill.core.receipt import Receipt
 from rumormill.node.node import Node
 from rumormill.node.sync import SyncNode
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.wire.keys import PeerId, PrivateKey
 
 QUICK = {

@@ -7,10 +7,10 @@ from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pubsub.authorship import Authorship, proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
 from rumormill.protocols.pubsub.naming import author_and_seqno
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.proof import stored
-from rumormill.protocols.pulsarcast.signing import sign_event
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.format.proof import stored
+from rumormill.protocols.pulsarcast.format.signing import sign_event
 from rumormill.protocols.radius.messages import Publication, sign_publication
 from rumormill.protocols.skipring.envelope import Author
 from rumormill.wire.keys import PrivateKey

@@ -9,9 +9,9 @@ from rumormill.cli.grammar import DATA_LOSS, FAILURE, CommandError
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.history.graph import (
     EventGraph,
     HistoryReport,

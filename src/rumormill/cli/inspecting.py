@@ -15,24 +15,24 @@ from typing import Any, Final
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, RumormillError
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.codec import encode_event, read_event
-from rumormill.protocols.pulsarcast.descriptors import read_event as read_event_block
-from rumormill.protocols.pulsarcast.descriptors import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.codec import encode_event, read_event
+from rumormill.protocols.pulsarcast.format.descriptors import read_event as read_event_block
+from rumormill.protocols.pulsarcast.format.descriptors import (
     read_topic,
 )
-from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS
-from rumormill.protocols.pulsarcast.readable import (
+from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS
+from rumormill.protocols.pulsarcast.format.readable import (
     event_from_readable,
     hex_bytes,
     readable_event,
     readable_topic,
     topic_from_readable,
 )
-from rumormill.protocols.pulsarcast.readable_rpc import readable_rpc, rpc_from_readable
-from rumormill.protocols.pulsarcast.rpc import decode_rpc
-from rumormill.protocols.pulsarcast.signing import SignedEvent
-from rumormill.protocols.pulsarcast.topic_message import encode_topic
+from rumormill.protocols.pulsarcast.format.readable_rpc import readable_rpc, rpc_from_readable
+from rumormill.protocols.pulsarcast.format.rpc import decode_rpc
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format.topic_message import encode_topic
 from rumormill.wire.protobuf import read_varint
 
 MAX_INPUT_BYTES: Final = 16 << 20

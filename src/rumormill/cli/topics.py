@@ -28,10 +28,10 @@ from rumormill.log.errors import StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import note_keys, read_note
 from rumormill.node.topics import topic_options
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.commands import TopicView, cid_of
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.readable import readable_view, topic_from_readable
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format.readable import readable_view, topic_from_readable
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
 
 _FOR_CREATE: Final = {

@@ -24,7 +24,7 @@ from rumormill.protocols.pubsub.codec import signing_payload
 from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
 from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pubsub.naming import author_and_seqno, content_hash
-from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.radius.messages import check_publication
 from rumormill.protocols.radius.messages import from_event as from_radius

@@ -24,16 +24,16 @@ from rumormill.core.inputs import (
 )
 from rumormill.core.trace import Penalise, Refuse, RejectMessage
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import rpc
-from rumormill.protocols.pulsarcast.additions import Addition
 from rumormill.protocols.pulsarcast.commands import CreateTopic
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import OURS
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import rpc
+from rumormill.protocols.pulsarcast.format.additions import Addition
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.rpc import Rpc
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
-from rumormill.protocols.pulsarcast.rpc import Rpc
-from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
 from rumormill.protocols.pulsarcast.spec import SPEC
 from rumormill.protocols.pulsarcast.tree.trees import Branch, gap
 from rumormill.protocols.registry import NO_HOOKS

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from refusals import reason_of
 from rumormill.core.errors import DecodeError
-from rumormill.protocols.pulsarcast import dag_cbor
-from rumormill.protocols.pulsarcast.dag_cbor import Link, Value, decode, encode
+from rumormill.protocols.pulsarcast.format import dag_cbor
+from rumormill.protocols.pulsarcast.format.dag_cbor import Link, Value, decode, encode
 
 scalars = st.one_of(
     st.none(),

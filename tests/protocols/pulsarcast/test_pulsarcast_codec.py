@@ -10,8 +10,8 @@ from pulsarcast_vectors import PEERS, block_cid
 from oracles import pulsarcast_pb2 as pb
 from refusals import reason_of
 from rumormill.core.errors import ConfigError, DecodeError
-from rumormill.protocols.pulsarcast import validation
-from rumormill.protocols.pulsarcast.additions import (
+from rumormill.protocols.pulsarcast.format import validation
+from rumormill.protocols.pulsarcast.format.additions import (
     Addition,
     Block,
     Events,
@@ -24,10 +24,10 @@ from rumormill.protocols.pulsarcast.additions import (
     RequestStatus,
     Terms,
 )
-from rumormill.protocols.pulsarcast.codec import OVERSIZED
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.limits import RpcLimits
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.format.codec import OVERSIZED
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.format.limits import RpcLimits
+from rumormill.protocols.pulsarcast.format.rpc import (
     Operation,
     PeerTree,
     Rpc,
@@ -41,7 +41,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     read_messages,
     request_to_publish,
 )
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.protobuf import bytes_field, varint_field
 
 ALICE, BOB = PEERS["alice"], PEERS["bob"]

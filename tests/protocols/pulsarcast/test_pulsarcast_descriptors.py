@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pulsarcast_vectors import PEERS, block_cid
 
 from rumormill.core.errors import DecodeError
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dag_cbor, dates
-from rumormill.protocols.pulsarcast.dag_cbor import Link
-from rumormill.protocols.pulsarcast.descriptors import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dag_cbor, dates
+from rumormill.protocols.pulsarcast.format.dag_cbor import Link
+from rumormill.protocols.pulsarcast.format.descriptors import (
     PROTOCOL,
     EventDescriptor,
     EventLinking,

@@ -9,8 +9,15 @@ from pulsarcast_vectors import block_cid
 from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity, SignatureVerifier
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.proof import stored
+from rumormill.protocols.pulsarcast.format.signing import (
+    BAD_SIGNATURE,
+    SignedEvent,
+    sign_event,
+    sign_request,
+)
 from rumormill.protocols.pulsarcast.history.graph import (
     MAX_COLUMNS,
     NOT_ALLOWED,
@@ -24,13 +31,6 @@ from rumormill.protocols.pulsarcast.history.graph import (
     HistoryReport,
     draw,
     verify_history,
-)
-from rumormill.protocols.pulsarcast.proof import stored
-from rumormill.protocols.pulsarcast.signing import (
-    BAD_SIGNATURE,
-    SignedEvent,
-    sign_event,
-    sign_request,
 )
 from rumormill.wire.keys import PrivateKey
 

@@ -21,15 +21,16 @@ from rumormill.core.inputs import (
     Subscribe,
     Unsubscribe,
 )
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates, proof, reasons, rpc
-from rumormill.protocols.pulsarcast.additions import Events, Fetch, Have, JoinReply, Terms
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates, proof, rpc
+from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, JoinReply, Terms
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format.proof import stored
+from rumormill.protocols.pulsarcast.format.rpc import addition
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.operations import MOST_PER_PEER
-from rumormill.protocols.pulsarcast.proof import stored
-from rumormill.protocols.pulsarcast.rpc import addition
-from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.known_topics import note_of
 from rumormill.protocols.pulsarcast.tree.trees import gap, join
 from rumormill.sim.journal import PIECE

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from pulsarcast_rig import event_by
 
 from rumormill.core.effects import Disconnect, Effects
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.context import PeerPenalties
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.history.feed import (
     BUCKET,
     HoldBack,

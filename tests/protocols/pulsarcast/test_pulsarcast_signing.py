@@ -6,16 +6,16 @@ from pulsarcast_vectors import block_cid
 
 from rumormill.core.errors import DecodeError
 from rumormill.node.identity import NodeIdentity
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.proof import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.format.proof import (
     event_from_proof,
     from_stored,
     pack_proof,
     stored,
 )
-from rumormill.protocols.pulsarcast.rpc import decode_rpc, encode_rpc, publish
-from rumormill.protocols.pulsarcast.signing import (
+from rumormill.protocols.pulsarcast.format.rpc import decode_rpc, encode_rpc, publish
+from rumormill.protocols.pulsarcast.format.signing import (
     BAD_SIGNATURE,
     UNSIGNED,
     SignedEvent,

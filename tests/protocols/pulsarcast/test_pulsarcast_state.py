@@ -15,7 +15,6 @@ from pulsarcast_rig import World
 
 from rumormill.core.effects import Outcome
 from rumormill.core.inputs import Publish, Subscribe
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
@@ -23,6 +22,7 @@ from rumormill.protocols.pulsarcast.commands import (
     ShowTopic,
     SubscribeTo,
 )
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.history import feed
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.tree.known_topics import PatientLook

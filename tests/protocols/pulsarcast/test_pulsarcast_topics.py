@@ -7,7 +7,6 @@ from rumormill.core.effects import KeepNote, Outcome, Published
 from rumormill.core.event import Note
 from rumormill.core.inputs import Command, Publish, Subscribe, Unsubscribe
 from rumormill.core.trace import SkipPublish
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTopic,
@@ -20,7 +19,8 @@ from rumormill.protocols.pulsarcast.commands import (
     TopicView,
     UnsubscribeFrom,
 )
-from rumormill.protocols.pulsarcast.descriptors import META, TopicDescriptor, meta_topic
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import META, TopicDescriptor, meta_topic
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, note_of, view_of_kept
 from rumormill.sim.network import peer_id
 

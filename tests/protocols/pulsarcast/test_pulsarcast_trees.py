@@ -6,11 +6,11 @@ from pulsarcast_rig import Lone, World, additions, sent
 from rumormill.core.effects import Connect
 from rumormill.core.inputs import ConnectFailed, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DuplicateMessage, SendRPC
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import rpc
-from rumormill.protocols.pulsarcast.additions import JoinReply, JoinStatus, Terms
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
-from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import rpc
+from rumormill.protocols.pulsarcast.format.additions import JoinReply, JoinStatus, Terms
+from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL, TopicDescriptor
 from rumormill.protocols.pulsarcast.tree.trees import BranchTimer, gap, join
 from rumormill.sim.network import peer_id
 

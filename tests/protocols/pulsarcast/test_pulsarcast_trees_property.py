@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pulsarcast_rig import World
 
 from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
-from rumormill.protocols.pulsarcast import cid as cids
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.sim.network import peer_id
 
 COUNT = 9

@@ -17,16 +17,20 @@ from pulsarcast_vectors import (
     load,
 )
 
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dag_cbor, dates
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, read_event, read_topic
-from rumormill.protocols.pulsarcast.readable import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dag_cbor, dates
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    EventDescriptor,
+    read_event,
+    read_topic,
+)
+from rumormill.protocols.pulsarcast.format.readable import (
     event_from_readable,
     readable_event,
     readable_topic,
     topic_from_readable,
 )
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.format.rpc import (
     Operation,
     Rpc,
     RpcMessage,
@@ -34,7 +38,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     encode_rpc,
     read_messages,
 )
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.frames import frame
 
 RULES: list[dict[str, Any]] = ORIGINAL["receiver_rules"]

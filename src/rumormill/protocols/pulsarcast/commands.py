@@ -8,8 +8,8 @@ import msgspec
 from rumormill.core.errors import DecodeError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.descriptors import EventLinking, TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
 
 
 class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from rumormill.core.config import Config, require
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.protocols.pulsarcast.limits import RpcLimits
+from rumormill.protocols.pulsarcast.format.limits import RpcLimits
 
 
 class PulsarcastConfig(Config, frozen=True, kw_only=True):

@@ -19,10 +19,10 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
-from rumormill.protocols.pulsarcast.descriptors import PROTOCOL
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL
 from rumormill.protocols.pulsarcast.operations import Operations, PeerOperation
 from rumormill.protocols.registry import Hooks
 

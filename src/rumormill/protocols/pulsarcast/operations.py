@@ -15,9 +15,9 @@ import msgspec
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.pulsarcast.additions import RequestReply
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format.additions import RequestReply
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 
 MOST_OF_A_KIND: Final = 4096
 """Operations of one kind; our choice: as many as requests to publish (`max_requests`)."""

@@ -47,9 +47,13 @@ from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
 from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VALIDATORS
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import commands, reasons, validation
-from rumormill.protocols.pulsarcast.additions import (
+from rumormill.protocols.pulsarcast import commands, reasons
+from rumormill.protocols.pulsarcast.commands import cid_of
+from rumormill.protocols.pulsarcast.config import PulsarcastConfig
+from rumormill.protocols.pulsarcast.context import SLIGHT, Context
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import validation
+from rumormill.protocols.pulsarcast.format.additions import (
     Block,
     Events,
     Fetch,
@@ -58,9 +62,8 @@ from rumormill.protocols.pulsarcast.additions import (
     RequestReply,
     Terms,
 )
-from rumormill.protocols.pulsarcast.commands import cid_of
-from rumormill.protocols.pulsarcast.config import PulsarcastConfig
-from rumormill.protocols.pulsarcast.context import SLIGHT, Context
+from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
 from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
@@ -77,8 +80,6 @@ from rumormill.protocols.pulsarcast.operations import (
     SubscribeTimer,
     WayFound,
 )
-from rumormill.protocols.pulsarcast.rpc import Operation, Rpc, RpcMessage, addition
-from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics

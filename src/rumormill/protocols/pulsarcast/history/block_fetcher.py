@@ -22,13 +22,17 @@ from rumormill.core.identity import Verifier
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.validators import ContentValidator, content_key
-from rumormill.protocols.pulsarcast.additions import Events, Fetch
-from rumormill.protocols.pulsarcast.codec import add_signatures
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_event, read_topic
+from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
+from rumormill.protocols.pulsarcast.format.codec import add_signatures
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    TopicDescriptor,
+    read_event,
+    read_topic,
+)
+from rumormill.protocols.pulsarcast.format.rpc import addition
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.operations import BlockFound, FetchTimer
-from rumormill.protocols.pulsarcast.rpc import addition
-from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
 
 _MOST_SOURCES: Final = 3
 """Peers asked before the DHT; our choice: a tree's neighbours have it, or nobody nearby does."""

@@ -22,14 +22,15 @@ from rumormill.core.effects import Effects, FromOffset
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.descriptors import EventLinking, TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.proof import stored
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.operations import FeedRead
-from rumormill.protocols.pulsarcast.proof import stored
-from rumormill.protocols.pulsarcast.signing import SignedEvent
 
 BUCKET: Final = 1000
 """Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""

@@ -18,10 +18,10 @@ import msgspec
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.core.identity import Verifier
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.proof import from_stored
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format.proof import from_stored
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.reasons import AUTHOR_NOT_ALLOWED, NOT_ALLOWED
-from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
 
 MAX_EVENTS: Final = 1 << 20
 """Events in one graph. Our choice: about 300 MB, and sixty times the paper's busiest workload."""

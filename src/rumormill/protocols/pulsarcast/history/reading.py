@@ -17,9 +17,12 @@ from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
 from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.proof import read_back
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
 from rumormill.protocols.pulsarcast.history.graph import EventGraph
@@ -31,8 +34,6 @@ from rumormill.protocols.pulsarcast.operations import (
     TreeEntered,
     WayFound,
 )
-from rumormill.protocols.pulsarcast.proof import read_back
-from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
-from rumormill.protocols.pulsarcast.rpc import leave
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.rpc import leave
 from rumormill.protocols.pulsarcast.tree.trees import (
     Branch,
     BranchHook,

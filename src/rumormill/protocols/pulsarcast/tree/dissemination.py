@@ -22,13 +22,14 @@ from rumormill.core.effects import Append, ById, Effects, SendAll, SetTimer, Val
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Loaded, Validated, Verdict
-from rumormill.protocols.pulsarcast import reasons, rpc
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.format import rpc
+from rumormill.protocols.pulsarcast.format.proof import read_back
+from rumormill.protocols.pulsarcast.format.rpc import Rpc
+from rumormill.protocols.pulsarcast.format.signing import UNSIGNED, SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, date_of, unread_of
 from rumormill.protocols.pulsarcast.operations import HoldTimer
-from rumormill.protocols.pulsarcast.proof import read_back
-from rumormill.protocols.pulsarcast.rpc import Rpc
-from rumormill.protocols.pulsarcast.signing import UNSIGNED, SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 

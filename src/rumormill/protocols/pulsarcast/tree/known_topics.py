@@ -19,12 +19,13 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.event import Note
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates, reasons
-from rumormill.protocols.pulsarcast.additions import Block
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import TopicView
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_topic
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.additions import Block
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor, read_topic
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.operations import BlockFound, LookTimer, TopicFound
 

@@ -10,11 +10,17 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import Effects, Learn
 from rumormill.core.ids import PeerId
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.additions import JoinReply, JoinStatus, PeerAddress, Terms
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.additions import (
+    JoinReply,
+    JoinStatus,
+    PeerAddress,
+    Terms,
+)
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format.rpc import leave
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
 from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
 from rumormill.protocols.pulsarcast.operations import (
@@ -23,7 +29,6 @@ from rumormill.protocols.pulsarcast.operations import (
     TreeEntered,
     WayFound,
 )
-from rumormill.protocols.pulsarcast.rpc import leave
 from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics

@@ -16,14 +16,14 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import Append, Effects
 from rumormill.core.event import Event
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.codec import encode_signatures
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.descriptors import EventLinking
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.codec import encode_signatures
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event
-from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 
 

@@ -16,15 +16,17 @@ from rumormill.core import trace
 from rumormill.core.effects import Effects, Outcome, Published
 from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates, reasons
-from rumormill.protocols.pulsarcast.additions import RequestStatus
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.descriptors import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.additions import RequestStatus
+from rumormill.protocols.pulsarcast.format.descriptors import (
     EventDescriptor,
     EventLinking,
     TopicDescriptor,
 )
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event, sign_request
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
 from rumormill.protocols.pulsarcast.operations import (
@@ -34,7 +36,6 @@ from rumormill.protocols.pulsarcast.operations import (
     TopicFound,
     TreeEntered,
 )
-from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event, sign_request
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership

@@ -10,10 +10,10 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import Effects, Outcome, SetTimer
 from rumormill.core.errors import LimitError
-from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.operations import (
     SubscribeTimer,

@@ -15,8 +15,7 @@ from rumormill.core.effects import Effects, Notes, Outcome
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTopic,
     CreateTopic,
@@ -28,7 +27,9 @@ from rumormill.protocols.pulsarcast.commands import (
     names_topic,
 )
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.descriptors import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import (
     MAX_TOPIC_BYTES,
     META,
     EventLinking,

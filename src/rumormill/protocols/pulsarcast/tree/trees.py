@@ -23,11 +23,16 @@ from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.table import distance
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.additions import JoinReply, JoinStatus, PeerAddress, Terms
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.rpc import Operation, Rpc, RpcMessage, addition, leave
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.additions import (
+    JoinReply,
+    JoinStatus,
+    PeerAddress,
+    Terms,
+)
+from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition, leave
 
 NEVER: Final = float("inf")
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.codec import encode_without_payload, read_event
-from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS, RpcLimits
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.codec import encode_without_payload, read_event
+from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 
 
 def pack_proof(signed: SignedEvent) -> bytes:

@@ -19,9 +19,9 @@ payload suits the operation is not looked at there (one such message stops the o
 
 from typing import Final
 
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.descriptors import Metadata
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import Metadata
 
 NO_PAYLOAD: Final = "no-payload"
 NO_METADATA: Final = "no-metadata"

@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from rumormill.core.errors import DecodeError
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dag_cbor, dates
-from rumormill.protocols.pulsarcast.dag_cbor import Link, Value
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dag_cbor, dates
+from rumormill.protocols.pulsarcast.format.dag_cbor import Link, Value
 
 PROTOCOL: Final = "/pulsarcast/1.0.0"
 """The protocol id; the same text is the version in all metadata (reference, wire format)."""

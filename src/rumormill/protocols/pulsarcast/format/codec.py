@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from rumormill.core.errors import DecodeError
-from rumormill.protocols.pulsarcast import dates, validation
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, Metadata
-from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS, RpcLimits
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format import dates, validation
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, Metadata
+from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import UNBOUNDED, Field, Octets, Text
 from rumormill.wire.protobuf import bytes_field
 from rumormill.wire.schema import Layout, Schema, T

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from rumormill.core.errors import LocalError
-from rumormill.protocols.pulsarcast.additions import (
+from rumormill.protocols.pulsarcast.format.additions import (
     ADDITION_NAMES,
     Addition,
     Block,
@@ -25,8 +25,8 @@ from rumormill.protocols.pulsarcast.additions import (
     RequestStatus,
     Terms,
 )
-from rumormill.protocols.pulsarcast.descriptors import PROTOCOL
-from rumormill.protocols.pulsarcast.readable import (
+from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL
+from rumormill.protocols.pulsarcast.format.readable import (
     cid_of,
     date_of,
     event_from_readable,
@@ -39,7 +39,7 @@ from rumormill.protocols.pulsarcast.readable import (
     text_of,
     topic_from_readable,
 )
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.format.rpc import (
     Operation,
     PeerTree,
     Rpc,
@@ -47,7 +47,7 @@ from rumormill.protocols.pulsarcast.rpc import (
     decode_rpc,
     read_messages,
 )
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire import base58
 
 _SIGNATURES: Final = (

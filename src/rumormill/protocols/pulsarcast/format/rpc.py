@@ -21,9 +21,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates, validation
-from rumormill.protocols.pulsarcast.additions import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates, validation
+from rumormill.protocols.pulsarcast.format.additions import (
     ADDITION_NAMES,
     Addition,
     Events,
@@ -31,16 +31,16 @@ from rumormill.protocols.pulsarcast.additions import (
     additions_field,
     peers_field,
 )
-from rumormill.protocols.pulsarcast.codec import (
+from rumormill.protocols.pulsarcast.format.codec import (
     encode_event,
     lenient,
     metadata_field,
     read_event,
 )
-from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, Metadata, TopicDescriptor
-from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS, RpcLimits
-from rumormill.protocols.pulsarcast.signing import SignedEvent
-from rumormill.protocols.pulsarcast.topic_message import encode_topic, read_topic_message
+from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL, Metadata, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format.topic_message import encode_topic, read_topic_message
 from rumormill.wire.fields import UNBOUNDED, Field, LeftOut, Number, Octets, OneOf
 from rumormill.wire.protobuf import field_size
 from rumormill.wire.schema import Layout, Schema

@@ -14,7 +14,7 @@ import msgspec
 
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity, Verifier
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
 
 SIGN_PREFIX: Final = b"pulsarcast-event:"
 """What a signature covers starts with this, so that it can never be taken for one of another kind

@@ -8,16 +8,16 @@ from functools import lru_cache
 
 import msgspec
 
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.codec import (
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.codec import (
     lenient,
     link_field,
     read_link,
     text_field,
     write_link,
 )
-from rumormill.protocols.pulsarcast.descriptors import EventLinking, TopicDescriptor
-from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
 from rumormill.wire.fields import UNBOUNDED, Nested, Number, Octets
 from rumormill.wire.schema import Schema
 

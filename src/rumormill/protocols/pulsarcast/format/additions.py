@@ -12,10 +12,15 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 
 from rumormill.core.errors import DecodeError
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.codec import encode_event, lenient, read_event, text_field
-from rumormill.protocols.pulsarcast.limits import RpcLimits
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.codec import (
+    encode_event,
+    lenient,
+    read_event,
+    text_field,
+)
+from rumormill.protocols.pulsarcast.format.limits import RpcLimits
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import Field, Nested, Number, Octets, OneOf, enumeration
 
 _MAX_NUMBER: Final = 2**32 - 1

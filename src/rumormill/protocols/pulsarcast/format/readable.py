@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rumormill.core.errors import DecodeError, LocalError
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
 from rumormill.protocols.pulsarcast.commands import TopicView
-from rumormill.protocols.pulsarcast.descriptors import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import (
     MAX_VERSION_BYTES,
     PROTOCOL,
     EventDescriptor,

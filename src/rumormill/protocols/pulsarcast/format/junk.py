@@ -7,9 +7,9 @@ leaves at random, redirections to nowhere, lists of things that nobody has.
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.additions import (
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.additions import (
     Addition,
     Block,
     Events,
@@ -22,9 +22,9 @@ from rumormill.protocols.pulsarcast.additions import (
     RequestStatus,
     Terms,
 )
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.rpc import Operation, Rpc, RpcMessage
-from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.scraps import some_peer
 
 _DATES = ("1970-01-01T00:00:01.000Z", "1999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z")

@@ -1,0 +1,1 @@
+"""What topics, events and messages are as bytes: descriptors, CIDs, dates, RPCs, signatures."""
