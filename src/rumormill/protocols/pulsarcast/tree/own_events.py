@@ -6,9 +6,9 @@ it go into the tree, and after that, in a copy, into the DHT; whether that works
 the subscribers. When it cannot be stored it has never been: nothing here remembers it.
 
 While some wait for the disk others may follow, each linked to the one before it. The log stores an
-event only with all that were appended before it, so when one of them is lost those behind it are
-lost as well, and no event links to one that does not exist. The next one is then linked to the last
-that does.
+event only with those it is linked to, so when one of them is lost those behind it are lost as
+well, and no event links to one that does not exist. The next one is then linked to the last that
+does.
 """
 
 import msgspec
