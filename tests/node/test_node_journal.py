@@ -199,14 +199,19 @@ def test_a_publication_that_the_log_refuses_raises_the_logs_own_error(tmp_path: 
     run(story)
 
 
-def test_own_events_fall_together_where_one_cannot_be_stored() -> None:
-    """What follows a lost event of ours may be linked to it, so it is lost as well; others stay."""
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "linked by us"])
+def test_own_events_fall_together_where_one_cannot_be_stored(ours: bool) -> None:
+    """What follows a lost event of ours may be linked to it, so it is lost as well; others stay.
+
+    So it is with events that others asked us to publish.
+    """
 
     async def story() -> None:
         store = StoreConfig(max_event_bytes=300)
         async with Node(None, protocol=PARLOUR, store=store) as node:
             sizes = {b"first": 10, b"second": 400, b"third": 10}
-            own = [Event(TOPIC, bytes(size), node.id, name) for name, size in sizes.items()]
+            author, parents = (node.id, ()) if ours else (b"asker", (b"before",))
+            own = [Event(TOPIC, bytes(size), author, name, parents) for name, size in sizes.items()]
             act(node, *(Append(each, barrier=(1, each)) for each in own), Append(event(1)))
             answer = await loaded(node, TOPIC, FromOffset())
             assert ids(answer) == [b"first", b"id 1"]

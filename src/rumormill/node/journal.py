@@ -63,6 +63,7 @@ class _Taken(msgspec.Struct, frozen=True, gc=False):
     event: Event
     append: Append
     own: bool
+    """Whether we publish it: our event, or another's that we have linked, and wait to tell of."""
 
 
 class Journal:
@@ -222,7 +223,8 @@ class Journal:
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self._taken += 1
-        own = effect.barrier is not None and event.author in (self._own, b"")
+        ours = event.author in (self._own, b"") or bool(event.parents)
+        own = effect.barrier is not None and ours
         if own:
             self._unsaid_events += 1
             self._unsaid_bytes += len(event.data)
