@@ -97,9 +97,9 @@ class Append(Effect, frozen=True, gc=False):
     """Store an event, and with `deliver` hand it to the application's subscribers once it is safe.
 
     With a `barrier`, a hashable value of the machine's choice, `Stored` or `NotStored` brings that
-    value back: the event and all that was appended before it are safe, or the event is not to be
-    had. Whatever must not be known of an event that a crash could take back (that it exists, that
-    it was granted) is said in answer to that input, and not before.
+    value back: the event, with those it is linked to, is safe, or it is not to be had. Whatever
+    must not be known of an event that a crash could take back (that it exists, that it was
+    granted) is said in answer to that input, and not before.
     """
 
     event: Event

@@ -63,7 +63,6 @@ class _Taken(msgspec.Struct, frozen=True, gc=False):
     event: Event
     append: Append
     own: bool
-    """Whether we publish it: our event, or another's that we have linked, and wait to tell of."""
 
 
 class Journal:
@@ -223,8 +222,7 @@ class Journal:
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self._taken += 1
-        ours = event.author in (self._own, b"") or bool(event.parents)
-        own = effect.barrier is not None and ours
+        own = effect.barrier is not None and bool(event.author in (self._own, b"") or event.parents)
         if own:
             self._unsaid_events += 1
             self._unsaid_bytes += len(event.data)
@@ -282,7 +280,7 @@ class Journal:
                 self._put_back(batch[middle:], notes)
                 self._store(batch[:middle], [])
             else:
-                self._lose(batch + (self._take_own_back() if batch[0].own else []), error)
+                self._lose(self._with_followers(batch) if batch[0].own else batch, error)
                 self._note_progress()
         except StoreError as error:
             self._fail(batch, error)
@@ -298,16 +296,21 @@ class Journal:
         self._notes[:0] = notes
         self._waiting_bytes += sum(len(each.event.data) for each in batch)
 
-    def _take_own_back(self) -> list[_Taken]:
-        """What we published and nobody has stored yet: it may follow an event that is lost.
+    def _with_followers(self, lost: list[_Taken]) -> list[_Taken]:
+        """Lost events, and those that wait and are linked to one of them.
 
-        A barrier promises that all appended before it is safe too. So own events fall together,
-        and one batch at a time is with the log.
+        No event is stored whose parent, published here as well, could not be. So one batch at a
+        time is with the log, and what is linked falls together.
         """
-        own = [taken for taken in self._waiting if taken.own]
-        self._waiting = [taken for taken in self._waiting if not taken.own]
-        self._waiting_bytes -= sum(len(each.event.data) for each in own)
-        return own
+        ids = {taken.event.id: None for taken in lost}
+        followers: list[_Taken] = []
+        for taken in self._waiting:
+            if any(parent in ids for parent in taken.event.parents):
+                ids[taken.event.id] = None
+                followers.append(taken)
+        self._waiting = [taken for taken in self._waiting if taken not in followers]
+        self._waiting_bytes -= sum(len(each.event.data) for each in followers)
+        return lost + followers
 
     def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
         self._in_flight -= 1
@@ -344,7 +347,7 @@ class Journal:
 
     def _fail(self, batch: list[_Taken], error: StoreError) -> None:
         """A batch is lost, except for what still fits a full disk; lasting trouble is noted."""
-        batch = batch + self._take_own_back()
+        batch = self._with_followers(batch)
         if isinstance(error, DiskFullError):
             of_peers = [taken for taken in batch if not taken.own]
             if len(of_peers) > 1:
