@@ -13,9 +13,7 @@ NOT_ALLOWED: Final = "publisher-not-allowed"
 AUTHOR_NOT_ALLOWED: Final = "author-not-allowed"
 NOT_SIGNED: Final = "not-signed"
 BAD_SIGNATURE: Final = "bad-signature"
-BAD_AUTHOR_SIGNATURE: Final = "bad-author-signature"
 WRONG_CID: Final = "wrong-cid"
-LINKS_TO_ITSELF: Final = "links-to-itself"
 VALIDATION_FAILED: Final = "validation-failed"
 
 # What an event is left out for although nobody did wrong.
@@ -42,7 +40,6 @@ UNEXPECTED: Final = "unexpected-operation"
 UNSUBSCRIBED: Final = "unsubscribed"
 
 # What becomes of a request to publish.
-ACCEPTED: Final = "accepted"
 REQUESTS_OFF: Final = "requests-not-taken"
 REQUESTER_NOT_LISTED: Final = "requester-not-listed"
 NO_PUBLISHER_REACHED: Final = "no-publisher-reached"

@@ -66,11 +66,9 @@ class OwnEvents:
     def spread(self, own: OwnEvent, now: float, effects: Effects) -> int:
         """An event is stored: put it into the tree and the DHT; return over how many edges."""
         signed = own.signed
-        feed = self._feeds.open.get(signed.event.topic)
+        feed = self._answered(signed)
         reached = 0
         if feed is not None:
-            if feed.appended == signed.cid:
-                feed.appended = None
             reached = self._events.publish(feed, signed, own.given, now, effects)
         if self._context.config.store_events:
             self._offer(signed, now, effects)
@@ -86,7 +84,12 @@ class OwnEvents:
             effects.append(trace.Refuse(self._context.id, reasons.TOO_LARGE, topic))
 
     def forget(self, own: OwnEvent) -> None:
-        """An event is lost, and with it whatever was linked to it."""
-        feed = self._feeds.open.get(own.signed.event.topic)
-        if feed is not None:
+        """An event is lost; whatever is linked to it is lost with it, and says so itself."""
+        self._answered(own.signed)
+
+    def _answered(self, signed: SignedEvent) -> Feed | None:
+        """An event is no longer on its way to the disk; return its feed, if that is still open."""
+        feed = self._feeds.open.get(signed.event.topic)
+        if feed is not None and feed.appended == signed.cid:
             feed.appended = None
+        return feed
