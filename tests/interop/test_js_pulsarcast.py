@@ -14,14 +14,14 @@ from interop_peer import ForeignPeer, Program
 from rumormill.node.identity import NodeIdentity, SignatureVerifier
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
+from rumormill.protocols.pulsarcast.additions import Have, PeerAddress
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor, read_topic
 from rumormill.protocols.pulsarcast.rpc import (
-    Have,
     Operation,
-    PeerAddress,
     Rpc,
     addition,
+    decode_rpc,
+    encode_rpc,
     join,
     leave,
     publish,

@@ -17,10 +17,10 @@ from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
 from rumormill.node.node import Node
 from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, Summary
 from rumormill.protocols.pulsarcast import dates
+from rumormill.protocols.pulsarcast.additions import Terms
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
 from rumormill.protocols.pulsarcast.proof import stored
-from rumormill.protocols.pulsarcast.rpc import Terms
 from rumormill.protocols.pulsarcast.signing import sign_event
 from rumormill.protocols.pulsarcast.tree.known_topics import note_of
 from rumormill.protocols.pulsarcast.tree.trees import join

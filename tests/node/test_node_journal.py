@@ -199,6 +199,26 @@ def test_a_publication_that_the_log_refuses_raises_the_logs_own_error(tmp_path: 
     run(story)
 
 
+def test_own_events_fall_together_where_one_cannot_be_stored() -> None:
+    """What follows a lost event of ours may be linked to it, so it is lost as well; others stay."""
+
+    async def story() -> None:
+        store = StoreConfig(max_event_bytes=300)
+        async with Node(None, protocol=PARLOUR, store=store) as node:
+            sizes = {b"first": 10, b"second": 400, b"third": 10}
+            own = [Event(TOPIC, bytes(size), node.id, name) for name, size in sizes.items()]
+            act(node, *(Append(each, barrier=(1, each)) for each in own), Append(event(1)))
+            answer = await loaded(node, TOPIC, FromOffset())
+            assert ids(answer) == [b"first", b"id 1"]
+            assert guest(node).heard(Stored) == [Stored(((1, own[0]),))]
+            lost = [barrier for each in guest(node).heard(NotStored) for barrier in each.barriers]
+            assert lost == [(1, own[1]), (1, own[2])]
+            act(node, Append(own[2], barrier=(2, own[2])))
+            await until(lambda: len(guest(node).heard(Stored)) == 2, "what comes later is stored")
+
+    run(story)
+
+
 # Commands.
 
 

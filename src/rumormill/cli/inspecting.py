@@ -16,7 +16,7 @@ from typing import Any, Final
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, RumormillError
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.codec import decode_rpc, read_event
+from rumormill.protocols.pulsarcast.codec import encode_event, read_event
 from rumormill.protocols.pulsarcast.descriptors import read_event as read_event_block
 from rumormill.protocols.pulsarcast.descriptors import (
     read_topic,
@@ -30,8 +30,9 @@ from rumormill.protocols.pulsarcast.readable import (
     topic_from_readable,
 )
 from rumormill.protocols.pulsarcast.readable_rpc import readable_rpc, rpc_from_readable
-from rumormill.protocols.pulsarcast.rpc import encode_event, encode_topic
+from rumormill.protocols.pulsarcast.rpc import decode_rpc
 from rumormill.protocols.pulsarcast.signing import SignedEvent
+from rumormill.protocols.pulsarcast.topic_message import encode_topic
 from rumormill.wire.protobuf import read_varint
 
 MAX_INPUT_BYTES: Final = 16 << 20

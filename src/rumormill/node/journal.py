@@ -1,12 +1,11 @@
 """The journal: the one place where a node's machine and its log meet.
 
-Whatever the machine appends within one turn of the loop is one append for the log, whose writer
-joins appends into group commits. When an append is safe its events are handed to subscribers in the
-order of their offsets, and the machine hears of its barriers: what was published together spreads
-together, and a receipt leaves when both the disk and the machine have spoken. Reads wait for the
-appends before them and are done by a thread, one after the other, in bounded pieces. An event that
-the log has already is not handed out again: so a restart, or a peer that sends old messages,
-repeats nothing.
+What the machine appends while the log is busy is the next batch, and one commit. When a batch is
+safe its events are handed to subscribers in the order of their offsets, and the machine hears of
+its barriers: what was published together spreads together, and a receipt leaves when both the disk
+and the machine have spoken. Reads wait for the appends before them and are done by a thread, one
+after the other, in bounded pieces. An event that the log has already is not handed out again: so a
+restart, or a peer that sends old messages, repeats nothing.
 
 When the log fails, nothing is stored or handed out any more, and everybody is told. A full disk is
 no such failure: who publishes may try again, and of what peers brought, which does not come again,
@@ -257,8 +256,10 @@ class Journal:
                 self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Give the log what one turn of the loop brought."""
+        """Give the log what came since it was given the last batch, if it is done with that."""
         self._flush_scheduled = False
+        if self._in_flight:
+            return
         batch, notes = self._waiting, self._notes
         self._waiting, self._notes, self._waiting_bytes = [], [], 0
         if batch or notes:
@@ -269,28 +270,42 @@ class Journal:
     def _store(self, batch: list[_Taken], notes: list[Note]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
         try:
-            if self._waiting:
-                raise QueueFullError("what came before is still waiting")
             ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
         except QueueFullError:
-            self._waiting += batch
-            self._notes += notes
-            self._waiting_bytes += sum(len(each.event.data) for each in batch)
+            self._put_back(batch, notes)
             self._schedule(_RETRY)
         except EventRefusedError as error:
             middle = len(batch) // 2
             if middle:
+                self._put_back(batch[middle:], notes)
                 self._store(batch[:middle], [])
-                self._store(batch[middle:], notes)
             else:
-                self._lose(batch, error)
+                self._lose(batch + (self._take_own_back() if batch[0].own else []), error)
+                self._note_progress()
         except StoreError as error:
             self._fail(batch, error)
+            self._note_progress()
         else:
             self._in_flight += 1
             ticket.add_done_callback(
                 lambda done: self._loop.call_soon_threadsafe(self._on_done, batch, done)
             )
+
+    def _put_back(self, batch: list[_Taken], notes: list[Note]) -> None:
+        self._waiting[:0] = batch
+        self._notes[:0] = notes
+        self._waiting_bytes += sum(len(each.event.data) for each in batch)
+
+    def _take_own_back(self) -> list[_Taken]:
+        """What we published and nobody has stored yet: it may follow an event that is lost.
+
+        A barrier promises that all appended before it is safe too. So own events fall together,
+        and one batch at a time is with the log.
+        """
+        own = [taken for taken in self._waiting if taken.own]
+        self._waiting = [taken for taken in self._waiting if not taken.own]
+        self._waiting_bytes -= sum(len(each.event.data) for each in own)
+        return own
 
     def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
         self._in_flight -= 1
@@ -327,6 +342,7 @@ class Journal:
 
     def _fail(self, batch: list[_Taken], error: StoreError) -> None:
         """A batch is lost, except for what still fits a full disk; lasting trouble is noted."""
+        batch = batch + self._take_own_back()
         if isinstance(error, DiskFullError):
             of_peers = [taken for taken in batch if not taken.own]
             if len(of_peers) > 1:
@@ -413,7 +429,9 @@ class Journal:
     # The end.
 
     def _note_progress(self) -> None:
-        """Let `drain` look again, and reads that waited for appends begin."""
+        """Let `drain` look again, the next batch go, and reads that waited for appends begin."""
+        if self._waiting or self._notes:
+            self._schedule()
         self._reader.go_on(self._settled)
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)

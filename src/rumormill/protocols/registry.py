@@ -45,8 +45,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """Whether a topic is of interest: others cannot be joined, and peers' subscriptions to them are
     not heeded."""
     peer_filter: Callable[[PeerId, Topic], object] | None = None
-    """Whether a peer may take part in a topic, as far as we are concerned: of others it is neither
-    known nor told that they subscribe."""
+    """Whether a peer may take part in a topic: subscriptions of others are not heeded, so they are
+    sent nothing of it."""
     check_record: Callable[[PeerId, bytes], bool] | None = None
     """Whether a signed peer record is valid and belongs to the peer."""
     peer_records: Mapping[PeerId, bytes] = {}

@@ -26,7 +26,8 @@ from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pubsub.naming import author_and_seqno, content_hash
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
-from rumormill.protocols.radius.messages import PUBLICATION_PREFIX, Publication
+from rumormill.protocols.radius.messages import check_publication
+from rumormill.protocols.radius.messages import from_event as from_radius
 from rumormill.protocols.skipring import envelope
 from rumormill.spark.tables import ddl
 from rumormill.wire.protobuf import item_fields
@@ -39,8 +40,6 @@ WRONG_ID: Final = "wrong-id"
 BAD_SIGNATURE: Final = "bad-signature"
 BAD_PROOF: Final = "bad-proof"
 UNKNOWN_PROTOCOL: Final = "unknown-protocol"
-
-_TIME_BYTES: Final = 8
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -74,14 +73,8 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
 
 
 def _check_radius(event: Event, verifier: SignatureVerifier) -> Verdict:
-    time = int.from_bytes(event.id[-_TIME_BYTES:], "big")
-    publication = Publication(event.author, event.topic, time, event.data)
-    found = {FIELD_5: b"", FIELD_6: b""}
-    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
-        if tag in found:
-            found[tag] = event.proof[start:stop]
-    signed = PUBLICATION_PREFIX + publication.unsigned
-    holds = verifier.verify(event.author, found[FIELD_6], signed, found[FIELD_5])
+    publication = from_radius(event)
+    holds = check_publication(publication, verifier)
     return _verdict(event.id == publication.id, VALID if holds else INVALID)
 
 

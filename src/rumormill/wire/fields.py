@@ -187,9 +187,9 @@ class Nested(_Common, frozen=True):
 
 
 class OneOf(_Common, frozen=True):
-    """Messages of several types, each with a number of its own."""
+    """Values of several types, each with a number of its own."""
 
-    kinds: Mapping[type, Nested]
+    kinds: Mapping[type, Nested | Octets]
 
     def readings(self) -> Sequence[Reading]:
         """By the numbers."""

@@ -26,12 +26,13 @@ from rumormill.core.trace import Penalise, Refuse, RejectMessage
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import rpc
+from rumormill.protocols.pulsarcast.additions import Addition
 from rumormill.protocols.pulsarcast.commands import CreateTopic
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, TopicDescriptor
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
-from rumormill.protocols.pulsarcast.rpc import Addition, Rpc
+from rumormill.protocols.pulsarcast.rpc import Rpc
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
 from rumormill.protocols.pulsarcast.spec import SPEC
 from rumormill.protocols.pulsarcast.tree.trees import Branch, gap
@@ -101,12 +102,16 @@ class World:
         self.run(3.0)
 
     def _add(self, index: int) -> None:
-        def build(peer: PeerId, rng: random.Random) -> PulsarcastPeer:
-            return PulsarcastPeer(SimulatedIdentity(peer), rng, self.config)
-
-        host = self.network.add_host(SPEC.protocol_ids, build)
-        host.journal = Journal(commit_delay=self._commit_delay)
+        journal = Journal(commit_delay=self._commit_delay)
+        host = self.network.add_host(
+            SPEC.protocol_ids, lambda peer, rng: self.build(peer, rng, journal)
+        )
+        host.journal = journal
         host.on_event = self.events[index].append
+
+    def build(self, peer: PeerId, rng: random.Random, journal: Journal) -> PulsarcastPeer:
+        """Make a peer's machine; its journal is shown to those who want to look."""
+        return PulsarcastPeer(SimulatedIdentity(peer), rng, self.config)
 
     def wire(self, peers: Any) -> None:
         """Connect peers in a ring, and each to the third after it."""

@@ -11,10 +11,7 @@ from oracles import pulsarcast_pb2 as pb
 from refusals import reason_of
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.protocols.pulsarcast import validation
-from rumormill.protocols.pulsarcast.codec import OVERSIZED, decode_rpc, encode_rpc, read_messages
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.limits import RpcLimits
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.additions import (
     Addition,
     Block,
     Events,
@@ -22,18 +19,26 @@ from rumormill.protocols.pulsarcast.rpc import (
     Have,
     JoinReply,
     JoinStatus,
-    Operation,
     PeerAddress,
-    PeerTree,
     RequestReply,
     RequestStatus,
+    Terms,
+)
+from rumormill.protocols.pulsarcast.codec import OVERSIZED
+from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.limits import RpcLimits
+from rumormill.protocols.pulsarcast.rpc import (
+    Operation,
+    PeerTree,
     Rpc,
     RpcMessage,
-    Terms,
     addition,
+    decode_rpc,
+    encode_rpc,
     join,
     leave,
     publish,
+    read_messages,
     request_to_publish,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
@@ -248,11 +253,11 @@ def test_an_operation_without_its_payload_is_seen_before_it_is_carried_out() -> 
     for op in Operation:
         [message] = decode_rpc(message_bytes(bytes_field(5, TOPIC), op=op)).messages
         is_about_a_topic = op in (Operation.JOIN_TOPIC, Operation.LEAVE_TOPIC)
-        assert validation.misplaced(message) == (not is_about_a_topic and op is not Operation.PING)
+        assert message.misplaced == (not is_about_a_topic and op is not Operation.PING)
     [message] = publish(example(), 0.0).messages
-    assert not validation.misplaced(message)
+    assert not message.misplaced
     message.op = Operation.JOIN_TOPIC
-    assert validation.misplaced(message)
+    assert message.misplaced
 
 
 def test_the_original_would_skip_what_is_ours() -> None:

@@ -37,21 +37,11 @@ from rumormill.core.trace import (
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons, rpc
+from rumormill.protocols.pulsarcast.additions import Block, Events, Fetch, JoinReply, Terms
 from rumormill.protocols.pulsarcast.commands import PublishEvent, ShowTopic
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, EventLinking
-from rumormill.protocols.pulsarcast.rpc import (
-    Block,
-    Events,
-    Fetch,
-    JoinReply,
-    Operation,
-    PeerTree,
-    Rpc,
-    RpcMessage,
-    Terms,
-    addition,
-)
+from rumormill.protocols.pulsarcast.rpc import Operation, PeerTree, Rpc, RpcMessage, addition
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event
 from rumormill.protocols.pulsarcast.tree.trees import accepted, gap, join, redirect
 from rumormill.sim.identity import SimulatedIdentity

@@ -11,10 +11,10 @@ from rumormill.core.inputs import Publish, Subscribe, TimerFired
 from rumormill.core.trace import PublishMessage, RejectMessage
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.additions import RequestStatus
 from rumormill.protocols.pulsarcast.commands import History, PublishEvent, ReadHistory
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.operations import HoldTimer
-from rumormill.protocols.pulsarcast.rpc import RequestStatus
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import peer_id
 

@@ -7,7 +7,6 @@ from pulsarcast_vectors import block_cid
 from rumormill.core.errors import DecodeError
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.proof import (
     event_from_proof,
@@ -15,7 +14,7 @@ from rumormill.protocols.pulsarcast.proof import (
     pack_proof,
     stored,
 )
-from rumormill.protocols.pulsarcast.rpc import publish
+from rumormill.protocols.pulsarcast.rpc import decode_rpc, encode_rpc, publish
 from rumormill.protocols.pulsarcast.signing import (
     BAD_SIGNATURE,
     UNSIGNED,

@@ -8,9 +8,9 @@ from rumormill.core.inputs import ConnectFailed, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DuplicateMessage, SendRPC
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import rpc
+from rumormill.protocols.pulsarcast.additions import JoinReply, JoinStatus, Terms
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
 from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, TopicDescriptor
-from rumormill.protocols.pulsarcast.rpc import JoinReply, JoinStatus, Terms
 from rumormill.protocols.pulsarcast.tree.trees import BranchTimer, gap, join
 from rumormill.sim.network import peer_id
 

@@ -19,7 +19,6 @@ from pulsarcast_vectors import (
 
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dag_cbor, dates
-from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc, read_messages
 from rumormill.protocols.pulsarcast.descriptors import EventDescriptor, read_event, read_topic
 from rumormill.protocols.pulsarcast.readable import (
     event_from_readable,
@@ -27,7 +26,14 @@ from rumormill.protocols.pulsarcast.readable import (
     readable_topic,
     topic_from_readable,
 )
-from rumormill.protocols.pulsarcast.rpc import Operation, Rpc, RpcMessage
+from rumormill.protocols.pulsarcast.rpc import (
+    Operation,
+    Rpc,
+    RpcMessage,
+    decode_rpc,
+    encode_rpc,
+    read_messages,
+)
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.wire.frames import frame
 

@@ -1,241 +1,323 @@
-"""Reading the parts of an RPC that the JavaScript original does not know.
+"""What an RPC may hold besides the original's messages: answers, questions, and whom to turn to.
 
-Everything in them was chosen by their sender, so whatever is wrong is a `DecodeError`; except for
-old events inside `Events`, whose faults are their authors' and are reported one by one.
+The original skips them. Everything in them was chosen by their sender, so whatever is wrong is a
+`DecodeError`; except for old events inside `Events`, whose faults are their authors' and are
+counted one by one.
 """
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
 
 from rumormill.core.errors import DecodeError
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.fields import (
-    FIELD_1,
-    FIELD_2,
-    FIELD_3,
-    FIELD_4,
-    FIELD_5,
-    split,
-    text_of,
-)
+from rumormill.protocols.pulsarcast.codec import encode_event, lenient, read_event, text_field
 from rumormill.protocols.pulsarcast.limits import RpcLimits
-from rumormill.protocols.pulsarcast.rpc import (
-    BLOCK,
-    EVENTS,
-    FETCH,
-    HAVE,
-    JOIN_REPLY,
-    REQUEST_REPLY,
-    TERMS,
-    Addition,
-    Block,
-    Events,
-    Fetch,
-    Have,
-    JoinReply,
-    JoinStatus,
-    PeerAddress,
-    RequestReply,
-    RequestStatus,
-    Terms,
-)
 from rumormill.protocols.pulsarcast.signing import SignedEvent
-from rumormill.wire.protobuf import read_varint
+from rumormill.wire.fields import Field, Nested, Number, Octets, OneOf, enumeration
 
-EventReader: TypeAlias = Callable[[bytes, RpcLimits], SignedEvent | str]
-
-_NUMBER_2, _NUMBER_3, _NUMBER_4, _NUMBER_5 = 0x10, 0x18, 0x20, 0x28
-_MAX_NUMBER = 2**32 - 1
-_LATEST = 253_402_300_800_000
+_MAX_NUMBER: Final = 2**32 - 1
+_LATEST: Final = 253_402_300_800_000
 """The end of the year 9999 in milliseconds: no date is written with more digits."""
 
 
-def read_addition(
-    number: int, data: bytes, limits: RpcLimits, read_event: EventReader
-) -> tuple[Addition, list[str]]:
-    """Read the addition with a field number, and the faults of events in it."""
-    faults: list[str] = []
-    if number == EVENTS:
-        return _read_events(data, limits, read_event, faults), faults
-    return _READERS[number](data, limits), faults
+class PeerAddress(msgspec.Struct, frozen=True, gc=False):
+    """A peer to turn to, and where it may be reached: binary multiaddrs, best first."""
+
+    peer: bytes
+    addresses: tuple[bytes, ...] = ()
 
 
-def read_peers(
-    data: bytes, before: tuple[PeerAddress, ...], limits: RpcLimits
-) -> tuple[PeerAddress, ...]:
-    """Read a recommended peer and put it behind those that came before."""
-    if len(before) == limits.peers:
-        raise DecodeError("too-many-peers", f"more than {limits.peers} recommended")
-    peer = b""
-    addresses: list[bytes] = []
-    for tag, start, stop in split(data, limits.addresses + limits.other_fields):
-        if tag == FIELD_1:
-            peer = _peer(data[start:stop], limits)
-        elif tag == FIELD_2:
-            if len(addresses) == limits.addresses or stop - start > limits.address_bytes:
-                raise DecodeError("bad-address", "too many addresses, or too long ones")
-            addresses.append(data[start:stop])
-    return (*before, PeerAddress(_peer(peer, limits), tuple(addresses)))
+class JoinStatus(IntEnum):
+    """What became of a JOIN."""
+
+    ACCEPTED = 0
+    """The joiner is a child of the sender now."""
+    REDIRECTED = 1
+    """The sender is full; the joiner should try the named peers."""
+    REFUSED = 2
+    """The sender does not serve the topic; `reason` says why."""
 
 
-def _peer(data: bytes, limits: RpcLimits) -> bytes:
-    if not 0 < len(data) <= limits.peer_id_bytes:
-        raise DecodeError("bad-peer-id", f"a peer id has 1 to {limits.peer_id_bytes} bytes")
-    return data
+class JoinReply(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a JOIN; REDIRECTED also comes unasked, when a parent has too many children."""
 
-
-def _append_cid(found: list[bytes], data: bytes, limits: RpcLimits) -> None:
-    if len(found) == limits.cids:
-        raise DecodeError("too-many-cids", f"more than {limits.cids} in one list")
-    found.append(cids.check(data))
-
-
-def _number(data: bytes, start: int, stop: int) -> int:
-    value = read_varint(data, start, stop)[0]
-    if value > _MAX_NUMBER:
-        raise DecodeError("bad-number", "a count of more than 32 bits")
-    return value
-
-
-_Status = TypeVar("_Status", bound=IntEnum)
-
-
-def _status(kind: type[_Status], value: int) -> _Status:
-    try:
-        return kind(value)
-    except ValueError:
-        raise DecodeError("bad-status", f"there is no status {value}") from None
-
-
-def _read_join_reply(data: bytes, limits: RpcLimits) -> JoinReply:
-    topic, status, reason = b"", 0, ""
+    topic: bytes
+    status: JoinStatus
     peers: tuple[PeerAddress, ...] = ()
-    for tag, start, stop in split(data, limits.peers + limits.other_fields):
-        if tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag == _NUMBER_2:
-            status = _number(data, start, stop)
-        elif tag == FIELD_3:
-            peers = read_peers(data[start:stop], peers, limits)
-        elif tag == FIELD_4:
-            reason = text_of(data[start:stop], limits.reason_bytes)
-    return JoinReply(cids.check(topic), _status(JoinStatus, status), peers, reason)
+    reason: str = ""
 
 
-def _read_terms(data: bytes, limits: RpcLimits) -> Terms:
-    topic = b""
-    numbers = [0, 0, 0, 0, 0]
-    for tag, start, stop in split(data, limits.other_fields + 6):
-        if tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag & 7 == 0 and 2 <= tag >> 3 <= 6:
-            numbers[(tag >> 3) - 2] = read_varint(data, start, stop)[0]
-    silent, first, end, count, checksum = numbers
-    _check_range(first, end)
-    return Terms(cids.check(topic), silent != 0, first, end, count, checksum)
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """What goes with a JOIN, and with its acceptance: who gets what, and who has what.
+
+    `silent` says that the joiner only publishes and wants no events. The rest describes the events
+    dated from `start` to before `end` (milliseconds since 1970) that the sender has: how many there
+    are and the exclusive or of the last eight bytes of their CIDs. An empty range compares nothing.
+    """
+
+    topic: bytes
+    silent: bool = False
+    start: int = 0
+    end: int = 0
+    count: int = 0
+    checksum: int = 0
 
 
-def _check_range(start: int, end: int) -> None:
-    if not 0 <= start <= end <= _LATEST:
-        raise DecodeError("bad-range", "a range of dates begins before it ends, and ends in time")
+class RequestStatus(IntEnum):
+    """What became of a request to publish."""
+
+    ACCEPTED = 0
+    """It was published."""
+    REFUSED = 1
+    """Nobody who may publish was willing; `reason` says why."""
+    TIMED_OUT = 2
+    """Nobody who may publish was found in time."""
 
 
-def _read_request_reply(data: bytes, limits: RpcLimits) -> RequestReply:
-    topic = request = b""
+class RequestReply(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a request to publish: the request's CID and that of the event it became."""
+
+    topic: bytes
+    request: bytes
+    status: RequestStatus
     event: bytes | None = None
-    status, reason = 0, ""
-    for tag, start, stop in split(data, limits.other_fields + 5):
-        if tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag == FIELD_2:
-            request = data[start:stop]
-        elif tag == _NUMBER_3:
-            status = _number(data, start, stop)
-        elif tag == FIELD_4:
-            event = cids.check(data[start:stop])
-        elif tag == FIELD_5:
-            reason = text_of(data[start:stop], limits.reason_bytes)
-    known = _status(RequestStatus, status)
-    return RequestReply(cids.check(topic), cids.check(request), known, event, reason)
+    reason: str = ""
 
 
-def _read_fetch(data: bytes, limits: RpcLimits) -> Fetch:
-    topic, ancestors = b"", 0
+class Fetch(msgspec.Struct, frozen=True, gc=False):
+    """Ask for events of a topic, or for the descriptor of the topic itself if `wanted` names it.
+
+    With `ancestors`, so many of the events before each wanted one may come along, back to `known`,
+    which the sender has.
+    """
+
+    topic: bytes
+    wanted: tuple[bytes, ...] = ()
+    ancestors: int = 0
     known: bytes | None = None
-    wanted: list[bytes] = []
-    for tag, start, stop in split(data, limits.cids + limits.other_fields):
-        if tag == FIELD_2:
-            _append_cid(wanted, data[start:stop], limits)
-        elif tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag == _NUMBER_3:
-            ancestors = _number(data, start, stop)
-        elif tag == FIELD_4:
-            known = cids.check(data[start:stop])
-    return Fetch(cids.check(topic), tuple(wanted), ancestors, known)
 
 
-def _read_have(data: bytes, limits: RpcLimits) -> Have:
-    topic = b""
-    first = end = 0
-    found: list[bytes] = []
-    for tag, start, stop in split(data, limits.cids + limits.other_fields):
-        if tag == FIELD_4:
-            _append_cid(found, data[start:stop], limits)
-        elif tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag == _NUMBER_2:
-            first = read_varint(data, start, stop)[0]
-        elif tag == _NUMBER_3:
-            end = read_varint(data, start, stop)[0]
-    _check_range(first, end)
-    return Have(cids.check(topic), first, end, tuple(found))
+class Have(msgspec.Struct, frozen=True, gc=False):
+    """All events that the sender has of those dated from `start` to before `end`.
+
+    The receiver answers with `Events` that are not among them, and asks for those it lacks.
+    """
+
+    topic: bytes
+    start: int
+    end: int
+    cids: tuple[bytes, ...] = ()
 
 
-def _read_block(data: bytes, limits: RpcLimits) -> Block:
-    topic = content = b""
-    for tag, start, stop in split(data, limits.other_fields):
-        if tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag == FIELD_2:
-            content = data[start:stop]
-    return Block(cids.check(topic), content)
+class Events(msgspec.Struct, frozen=True, gc=False):
+    """Old events, parents before children. `missing` names what was wanted and is not there.
+
+    `start` and `end` are those of the `Have` that this answers; up to `end` the answer is complete.
+    """
+
+    topic: bytes
+    events: tuple[SignedEvent, ...] = ()
+    missing: tuple[bytes, ...] = ()
+    start: int = 0
+    end: int = 0
+
+    @property
+    def range_start(self) -> int | None:
+        """The start, where there is a range at all."""
+        return self.start if self.end else None
 
 
-def _read_events(
-    data: bytes, limits: RpcLimits, read_event: EventReader, faults: list[str]
-) -> Events:
-    topic = b""
-    events: list[SignedEvent] = []
-    missing: list[bytes] = []
-    first = end = 0
-    for tag, start, stop in split(data, limits.events + limits.cids + limits.other_fields):
-        if tag == FIELD_2:
-            if len(events) + len(faults) == limits.events:
-                raise DecodeError("too-many-events", f"more than {limits.events} in one answer")
-            event = read_event(data[start:stop], limits)
-            if isinstance(event, str):
-                faults.append(event)
-            else:
-                events.append(event)
-        elif tag == FIELD_3:
-            _append_cid(missing, data[start:stop], limits)
-        elif tag == FIELD_1:
-            topic = data[start:stop]
-        elif tag == _NUMBER_4:
-            first = read_varint(data, start, stop)[0]
-        elif tag == _NUMBER_5:
-            end = read_varint(data, start, stop)[0]
-    _check_range(first, end)
-    return Events(cids.check(topic), tuple(events), tuple(missing), first, end)
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """The dag-cbor bytes of a topic's descriptor, whose CID `topic` is."""
+
+    topic: bytes
+    data: bytes
 
 
-_READERS: dict[int, Callable[[bytes, RpcLimits], Addition]] = {
-    JOIN_REPLY: _read_join_reply,
-    REQUEST_REPLY: _read_request_reply,
-    FETCH: _read_fetch,
-    TERMS: _read_terms,
-    HAVE: _read_have,
-    BLOCK: _read_block,
+Addition: TypeAlias = JoinReply | RequestReply | Fetch | Events | Terms | Have | Block
+"""What the original does not know."""
+
+_Ranged = TypeVar("_Ranged", Events, Terms, Have)
+
+ADDITION_NAMES: Final[dict[type, str]] = {
+    JoinReply: "join-reply",
+    RequestReply: "request-reply",
+    Fetch: "fetch",
+    Events: "events",
+    Terms: "terms",
+    Have: "have",
+    Block: "block",
 }
+
+
+def peers_field(number: int, limits: RpcLimits) -> Nested:
+    """Peers that a message recommends."""
+    peer = lenient(
+        PeerAddress,
+        {
+            "peer": Octets(1, limits.peer_id_bytes, too_long="bad-peer-id", missing="bad-peer-id"),
+            "addresses": Octets(
+                2,
+                limits.address_bytes,
+                too_long="bad-address",
+                max_count=limits.addresses,
+                too_many="bad-address",
+            ),
+        },
+        limits,
+    )
+    return Nested(number, peer, max_count=limits.peers, too_many="too-many-peers")
+
+
+def additions_field(limits: RpcLimits) -> OneOf:
+    """The additions of an RPC, in the order in which they come; counted with its messages."""
+    return OneOf(
+        kinds={
+            kind: Nested(number, lenient(make, fields(limits), limits))
+            for number, (kind, make, fields) in enumerate(_PARTS, _FIRST_NUMBER)
+        },
+        max_count=limits.messages,
+        counted_with="messages",
+        too_many="too-many-messages",
+    )
+
+
+def _cid(number: int) -> Octets:
+    return Octets(number, cids.LENGTH, read=cids.check, too_long="bad-cid", missing="bad-cid")
+
+
+def _optional_cid(number: int) -> Octets:
+    return Octets(number, cids.LENGTH, read=cids.check, too_long="bad-cid", optional=True)
+
+
+def _cids(number: int, limits: RpcLimits) -> Octets:
+    return Octets(
+        number,
+        cids.LENGTH,
+        read=cids.check,
+        too_long="bad-cid",
+        max_count=limits.cids,
+        too_many="too-many-cids",
+    )
+
+
+def _status(number: int, kind: type[IntEnum]) -> Number:
+    return Number(number, _MAX_NUMBER, read=enumeration(kind, "bad-status"), always=True)
+
+
+def _date(number: int) -> Number:
+    return Number(number, _LATEST, too_large="bad-range", always=True)
+
+
+def _events_field(number: int, limits: RpcLimits) -> Octets:
+    def read(data: bytes) -> SignedEvent:
+        event = read_event(data, limits)
+        if isinstance(event, str):
+            raise DecodeError(event)
+        return event
+
+    return Octets(
+        number,
+        limits.rpc_bytes,
+        read=read,
+        write=encode_event,
+        max_count=limits.events,
+        too_many="too-many-events",
+        leave_out=True,
+    )
+
+
+def _in_order(made: _Ranged) -> _Ranged:
+    if made.start > made.end:
+        raise DecodeError("bad-range", "a range of dates begins before it ends")
+    return made
+
+
+def _events(
+    topic: bytes,
+    events: tuple[SignedEvent, ...],
+    missing: tuple[bytes, ...],
+    start: int | None,
+    end: int,
+) -> Events:
+    return _in_order(Events(topic, events, missing, start or 0, end))
+
+
+_FIRST_NUMBER: Final = 100
+"""Fields from here on are ours."""
+_PARTS: Final[
+    tuple[tuple[type, Callable[..., Addition], Callable[[RpcLimits], dict[str, Field]]], ...]
+] = (
+    (
+        JoinReply,
+        JoinReply,
+        lambda limits: {
+            "topic": _cid(1),
+            "status": _status(2, JoinStatus),
+            "peers": peers_field(3, limits),
+            "reason": text_field(4, limits.reason_bytes),
+        },
+    ),
+    (
+        RequestReply,
+        RequestReply,
+        lambda limits: {
+            "topic": _cid(1),
+            "request": _cid(2),
+            "status": _status(3, RequestStatus),
+            "event": _optional_cid(4),
+            "reason": text_field(5, limits.reason_bytes),
+        },
+    ),
+    (
+        Fetch,
+        Fetch,
+        lambda limits: {
+            "topic": _cid(1),
+            "wanted": _cids(2, limits),
+            "ancestors": Number(3, _MAX_NUMBER),
+            "known": _optional_cid(4),
+        },
+    ),
+    (
+        Events,
+        _events,
+        lambda limits: {
+            "topic": _cid(1),
+            "events": _events_field(2, limits),
+            "missing": _cids(3, limits),
+            "range_start": Number(4, _LATEST, too_large="bad-range", optional=True),
+            "end": Number(5, _LATEST, too_large="bad-range"),
+        },
+    ),
+    (
+        Terms,
+        lambda *values: _in_order(Terms(*values)),
+        lambda _: {
+            "topic": _cid(1),
+            "silent": Number(2, read=bool, always=True),
+            "start": _date(3),
+            "end": _date(4),
+            "count": Number(5, always=True),
+            "checksum": Number(6, always=True),
+        },
+    ),
+    (
+        Have,
+        lambda *values: _in_order(Have(*values)),
+        lambda limits: {
+            "topic": _cid(1),
+            "start": _date(2),
+            "end": _date(3),
+            "cids": _cids(4, limits),
+        },
+    ),
+    (
+        Block,
+        Block,
+        lambda limits: {"topic": _cid(1), "data": Octets(2, limits.rpc_bytes, always=True)},
+    ),
+)

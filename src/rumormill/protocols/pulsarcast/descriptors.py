@@ -69,6 +69,13 @@ _USUAL_VERSION = _VERSION + dag_cbor.text(PROTOCOL)
 _LINK_HEAD = dag_cbor.link(b"\0" * cids.LENGTH)[: -cids.LENGTH]
 
 
+class Metadata(msgspec.Struct, frozen=True, gc=False):
+    """A date and a version, which travel together."""
+
+    created: str
+    protocol_version: str
+
+
 class TopicDescriptor(msgspec.Struct, eq=False):
     """A topic, or one version of it. Two are equal when their CIDs are.
 
@@ -161,6 +168,16 @@ class EventDescriptor(msgspec.Struct, eq=False, gc=False):
                 _NULL if self.publisher is None else dag_cbor.octets(self.publisher),
             )
         )
+
+    @property
+    def metadata(self) -> Metadata:
+        """The date and the version."""
+        return Metadata(self.created, self.protocol_version)
+
+    @property
+    def parent_link(self) -> bytes:
+        """The parent as a link holds it: no bytes where there is none."""
+        return self.parent or b""
 
     @property
     def cid(self) -> bytes:

@@ -9,8 +9,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.rpc import (
+from rumormill.protocols.pulsarcast.additions import (
     Addition,
     Block,
     Events,
@@ -18,14 +17,13 @@ from rumormill.protocols.pulsarcast.rpc import (
     Have,
     JoinReply,
     JoinStatus,
-    Operation,
     PeerAddress,
     RequestReply,
     RequestStatus,
-    Rpc,
-    RpcMessage,
     Terms,
 )
+from rumormill.protocols.pulsarcast.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.rpc import Operation, Rpc, RpcMessage
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.scraps import some_peer
 

@@ -15,8 +15,8 @@ import msgspec
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
+from rumormill.protocols.pulsarcast.additions import RequestReply
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.rpc import RequestReply
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 
 MOST_OF_A_KIND: Final = 4096

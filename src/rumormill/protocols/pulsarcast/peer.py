@@ -49,6 +49,15 @@ from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VAL
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import commands, reasons, validation
+from rumormill.protocols.pulsarcast.additions import (
+    Block,
+    Events,
+    Fetch,
+    Have,
+    JoinReply,
+    RequestReply,
+    Terms,
+)
 from rumormill.protocols.pulsarcast.commands import cid_of
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
@@ -68,19 +77,7 @@ from rumormill.protocols.pulsarcast.operations import (
     SubscribeTimer,
     WayFound,
 )
-from rumormill.protocols.pulsarcast.rpc import (
-    Block,
-    Events,
-    Fetch,
-    Have,
-    JoinReply,
-    Operation,
-    RequestReply,
-    Rpc,
-    RpcMessage,
-    Terms,
-    addition,
-)
+from rumormill.protocols.pulsarcast.rpc import Operation, Rpc, RpcMessage, addition
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
@@ -340,7 +337,7 @@ class PulsarcastPeer:
         effects: Effects,
     ) -> None:
         op = part.op
-        if validation.misplaced(part):
+        if part.misplaced:
             self._context.refuse(peer, validation.MISPLACED, None, SLIGHT, now, effects)
         elif op == Operation.PUBLISH_EVENT and part.event is not None:
             self._on_event(peer, part.event, None, now, effects)

@@ -12,15 +12,14 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.codec import read_event
+from rumormill.protocols.pulsarcast.codec import encode_without_payload, read_event
 from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS, RpcLimits
-from rumormill.protocols.pulsarcast.rpc import encode_event_parts
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 
 
 def pack_proof(signed: SignedEvent) -> bytes:
     """What is kept beside the payload."""
-    return encode_event_parts(signed, None)
+    return encode_without_payload(signed)
 
 
 def event_from_proof(

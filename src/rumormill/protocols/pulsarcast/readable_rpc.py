@@ -11,7 +11,20 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from rumormill.core.errors import LocalError
-from rumormill.protocols.pulsarcast.codec import decode_rpc, read_messages
+from rumormill.protocols.pulsarcast.additions import (
+    ADDITION_NAMES,
+    Addition,
+    Block,
+    Events,
+    Fetch,
+    Have,
+    JoinReply,
+    JoinStatus,
+    PeerAddress,
+    RequestReply,
+    RequestStatus,
+    Terms,
+)
 from rumormill.protocols.pulsarcast.descriptors import PROTOCOL
 from rumormill.protocols.pulsarcast.readable import (
     cid_of,
@@ -27,22 +40,12 @@ from rumormill.protocols.pulsarcast.readable import (
     topic_from_readable,
 )
 from rumormill.protocols.pulsarcast.rpc import (
-    ADDITION_NAMES,
-    Addition,
-    Block,
-    Events,
-    Fetch,
-    Have,
-    JoinReply,
-    JoinStatus,
     Operation,
-    PeerAddress,
     PeerTree,
-    RequestReply,
-    RequestStatus,
     Rpc,
     RpcMessage,
-    Terms,
+    decode_rpc,
+    read_messages,
 )
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.wire import base58

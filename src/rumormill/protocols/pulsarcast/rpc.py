@@ -1,4 +1,4 @@
-"""The RPC of Pulsarcast as values, and the bytes that they are sent as.
+"""The RPC of Pulsarcast as values and as bytes.
 
 An RPC of the JavaScript original is a list of messages, each with an operation, one payload and a
 date. Its bytes are reproduced exactly: fields in the order of their numbers, an absent parent as an
@@ -6,21 +6,44 @@ empty link, an empty payload as an empty field. What the original lacks is added
 from 100 on, which it skips: signatures beside an event, a forwarding address in a LEAVE, and
 answers, which are parts of the RPC beside its messages (`Addition`).
 
+Bytes that are no protobuf, or more of anything than the sender may send, are a `DecodeError`: the
+sender pays. A message that is readable and breaks a rule of `validation` is left out and reported
+in `Rpc.refused`, and the rest of the RPC stands: its sender may only have forwarded it. That holds
+for unknown operations too. Of the payloads of a message the last one counts, as in the original.
+
 Values are immutable once sent; what is computed from them (bytes, trace metadata) is kept in them.
-`codec` reads them back.
 """
 
 from enum import IntEnum
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 import msgspec
 
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast import dates, validation
+from rumormill.protocols.pulsarcast.additions import (
+    ADDITION_NAMES,
+    Addition,
+    Events,
+    PeerAddress,
+    additions_field,
+    peers_field,
+)
+from rumormill.protocols.pulsarcast.codec import (
+    encode_event,
+    lenient,
+    metadata_field,
+    read_event,
+)
+from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, Metadata, TopicDescriptor
+from rumormill.protocols.pulsarcast.limits import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.signing import SignedEvent
-from rumormill.wire.protobuf import bytes_field, field_size, string_field, varint_field
+from rumormill.protocols.pulsarcast.topic_message import encode_topic, read_topic_message
+from rumormill.wire.fields import UNBOUNDED, Field, LeftOut, Number, Octets, OneOf
+from rumormill.wire.protobuf import field_size
+from rumormill.wire.schema import Layout, Schema
 
 
 class Operation(IntEnum):
@@ -40,11 +63,6 @@ OPERATION_NAMES: Final = {
 }
 """The operations as the trace names them."""
 
-# Field numbers that the original does not use.
-PUBLISHER_SIGNATURE, PUBLISHER_KEY, AUTHOR_SIGNATURE, AUTHOR_KEY = 100, 101, 102, 103
-ELSEWHERE = 100
-JOIN_REPLY, REQUEST_REPLY, FETCH, EVENTS, TERMS, HAVE, BLOCK = range(100, 107)
-
 
 class PeerTree(msgspec.Struct, frozen=True, gc=False):
     """Somebody's neighbours in a topic's tree: the payload of UPDATE, which nobody sends."""
@@ -54,11 +72,8 @@ class PeerTree(msgspec.Struct, frozen=True, gc=False):
     children: tuple[bytes, ...] = ()
 
 
-class PeerAddress(msgspec.Struct, frozen=True, gc=False):
-    """A peer to turn to, and where it may be reached: binary multiaddrs, best first."""
-
-    peer: bytes
-    addresses: tuple[bytes, ...] = ()
+Payload: TypeAlias = bytes | SignedEvent | TopicDescriptor | PeerTree
+"""What a message is about: a topic's CID, or one of the others."""
 
 
 class RpcMessage(msgspec.Struct, gc=False):
@@ -76,200 +91,27 @@ class RpcMessage(msgspec.Struct, gc=False):
     protocol_version: str = PROTOCOL
     elsewhere: tuple[PeerAddress, ...] = ()
 
-    def encode(self) -> bytes:
-        """The message's bytes, without the tag and length that frame it in an RPC."""
+    @property
+    def payload(self) -> Payload | None:
+        """What it is about."""
+        return self.topic_id or self.event or self.topic or self.tree
+
+    @property
+    def metadata(self) -> Metadata:
+        """The date and the version, which travel together."""
+        return Metadata(self.created, self.protocol_version)
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether the operation came without the payload that it is about."""
         op = self.op
-        parts = [_OPERATION_FIELDS[op] if 0 <= op < 7 else varint_field(1, op)]
-        if self.topic_id is not None:
-            parts.append(bytes_field(5, self.topic_id))
-        elif self.event is not None:
-            parts.append(bytes_field(3, encode_event(self.event)))
-        elif self.topic is not None:
-            parts.append(bytes_field(2, encode_topic(self.topic)))
-        elif self.tree is not None:
-            parts.append(bytes_field(4, _encode_tree(self.tree)))
-        parts.append(bytes_field(6, _metadata(self.created, self.protocol_version)))
-        parts += [bytes_field(ELSEWHERE, _encode_peer(each)) for each in self.elsewhere]
-        return b"".join(parts)
-
-
-class JoinStatus(IntEnum):
-    """What became of a JOIN."""
-
-    ACCEPTED = 0
-    """The joiner is a child of the sender now."""
-    REDIRECTED = 1
-    """The sender is full; the joiner should try the named peers."""
-    REFUSED = 2
-    """The sender does not serve the topic; `reason` says why."""
-
-
-class JoinReply(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a JOIN; REDIRECTED also comes unasked, when a parent has too many children."""
-
-    topic: bytes
-    status: JoinStatus
-    peers: tuple[PeerAddress, ...] = ()
-    reason: str = ""
-
-    def encode(self) -> bytes:
-        """The reply's bytes."""
-        parts = [bytes_field(1, self.topic), varint_field(2, self.status)]
-        parts += [bytes_field(3, _encode_peer(each)) for each in self.peers]
-        if self.reason:
-            parts.append(string_field(4, self.reason))
-        return b"".join(parts)
-
-
-class Terms(msgspec.Struct, frozen=True, gc=False):
-    """What goes with a JOIN, and with its acceptance: who gets what, and who has what.
-
-    `silent` says that the joiner only publishes and wants no events. The rest describes the events
-    dated from `start` to before `end` (milliseconds since 1970) that the sender has: how many there
-    are and the exclusive or of the last eight bytes of their CIDs. An empty range compares nothing.
-    """
-
-    topic: bytes
-    silent: bool = False
-    start: int = 0
-    end: int = 0
-    count: int = 0
-    checksum: int = 0
-
-    def encode(self) -> bytes:
-        """The terms' bytes."""
-        parts = [bytes_field(1, self.topic)]
-        numbers = (self.silent, self.start, self.end, self.count, self.checksum)
-        parts += [varint_field(2 + place, number) for place, number in enumerate(numbers)]
-        return b"".join(parts)
-
-
-class RequestStatus(IntEnum):
-    """What became of a request to publish."""
-
-    ACCEPTED = 0
-    """It was published."""
-    REFUSED = 1
-    """Nobody who may publish was willing; `reason` says why."""
-    TIMED_OUT = 2
-    """Nobody who may publish was found in time."""
-
-
-class RequestReply(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a request to publish: the request's CID and that of the event it became."""
-
-    topic: bytes
-    request: bytes
-    status: RequestStatus
-    event: bytes | None = None
-    reason: str = ""
-
-    def encode(self) -> bytes:
-        """The reply's bytes."""
-        parts = [bytes_field(1, self.topic), bytes_field(2, self.request)]
-        parts.append(varint_field(3, self.status))
-        if self.event is not None:
-            parts.append(bytes_field(4, self.event))
-        if self.reason:
-            parts.append(string_field(5, self.reason))
-        return b"".join(parts)
-
-
-class Fetch(msgspec.Struct, frozen=True, gc=False):
-    """Ask for events of a topic, or for the descriptor of the topic itself if `wanted` names it.
-
-    With `ancestors`, so many of the events before each wanted one may come along, back to `known`,
-    which the sender has.
-    """
-
-    topic: bytes
-    wanted: tuple[bytes, ...] = ()
-    ancestors: int = 0
-    known: bytes | None = None
-
-    def encode(self) -> bytes:
-        """The question's bytes."""
-        parts = [bytes_field(1, self.topic)]
-        parts += [bytes_field(2, each) for each in self.wanted]
-        if self.ancestors:
-            parts.append(varint_field(3, self.ancestors))
-        if self.known is not None:
-            parts.append(bytes_field(4, self.known))
-        return b"".join(parts)
-
-
-class Have(msgspec.Struct, frozen=True, gc=False):
-    """All events that the sender has of those dated from `start` to before `end`.
-
-    The receiver answers with `Events` that are not among them, and asks for those it lacks.
-    """
-
-    topic: bytes
-    start: int
-    end: int
-    cids: tuple[bytes, ...] = ()
-
-    def encode(self) -> bytes:
-        """The message's bytes."""
-        parts = [bytes_field(1, self.topic), varint_field(2, self.start), varint_field(3, self.end)]
-        parts += [bytes_field(4, each) for each in self.cids]
-        return b"".join(parts)
-
-
-class Events(msgspec.Struct, frozen=True, gc=False):
-    """Old events, parents before children. `missing` names what was wanted and is not there.
-
-    `start` and `end` are those of the `Have` that this answers; up to `end` the answer is complete.
-    """
-
-    topic: bytes
-    events: tuple[SignedEvent, ...] = ()
-    missing: tuple[bytes, ...] = ()
-    start: int = 0
-    end: int = 0
-
-    def encode(self) -> bytes:
-        """The answer's bytes."""
-        parts = [bytes_field(1, self.topic)]
-        parts += [bytes_field(2, encode_event(each)) for each in self.events]
-        parts += [bytes_field(3, each) for each in self.missing]
-        if self.end:
-            parts += (varint_field(4, self.start), varint_field(5, self.end))
-        return b"".join(parts)
-
-
-class Block(msgspec.Struct, frozen=True, gc=False):
-    """The dag-cbor bytes of a topic's descriptor, whose CID `topic` is."""
-
-    topic: bytes
-    data: bytes
-
-    def encode(self) -> bytes:
-        """The block's bytes."""
-        return bytes_field(1, self.topic) + bytes_field(2, self.data)
-
-
-Addition: TypeAlias = JoinReply | RequestReply | Fetch | Events | Terms | Have | Block
-"""What the original does not know."""
-
-ADDITION_NUMBERS: Final[dict[type, int]] = {
-    JoinReply: JOIN_REPLY,
-    RequestReply: REQUEST_REPLY,
-    Fetch: FETCH,
-    Events: EVENTS,
-    Terms: TERMS,
-    Have: HAVE,
-    Block: BLOCK,
-}
-ADDITION_NAMES: Final[dict[type, str]] = {
-    JoinReply: "join-reply",
-    RequestReply: "request-reply",
-    Fetch: "fetch",
-    Events: "events",
-    Terms: "terms",
-    Have: "have",
-    Block: "block",
-}
+        if op == Operation.PUBLISH_EVENT or op == Operation.REQUEST_TO_PUBLISH:
+            return self.event is None
+        if op == Operation.JOIN_TOPIC or op == Operation.LEAVE_TOPIC:
+            return self.topic_id is None
+        if op == Operation.UPDATE:
+            return self.tree is None
+        return op == Operation.NEW_TOPIC
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -296,13 +138,7 @@ class Rpc(msgspec.Struct, gc=False, eq=False):
 
     def encode(self) -> bytes:
         """The bytes of the RPC, without the length prefix of the stream; made once."""
-        if not self.encoded:
-            parts = [bytes_field(1, message.encode()) for message in self.messages]
-            parts += [
-                bytes_field(ADDITION_NUMBERS[type(each)], each.encode()) for each in self.additions
-            ]
-            self.encoded = b"".join(parts)
-        return self.encoded
+        return _RPC.encode(self)
 
     @property
     def meta(self) -> RpcMeta:
@@ -365,7 +201,7 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
         if signed is not None and message.op == Operation.PUBLISH_EVENT:
             carried.append(MessageMeta(signed.cid, cids.text(signed.event.topic)))
             alone = len(rpc.messages) == 1 and not rpc.additions
-            data_size += len(rpc.encode()) if alone else field_size(len(message.encode()))
+            data_size += len(rpc.encode()) if alone else field_size(_MESSAGE.size(message))
         else:
             name = OPERATION_NAMES.get(message.op, "unknown")
             operations.append(OperationMeta(name, _topic_text(message)))
@@ -391,82 +227,139 @@ def _topic_text(message: RpcMessage) -> str:
     return "" if topic is None else cids.text(topic)
 
 
-_OPERATION_FIELDS = tuple(varint_field(1, operation) for operation in Operation)
-_USUAL_DATE = bytes((0x0A, 24))
-_USUAL_VERSION = string_field(2, PROTOCOL)
+def _tree(
+    topic: bytes | None, parents: tuple[bytes, ...], children: tuple[bytes, ...]
+) -> PeerTree | str:
+    if topic is None:
+        return validation.NO_TREE_TOPIC
+    if not cids.is_cid(topic):
+        return validation.BAD_CID
+    return PeerTree(topic, parents, children)
 
 
-def _metadata(created: str, version: str) -> bytes:
-    if len(created) == 24 and version == PROTOCOL and created.isascii():
-        return b"".join((_USUAL_DATE, created.encode(), _USUAL_VERSION))  # as nearly always
-    return string_field(1, created) + string_field(2, version)
+def _topic_id(data: bytes) -> bytes | str:
+    return data if cids.is_cid(data) else validation.BAD_CID
 
 
-def _link(cid: bytes | None) -> bytes:
-    return b"" if cid is None else bytes_field(1, cid)
-
-
-def encode_event(signed: SignedEvent) -> bytes:
-    """The protobuf form of an event with its signatures; made once."""
-    if not signed.encoded:
-        signed.encoded = encode_event_parts(signed, signed.event.payload)
-    return signed.encoded
-
-
-def encode_event_parts(signed: SignedEvent, payload: bytes | None) -> bytes:
-    """The protobuf form of an event, without its payload where that is None."""
-    event: EventDescriptor = signed.event
-    parts = [bytes_field(1, event.author), bytes_field(2, _link(event.topic))]
-    if payload is not None:
-        parts.append(bytes_field(3, payload))
-    if event.publisher is not None:
-        parts.append(bytes_field(4, event.publisher))
-    parts.append(bytes_field(5, _link(event.parent)))
-    parts.append(bytes_field(6, _metadata(event.created, event.protocol_version)))
-    parts.append(encode_signatures(signed))
-    return b"".join(parts)
-
-
-def encode_signatures(signed: SignedEvent) -> bytes:
-    """The fields that vouch for an event."""
-    fields = (
-        (PUBLISHER_SIGNATURE, signed.publisher_signature),
-        (PUBLISHER_KEY, signed.publisher_key),
-        (AUTHOR_SIGNATURE, signed.author_signature),
-        (AUTHOR_KEY, signed.author_key),
+def _payload_field(limits: RpcLimits) -> OneOf:
+    """What a message is about; when it is read, a text stands for the rule that it breaks."""
+    parents = Octets(
+        2,
+        limits.peer_id_bytes,
+        too_long="bad-peer-id",
+        max_count=limits.tree_peers,
+        too_many="too-many-fields",
     )
-    return b"".join([bytes_field(number, value) for number, value in fields if value])
-
-
-def encode_topic(topic: TopicDescriptor) -> bytes:
-    """The protobuf form of a topic, which is good for nothing and is not sent.
-
-    Author and parent share a field number and the lists of peers are lost: so the original writes
-    it. Topics travel as dag-cbor.
-    """
-    metadata = (
-        string_field(1, topic.created),
-        string_field(2, topic.protocol_version),
-        bytes_field(3, varint_field(1, topic.allowed_publishers is not None)),
-        bytes_field(4, varint_field(1, topic.request_to_publish is not None)),
-        varint_field(5, topic.event_linking),
+    children = msgspec.structs.replace(parents, number=3, counted_with="parents")
+    tree = lenient(
+        _tree,
+        {
+            "topic": Octets(1, UNBOUNDED, optional=True),
+            "parents": parents,
+            "children": children,
+        },
+        limits,
     )
-    parts = [string_field(1, topic.name), bytes_field(2, topic.author)]
-    parts.append(bytes_field(2, _link(topic.parent)))
-    for name, cid in topic.sub_topics.items():
-        parts.append(bytes_field(3, string_field(1, name) + bytes_field(2, _link(cid))))
-    parts.append(bytes_field(4, b"".join(metadata)))
-    return b"".join(parts)
-
-
-def _encode_tree(tree: PeerTree) -> bytes:
-    parts = [bytes_field(1, tree.topic)]
-    parts += [bytes_field(2, peer) for peer in tree.parents]
-    parts += [bytes_field(3, peer) for peer in tree.children]
-    return b"".join(parts)
-
-
-def _encode_peer(address: PeerAddress) -> bytes:
-    return bytes_field(1, address.peer) + b"".join(
-        [bytes_field(2, each) for each in address.addresses]
+    read, read_topic = (
+        partial(read_event, limits=limits),
+        partial(read_topic_message, limits=limits),
     )
+    return OneOf(
+        kinds={
+            TopicDescriptor: Octets(2, UNBOUNDED, read=read_topic, write=encode_topic),
+            SignedEvent: Octets(3, UNBOUNDED, read=read, write=encode_event),
+            PeerTree: Octets(4, UNBOUNDED, read=tree.decode, write=tree.encode),
+            bytes: Octets(5, UNBOUNDED, read=_topic_id),
+        }
+    )
+
+
+def _message_fields(limits: RpcLimits) -> dict[str, Field]:
+    return {
+        "op": Number(1, always=True),
+        "payload": _payload_field(limits),
+        "metadata": metadata_field(6, limits),
+        "elsewhere": peers_field(100, limits),
+    }
+
+
+_Judged: TypeAlias = tuple[RpcMessage, str | None]
+"""A message, and the rule that it breaks."""
+
+
+def _judged(
+    op: int,
+    payload: Payload | str | None,
+    metadata: Metadata | None,
+    elsewhere: tuple[PeerAddress, ...],
+) -> _Judged:
+    created, version = (metadata.created, metadata.protocol_version) if metadata else ("", "")
+    message = RpcMessage(op, created, protocol_version=version, elsewhere=elsewhere)
+    fault = None
+    if isinstance(payload, SignedEvent):
+        message.event = payload
+    elif isinstance(payload, bytes):
+        message.topic_id = payload
+    elif isinstance(payload, PeerTree):
+        message.tree = payload
+    elif isinstance(payload, TopicDescriptor):
+        message.topic, fault = payload, validation.TOPIC_IN_PROTOBUF
+    else:
+        fault = payload or validation.NO_PAYLOAD
+    if op not in OPERATION_NAMES:
+        return message, validation.UNKNOWN_OPERATION
+    return message, validation.message_fault(metadata) or fault
+
+
+def _rpc_fields(limits: RpcLimits) -> dict[str, Field]:
+    message = lenient(_judged, _message_fields(limits), limits)
+    return {
+        "messages": Octets(
+            1,
+            limits.rpc_bytes,
+            read=message.decode,
+            write=_MESSAGE.encode,
+            max_count=limits.messages,
+            too_many="too-many-messages",
+        ),
+        "additions": additions_field(limits),
+    }
+
+
+_MESSAGE: Final[Layout[RpcMessage]] = Layout(_message_fields(DEFAULT_LIMITS))
+_RPC: Final[Layout[Rpc]] = Layout(_rpc_fields(DEFAULT_LIMITS), kept_in="encoded")
+
+
+@lru_cache(maxsize=16)
+def _schema(limits: RpcLimits) -> Schema[tuple[tuple[_Judged, ...], tuple[Addition, ...]]]:
+    return Schema(
+        lambda messages, additions: (messages, additions),
+        _rpc_fields(limits),
+        max_bytes=limits.rpc_bytes,
+        too_long="rpc-too-long",
+        max_others=limits.other_fields,
+    )
+
+
+def encode_rpc(rpc: Rpc) -> bytes:
+    """The bytes of an RPC, without the length prefix of the stream."""
+    return rpc.encode()
+
+
+def decode_rpc(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> Rpc:
+    """Read an RPC."""
+    left_out: LeftOut = {}
+    messages, additions = _schema(limits).decode(data, left_out)
+    sound = tuple([message for message, fault in messages if fault is None])
+    refused = [Refused(fault, message.op) for message, fault in messages if fault is not None]
+    for reason, count in left_out.items():
+        refused += [Refused(reason)] * count
+    rpc = Rpc(sound, additions, tuple(refused))
+    if not refused and all(each.event is None or each.event.encoded for each in sound):
+        rpc.encoded = data  # what is passed on whole is passed on as it came
+    return rpc
+
+
+def read_messages(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> tuple[_Judged, ...]:
+    """Read the messages of an RPC, each with what is wrong with it: for people to look at."""
+    return _schema(limits).decode(data)[0]

@@ -11,7 +11,6 @@ from rumormill.core.topics import ANYONE, TopicOptions
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast import cid as cids
-from rumormill.protocols.pulsarcast.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic, SubscribeTo
 from rumormill.protocols.pulsarcast.config import PRESETS, PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import OURS
@@ -19,7 +18,7 @@ from rumormill.protocols.pulsarcast.descriptors import PROTOCOL, EventLinking, T
 from rumormill.protocols.pulsarcast.junk import junk_rpc
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.readable import readable_view
-from rumormill.protocols.pulsarcast.rpc import Rpc
+from rumormill.protocols.pulsarcast.rpc import Rpc, decode_rpc, encode_rpc
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, TopicMaking
 
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
-from rumormill.protocols.pulsarcast.rpc import Operation, RpcMessage
+from rumormill.protocols.pulsarcast.descriptors import Metadata
 
 NO_PAYLOAD: Final = "no-payload"
 NO_METADATA: Final = "no-metadata"
@@ -41,18 +41,13 @@ NO_TREE_TOPIC: Final = "tree-without-topic"
 MISPLACED: Final = "misplaced-payload"
 
 
-def message_fault(op: int, created: str | None, version: str | None) -> str | None:
-    """Judge what every message has; `created` is None where there is no metadata at all."""
-    if op not in _OPERATIONS:
-        return UNKNOWN_OPERATION
-    if created is None:
+def message_fault(metadata: Metadata | None) -> str | None:
+    """Judge what every message has."""
+    if metadata is None:
         return NO_METADATA
-    if dates.normal(created) is None:
+    if dates.normal(metadata.created) is None:
         return BAD_DATE
-    return None if version else NO_VERSION
-
-
-_OPERATIONS = frozenset(operation.value for operation in Operation)
+    return None if metadata.protocol_version else NO_VERSION
 
 
 def event_fault(
@@ -85,15 +80,3 @@ def event_fault(
     if not cids.is_cid(topic) or (parent and not cids.is_cid(parent)):
         return BAD_CID
     return None
-
-
-def misplaced(message: RpcMessage) -> bool:
-    """Whether an operation came without the payload that it is about."""
-    op = message.op
-    if op == Operation.PUBLISH_EVENT or op == Operation.REQUEST_TO_PUBLISH:
-        return message.event is None
-    if op == Operation.JOIN_TOPIC or op == Operation.LEAVE_TOPIC:
-        return message.topic_id is None
-    if op == Operation.UPDATE:
-        return message.tree is None
-    return op == Operation.NEW_TOPIC

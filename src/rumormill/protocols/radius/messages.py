@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from rumormill.core.config import Config, require
-from rumormill.core.identity import Identity
+from rumormill.core.event import Event
+from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
 from rumormill.overlay.hyparview.messages import (
@@ -36,6 +37,7 @@ another kind."""
 PUBLICATION_PREFIX: Final = b"rumormill-radius-publication:"
 """The same for publications."""
 
+_TIME_BYTES: Final = 8
 _UINT32: Final = 2**32 - 1
 
 
@@ -135,7 +137,7 @@ class Publication(msgspec.Struct, gc=False):
         """The author and the time: the same words twice are two publications."""
         uid = self.cached_id
         if not uid:
-            uid = self.cached_id = self.author + self.time.to_bytes(8, "big")
+            uid = self.cached_id = self.author + self.time.to_bytes(_TIME_BYTES, "big")
         return uid
 
     @property
@@ -346,7 +348,15 @@ def sign_publication(publication: Publication, identity: Identity) -> None:
     publication.cached_bytes = b""
 
 
-def check_publication(publication: Publication, identity: Identity) -> bool:
+def check_publication(publication: Publication, verifier: Verifier) -> bool:
     """Whether its author signed a publication."""
     payload = PUBLICATION_PREFIX + publication.unsigned
-    return identity.verify(publication.author, publication.key, payload, publication.signature)
+    return verifier.verify(publication.author, publication.key, payload, publication.signature)
+
+
+def from_event(event: Event) -> Publication:
+    """Turn a kept event into the publication that it was; `DecodeError` when it was none."""
+    publication = _PUBLICATION.decode(event.proof)
+    publication.author, publication.topic, publication.data = event.author, event.topic, event.data
+    publication.time = int.from_bytes(event.id[-_TIME_BYTES:], "big")
+    return publication

@@ -22,11 +22,12 @@ from rumormill.core.identity import Verifier
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.validators import ContentValidator, content_key
+from rumormill.protocols.pulsarcast.additions import Events, Fetch
 from rumormill.protocols.pulsarcast.codec import add_signatures
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_event, read_topic
 from rumormill.protocols.pulsarcast.operations import BlockFound, FetchTimer
-from rumormill.protocols.pulsarcast.rpc import Events, Fetch, addition
+from rumormill.protocols.pulsarcast.rpc import addition
 from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of
 
 _MOST_SOURCES: Final = 3

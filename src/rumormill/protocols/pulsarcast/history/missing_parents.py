@@ -19,12 +19,14 @@ from rumormill.core.effects import ById, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.additions import Events, Fetch
+from rumormill.protocols.pulsarcast.codec import encode_event
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, unread_of
 from rumormill.protocols.pulsarcast.operations import BlockFound, ParentTimer, PeerOperation
 from rumormill.protocols.pulsarcast.proof import read_back
-from rumormill.protocols.pulsarcast.rpc import Events, Fetch, addition, encode_event
+from rumormill.protocols.pulsarcast.rpc import addition
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Trees

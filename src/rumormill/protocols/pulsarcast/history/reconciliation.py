@@ -17,6 +17,8 @@ import msgspec
 from rumormill.core.effects import ById, CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
+from rumormill.protocols.pulsarcast.additions import Events, Fetch, Have, Terms
+from rumormill.protocols.pulsarcast.codec import encode_event
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.history.feed import (
     Feed,
@@ -28,14 +30,7 @@ from rumormill.protocols.pulsarcast.history.feed import (
 from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
 from rumormill.protocols.pulsarcast.operations import PeerOperation, RangeFetched, RangeTimer
 from rumormill.protocols.pulsarcast.proof import read_back
-from rumormill.protocols.pulsarcast.rpc import (
-    Events,
-    Fetch,
-    Have,
-    Terms,
-    addition,
-    encode_event,
-)
+from rumormill.protocols.pulsarcast.rpc import addition
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees, join
 

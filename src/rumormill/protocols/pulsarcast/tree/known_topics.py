@@ -21,12 +21,12 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.additions import Block
 from rumormill.protocols.pulsarcast.commands import TopicView
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor, read_topic
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.operations import BlockFound, LookTimer, TopicFound
-from rumormill.protocols.pulsarcast.rpc import Block
 
 _MORE_LOOKS: Final = 3
 _FIRST_PAUSE: Final = 0.5

@@ -12,6 +12,7 @@ from rumormill.core.effects import Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.additions import JoinReply, JoinStatus, PeerAddress, Terms
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
@@ -22,7 +23,7 @@ from rumormill.protocols.pulsarcast.operations import (
     TreeEntered,
     WayFound,
 )
-from rumormill.protocols.pulsarcast.rpc import JoinReply, JoinStatus, PeerAddress, Terms, leave
+from rumormill.protocols.pulsarcast.rpc import leave
 from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
@@ -226,7 +227,9 @@ class TreeMembership:
         most = self._context.config.max_waiting
         if waiting is not None and (peer in waiting or len(waiting) < most):
             waiting[peer] = terms
-        elif waiting is not None or self.full or len(self._joining) >= most:
+        elif waiting is not None or len(self._joining) >= most:
+            self._turn_away(peer, cid, reasons.WAITING_FULL, effects)
+        elif cid not in self._feeds.opening and self.full:
             self._turn_away(peer, cid, reasons.BRANCHES_FULL, effects)
         else:
             self._joining[cid] = {peer: terms}

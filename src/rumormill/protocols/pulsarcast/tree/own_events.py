@@ -18,11 +18,11 @@ from rumormill.core.effects import Append, Effects
 from rumormill.core.event import Event
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.codec import encode_signatures
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import EventLinking
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event
-from rumormill.protocols.pulsarcast.rpc import encode_signatures
 from rumormill.protocols.pulsarcast.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 

@@ -20,8 +20,9 @@ from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.additions import Terms
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
-from rumormill.protocols.pulsarcast.rpc import Terms, leave
+from rumormill.protocols.pulsarcast.rpc import leave
 from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, BranchHook, Trees, gap, join
 
 

@@ -18,6 +18,7 @@ from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
+from rumormill.protocols.pulsarcast.additions import RequestStatus
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import (
     EventDescriptor,
@@ -33,7 +34,6 @@ from rumormill.protocols.pulsarcast.operations import (
     TopicFound,
     TreeEntered,
 )
-from rumormill.protocols.pulsarcast.rpc import RequestStatus
 from rumormill.protocols.pulsarcast.signing import SignedEvent, sign_event, sign_request
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics

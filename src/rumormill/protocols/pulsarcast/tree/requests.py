@@ -16,10 +16,11 @@ from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons, rpc
+from rumormill.protocols.pulsarcast.additions import RequestReply, RequestStatus
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, date_of
 from rumormill.protocols.pulsarcast.operations import EventStored, RequestAnswered, RequestTimer
-from rumormill.protocols.pulsarcast.rpc import RequestReply, RequestStatus, addition
+from rumormill.protocols.pulsarcast.rpc import addition
 from rumormill.protocols.pulsarcast.signing import SignedEvent, fault_of, publish_request
 from rumormill.protocols.pulsarcast.tree.own_events import OwnEvent, OwnEvents
 from rumormill.protocols.pulsarcast.tree.trees import Trees

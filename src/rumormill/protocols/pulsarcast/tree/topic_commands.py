@@ -13,6 +13,7 @@ import msgspec
 
 from rumormill.core.effects import Effects, Notes, Outcome
 from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates, reasons
@@ -30,6 +31,7 @@ from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.descriptors import (
     MAX_TOPIC_BYTES,
     META,
+    EventLinking,
     TopicDescriptor,
     meta_topic,
 )
@@ -46,9 +48,12 @@ class Creation(msgspec.Struct, frozen=True):
     """A topic is to be created, once what it links is known to exist."""
 
     command: int
-    wish: CreateTopic
+    name: str
     links: dict[str, bytes]
     parent: bytes | None
+    allowed: tuple[PeerId, ...] | None
+    asking: tuple[PeerId, ...] | None
+    linking: EventLinking
     needed: tuple[bytes, ...]
     """What has not been found yet."""
     earlier: TopicDescriptor | None = None
@@ -100,10 +105,24 @@ class TopicCommands:
             raise LocalError(f"{wish.name} is a topic already: subscribe to it, or make a version")
         if META in wish.sub_topics:
             raise LocalError("the sub-topic called meta is made, not chosen")
+        allowed = wish.allowed_publishers
+        if isinstance(allowed, msgspec.UnsetType):
+            anyone = self._context.config.default_publishers == "anyone"
+            allowed = None if anyone else (self._context.id,)
         links = {name: cid_of(topic) for name, topic in wish.sub_topics.items()}
         parent = None if wish.parent is None else cid_of(wish.parent)
         needed = tuple(links.values()) if parent is None else (*links.values(), parent)
-        self._go_on(Creation(command, wish, links, parent, needed), now, effects)
+        creation = Creation(
+            command,
+            wish.name,
+            links,
+            parent,
+            allowed,
+            wish.request_to_publish,
+            wish.event_linking,
+            needed,
+        )
+        self._go_on(creation, now, effects)
 
     def _on_link(self, creation: Creation, news: TopicFound, now: float, effects: Effects) -> None:
         if news.topic is None:
@@ -131,26 +150,22 @@ class TopicCommands:
         effects.append(Outcome(creation.command, None, error))
 
     def _create(self, creation: Creation, now: float, effects: Effects) -> None:
-        own, wish = self._context.id, creation.wish
+        own = self._context.id
         created = dates.iso_at(now)
         meta = None if creation.earlier is None else creation.earlier.meta
-        made = meta_topic(wish.name, own, created) if meta is None else None
+        made = meta_topic(creation.name, own, created) if meta is None else None
         if made is not None:
             meta = made.cid
         assert meta is not None
-        allowed = wish.allowed_publishers
-        if isinstance(allowed, msgspec.UnsetType):
-            anyone = self._context.config.default_publishers == "anyone"
-            allowed = None if anyone else (own,)
         topic = TopicDescriptor(
-            wish.name,
+            creation.name,
             own,
             created,
             creation.parent,
             {**creation.links, META: meta},
-            allowed,
-            wish.request_to_publish,
-            wish.event_linking,
+            creation.allowed,
+            creation.asking,
+            creation.linking,
         )
         if len(topic.dag()) > MAX_TOPIC_BYTES:
             raise LimitError(f"a topic's descriptor has at most {MAX_TOPIC_BYTES} bytes")

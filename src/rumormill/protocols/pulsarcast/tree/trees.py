@@ -25,18 +25,9 @@ from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.table import distance
 from rumormill.protocols.pulsarcast import cid as cids
 from rumormill.protocols.pulsarcast import dates
+from rumormill.protocols.pulsarcast.additions import JoinReply, JoinStatus, PeerAddress, Terms
 from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.rpc import (
-    JoinReply,
-    JoinStatus,
-    Operation,
-    PeerAddress,
-    Rpc,
-    RpcMessage,
-    Terms,
-    addition,
-    leave,
-)
+from rumormill.protocols.pulsarcast.rpc import Operation, Rpc, RpcMessage, addition, leave
 
 NEVER: Final = float("inf")
 
