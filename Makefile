@@ -44,7 +44,7 @@ test: $(READY)
 	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 3 --dist loadgroup -q
 
 test-slow: $(READY)
-	$(VENV)/bin/python -m pytest -m slow -n 2
+	$(VENV)/bin/python -m pytest -m slow -n 2 --dist loadgroup
 
 test-interop: $(READY)
 	$(VENV)/bin/python -m pytest tests/interop -q

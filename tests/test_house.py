@@ -407,6 +407,13 @@ def test_quick_tests_touch_every_package() -> None:
         assert any(name.startswith(inside) for name in touched), f"nothing quick tests {inside}"
 
 
+def test_groups_of_tests_are_kept_together(request: pytest.FixtureRequest) -> None:
+    """A worker gets the whole of a group, or each would start a Spark of its own."""
+    if not request.config.getoption("loadgroup", False):
+        pytest.skip("there is one process")
+    assert request.node.nodeid.endswith("@house")
+
+
 DOWNLOADS = re.compile(
     r"https?://[^\s)\"'>]*(?:pypi\.|pythonhosted|/simple/|index-url|registry|mirror|nexus|artifactory"
     r"|\.(?:whl|tar\.gz|tgz|zip|gz|exe|deb|rpm)\b)|--(?:extra-)?index-url|--find-links",
