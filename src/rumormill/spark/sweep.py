@@ -49,9 +49,6 @@ def sweep(
     runs = grid.runs()
     folder = lake.path / _SWEEPS / grid.name
     folder.mkdir(parents=True, exist_ok=True)
-    for unfinished in folder.glob(".*~*"):  # what tasks left that were killed
-        if not is_being_written(unfinished):
-            unfinished.unlink(missing_ok=True)
     waiting = [run for run in runs if not _figures_path(folder, run).is_file()]
     tell(f"{len(runs)} simulations, {len(waiting)} of them new")
     try:
@@ -67,6 +64,9 @@ def sweep(
             build_tables(spark, draft, window, tell)
     except Exception as error:
         raise plain(error) from error
+    for unfinished in folder.glob(".*~*"):  # what tasks left that were killed
+        if not is_being_written(unfinished):
+            unfinished.unlink(missing_ok=True)
     return {"runs": len(runs), "new": len(waiting)}
 
 
