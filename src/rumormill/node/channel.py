@@ -10,17 +10,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from rumormill.core import trace
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
-from rumormill.core.trace import TracePayload
 from rumormill.libp2p.connection import RETIRED, Connection
 from rumormill.libp2p.stream import ENDED, REFUSED, Stream
 from rumormill.node.config import NodeConfig
 from rumormill.wire.frames import FrameReader
 
 QUEUE_FULL = "queue full"
+SLOW_PEER = "slow-peer"
+REPLACED_STREAM = "replaced-stream"
 NOT_SPOKEN = "the peer does not speak the protocol"
 _INCOMING_STREAMS = 2
 """Streams of one peer that are read; our choice, because of py-libp2p (see `Channel`)."""
@@ -37,68 +39,41 @@ class MachineSide(Protocol):
     @property
     def id(self) -> PeerId:
         """Our own peer id."""
-        ...
 
     def now(self) -> float:
         """The time, as the machine has it."""
-        ...
 
     def feed(self, event: Input) -> None:
         """Give the machine an input."""
-        ...
 
-    def record(self, entry: TracePayload) -> None:
+    def record(self, entry: trace.TracePayload) -> None:
         """Trace something that happens now."""
-        ...
 
-    def count(self, reason: str) -> None:
-        """Count a refusal."""
-        ...
+    @property
+    def count(self) -> Callable[[str], None]:
+        """Counts a refusal under a reason."""
 
 
-class ChannelOwner(MachineSide, Protocol):
+class _Owner(MachineSide, Protocol):
     """What a channel tells the driver, and what it needs of it."""
 
     config: NodeConfig
     protocol_ids: tuple[str, ...]
     max_frame: int
     decode: Callable[[bytes], WireMessage]
+    on_change: Callable[[], None]
 
-    def receive(self, peer: PeerId, message: WireMessage) -> None:
-        """Take a message from a peer."""
-        ...
+    def receive(self, peer: PeerId, message: WireMessage) -> None: ...
 
-    def on_channel_open(self, channel: "Channel") -> None:
-        """A peer can be sent to."""
-        ...
+    def on_channel_open(self, channel: "Channel") -> None: ...
 
-    def on_channel_lost(self, channel: "Channel", reason: str, *, was_open: bool) -> None:
-        """A peer can no longer be sent to."""
-        ...
+    def on_channel_lost(self, channel: "Channel", reason: str, *, was_open: bool) -> None: ...
 
-    def on_channel_replaced(self, channel: "Channel") -> None:
-        """A peer has made a new connection."""
-        ...
+    def on_channel_replaced(self, channel: "Channel") -> None: ...
 
-    def on_slow_peer(self, channel: "Channel") -> None:
-        """A peer does not read."""
-        ...
+    def hold_if_busy(self, stream: Stream) -> None: ...
 
-    def on_room(self, channel: "Channel") -> None:
-        """A peer's queue has become shorter."""
-        ...
-
-    def refuse(self, peer: PeerId, reason: str) -> None:
-        """Count and trace that a peer was refused something."""
-        ...
-
-    def hold_if_busy(self, stream: Stream) -> None:
-        """Stop reading from a stream while the log does not keep up."""
-        ...
-
-    def forget_held(self, stream: Stream) -> None:
-        """A stream is gone."""
-        ...
+    def forget_held(self, stream: Stream) -> None: ...
 
 
 class Channel:
@@ -111,7 +86,7 @@ class Channel:
     two, uses the one that it happens to register last, and takes the end of the other for ours.
     """
 
-    def __init__(self, driver: ChannelOwner, connection: Connection) -> None:
+    def __init__(self, driver: _Owner, connection: Connection) -> None:
         self.driver = driver
         self.connection = connection
         self.peer = connection.remote_peer
@@ -250,11 +225,12 @@ class Channel:
         return since is not None and now - since > self.driver.config.slow_peer_limit
 
     def is_slow(self, now: float) -> bool:
-        """Whether the peer does not read; said to the driver once each time."""
+        """Whether the peer does not read, so that publishing does not wait; said once each time."""
         since = self.waits_since
         if not self.slow and since is not None and now - since > self.driver.config.slow_peer_after:
             self.slow = True
-            self.driver.on_slow_peer(self)
+            self.driver.count(SLOW_PEER)
+            self.driver.record(trace.Penalise(self.peer, SLOW_PEER, 0.0))
         return self.slow
 
     def send(self, frame: bytes, *, urgent: bool) -> bool:
@@ -300,7 +276,7 @@ class Channel:
                 self._rest = memoryview(self._rest)[taken:]
                 break
             self._rest = self._cut_short = b""
-        self.driver.on_room(self)
+        self.driver.on_change()
 
     # The peer's stream: receiving.
 
@@ -310,7 +286,8 @@ class Channel:
         if len(self._incoming) > _INCOMING_STREAMS:
             oldest = next(iter(self._incoming))
             del self._incoming[oldest]
-            self.driver.refuse(self.peer, "replaced-stream")
+            self.driver.count(REPLACED_STREAM)
+            self.driver.record(trace.Refuse(self.peer, REPLACED_STREAM))
             oldest.reset()
         if self._stream is None and self._retry is None:
             self._start_later()

@@ -30,11 +30,9 @@ class Sender(MachineSide, Protocol):
     @property
     def channels(self) -> Mapping[PeerId, Channel]:
         """The peers that are connected."""
-        ...
 
     def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
         """Send a message to a peer that is connected."""
-        ...
 
 
 class _Queue:
