@@ -16,7 +16,7 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import RETIRED, Connection
-from rumormill.libp2p.stream import ENDED, REFUSED, Stream
+from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
 from rumormill.node.config import NodeConfig
 from rumormill.wire.frames import FrameReader
 
@@ -76,7 +76,7 @@ class _Owner(MachineSide, Protocol):
     def forget_held(self, stream: Stream) -> None: ...
 
 
-class Channel:
+class Channel(StreamHandler):
     """The RPC streams to and from one peer, for as long as their connection lives.
 
     Our stream is opened again, with growing pauses, when it is lost and the connection is not; a
@@ -183,9 +183,6 @@ class Channel:
             if self.queued_messages:
                 self._pump()
 
-    def on_data(self, stream: Stream, data: bytes) -> None:
-        """Nothing is expected on our own stream; libp2p peers send nothing there."""
-
     def on_writable(self, stream: Stream) -> None:
         """There is room again."""
         self._pump()
@@ -291,7 +288,7 @@ class Channel:
             oldest.reset()
         if self._stream is None and self._retry is None:
             self._start_later()
-        return Incoming(self, stream)
+        return Incoming(self)
 
     def receive(self, stream: Stream, messages: list[WireMessage]) -> None:
         """Hand on what arrived, or keep it until our own stream is open."""
@@ -325,16 +322,13 @@ class Channel:
             self._stream.reset()
 
 
-class Incoming:
+class Incoming(StreamHandler):
     """Reads RPCs from a stream that the peer opened."""
 
-    def __init__(self, channel: Channel, stream: Stream) -> None:
+    def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._frames = FrameReader(channel.driver.max_frame)
         self._decode: Callable[[bytes], WireMessage] = channel.driver.decode
-
-    def on_open(self, stream: Stream) -> None:
-        """The peer speaks first."""
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, hand them on."""
@@ -345,9 +339,6 @@ class Incoming:
             self.channel.receive(stream, [decode(frame) for frame in frames])
         if self._frames.error is not None:
             raise self._frames.error
-
-    def on_writable(self, stream: Stream) -> None:
-        """Nothing is sent here."""
 
     def on_close(self, stream: Stream, reason: str) -> None:
         """The peer stopped sending; it may open another stream."""
