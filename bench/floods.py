@@ -34,7 +34,7 @@ from rumormill import Node
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.identify import IDENTIFY
-from rumormill.libp2p.stream import Stream
+from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.protocols.pubsub.codec import encode_rpc, signing_payload
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
@@ -126,13 +126,8 @@ def protocol_of(flood: str) -> str:
     return JUNK_FLOODS.get(flood, "gossipsub")
 
 
-class Sink:
+class Sink(StreamHandler):
     """Takes whatever comes."""
-
-    def on_open(self, stream: Stream) -> None: ...
-    def on_data(self, stream: Stream, data: bytes) -> None: ...
-    def on_writable(self, stream: Stream) -> None: ...
-    def on_close(self, stream: Stream, reason: str) -> None: ...
 
 
 class Flood(Sink):
@@ -177,8 +172,12 @@ async def attack(flood: str, ticket: str) -> None:
         else:
             made = PUBSUB_FLOODS.get(flood)
             chunk = junk_of(protocol_of(flood)) if made is None else made(key)
-            stream = connection.open_stream(ids, Flood(chunk))
-            while connection.closed_because is None and stream.id in connection._streams:
+            try:
+                stream = connection.open_stream(ids, Flood(chunk))
+            except Exception:  # noqa: BLE001 - too many unanswered streams: try again
+                await asyncio.sleep(0.01)
+                continue
+            while connection.closed_because is None and stream.id in connection._streams:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.0005)
     print(json.dumps({"cut": time.monotonic() - start, "why": connection.closed_because}))
@@ -196,7 +195,7 @@ async def attack(flood: str, ticket: str) -> None:
 
 async def raw_flood(connection: Connection, chunks: Iterator[bytes]) -> None:
     for chunk in chunks:
-        while not connection._writable and connection.closed_because is None:
+        while not connection._writable and connection.closed_because is None:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         if connection.closed_because is not None or connection._transport is None:
             return
@@ -262,44 +261,46 @@ async def pair(name: str, ticket: str, topic: str) -> None:
     """Two nodes that know the node under attack alone; say what came, with delays, on request."""
     loop = asyncio.get_running_loop()
     listen = ["/ip4/127.0.0.1/tcp/0"]
-    async with Node(None, protocol=name, listen=listen) as one:
-        async with Node(None, protocol=name, listen=listen) as two:
-            for node in (one, two):
-                await node.connect(ticket)
-            events = await two.subscribe(topic)
-            if name in ("pulsarcast", "skipring", "radius"):
-                await one.subscribe(topic)
-            await one.wait_until_ready(topic, peers=1, timeout=30)
-            await asyncio.sleep(2)
-            sent: dict[int, float] = {}
-            came: dict[int, float] = {}
+    async with (
+        Node(None, protocol=name, listen=listen) as one,
+        Node(None, protocol=name, listen=listen) as two,
+    ):
+        for node in (one, two):
+            await node.connect(ticket)
+        events = await two.subscribe(topic)
+        if name in ("pulsarcast", "skipring", "radius"):
+            await one.subscribe(topic)
+        await one.wait_until_ready(topic, peers=1, timeout=30)
+        await asyncio.sleep(2)
+        sent: dict[int, float] = {}
+        came: dict[int, float] = {}
 
-            async def read() -> None:
-                async for event in events:
-                    came.setdefault(struct.unpack(">Q", event.data[:8])[0], loop.time())
+        async def read() -> None:
+            async for event in events:
+                came.setdefault(struct.unpack(">Q", event.data[:8])[0], loop.time())
 
-            async def write() -> None:
-                start = loop.time()
-                for number in itertools.count():
-                    due = start + number / RATE
-                    await asyncio.sleep(max(0.0, due - loop.time()))
-                    sent[number] = due
-                    await one.publish(topic, struct.pack(">Q", number).ljust(1024, b"\0"))
+        async def write() -> None:
+            start = loop.time()
+            for number in itertools.count():
+                due = start + number / RATE
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                sent[number] = due
+                await one.publish(topic, struct.pack(">Q", number).ljust(1024, b"\0"))
 
-            tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
-            print("ready", flush=True)
-            first = 0
-            while line := await loop.run_in_executor(None, sys.stdin.readline):
-                last = max(sent, default=0)
-                if line.strip() == "end":
-                    tasks[1].cancel()
-                    await asyncio.sleep(3)
-                asked = [number for number in sent if first <= number <= last]
-                delays = sorted(came[each] - sent[each] for each in asked if each in came)
-                print(json.dumps({"asked": len(asked), "delays": delays}), flush=True)
-                first = last + 1
-            for task in tasks:
-                task.cancel()
+        tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
+        print("ready", flush=True)
+        first = 0
+        while line := await loop.run_in_executor(None, sys.stdin.readline):
+            last = max(sent, default=0)
+            if line.strip() == "end":
+                tasks[1].cancel()
+                await asyncio.sleep(3)
+            asked = [number for number in sent if first <= number <= last]
+            delays = sorted(came[each] - sent[each] for each in asked if each in came)
+            print(json.dumps({"asked": len(asked), "delays": delays}), flush=True)
+            first = last + 1
+        for task in tasks:
+            task.cancel()
 
 
 # The one who watches.
@@ -417,7 +418,9 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="the table of docs/security.md")
     chosen = parser.parse_args()
     if chosen.markdown:
-        print("| Flood | Attackers | Delivered | p99, calm | p99 | Longest turn | Memory | Cut off |")
+        print(
+            "| Flood | Attackers | Delivered | p99, calm | p99 | Longest turn | Memory | Cut off |"
+        )
         print("|---|---|---|---|---|---|---|---|")
     for flood in chosen.floods or FLOODS:
         for attackers in chosen.attackers or (1, 4):

@@ -99,8 +99,15 @@ def frames(data: bytes) -> None:
     """Frames on a stream, the same however they arrive."""
     whole, cut = FrameReader(1 << 16), FrameReader(1 << 16)
     got: list[bytes] = []
-    in_pieces(data, lambda piece: got.extend(cut.feed(piece)))
-    assert whole.feed(data[1:]) == got
+    in_pieces(data, lambda piece: got.extend(_all_frames(cut, piece)))
+    assert _all_frames(whole, data[1:]) == got
+
+
+def _all_frames(reader: FrameReader, data: bytes) -> list[bytes]:
+    found = reader.feed(data)
+    while reader.unread:
+        found += reader.feed(b"")
+    return found
 
 
 def envelope(data: bytes) -> None:

@@ -9,7 +9,9 @@ of sybils in one group competes with itself, and a newcomer from elsewhere alway
 Connections whose handshake is not done have places of their own, and the oldest of the most crowded
 origin goes first: an honest handshake takes some round trips, a half-open socket waits for ever.
 
-Who was cut off for its conduct is not let in again for a while, which doubles each time; when it
+Conduct is an account: every refusal, whatever for, costs a point or more, and points come back with
+time. An honest peer is refused something now and then; one that floods has used up its points in
+a moment, and is cut off. It is not let in again for a while, which doubles each time; when that
 happens to several peers of one group, to the group.
 """
 
@@ -23,6 +25,12 @@ from rumormill.core.ids import PeerId
 
 Key = TypeVar("Key", bound=Hashable)
 
+_POINTS: Final = 1000.0
+_POINTS_PER_SECOND: Final = 50.0
+"""Our choice: what an honest peer may be refused at once, as when we have left a topic in which it
+still sends, and what it may be refused all the time."""
+_MAX_REASONS: Final = 32
+_MAX_ACCOUNTS: Final = 4096
 _FIRST_BAN: Final = 60.0
 _LONGEST_BAN: Final = 3600.0
 _GROUP_OFFENDERS: Final = 4
@@ -90,9 +98,9 @@ class Places(Generic[Key]):
             if not group:
                 del self._held[origin.group]
 
-    def count(self, address: str) -> int:
+    def count(self, origin: Origin) -> int:
         """How many places one address holds."""
-        return len(self._held.get(origin_of(address).group, {}).get(address, ()))
+        return len(self._held.get(origin.group, {}).get(origin.address, ()))
 
     def candidates(self, newcomer: Origin, *, ties: bool) -> list[Key]:
         """Whose place a newcomer may have: those of the most crowded origin, the oldest first.
@@ -110,11 +118,41 @@ class Places(Generic[Key]):
                 if not ties:
                     return []
                 crowd = own or max(self._held.values(), key=_size, default=own)
-        return list(max(crowd.values(), key=len, default={}))
+        return max((list(held) for held in crowd.values()), key=len, default=[])
 
 
 def _size(group: dict[str, dict[Key, None]]) -> int:
     return sum(map(len, group.values()))
+
+
+class Conduct:
+    """The accounts of peers: what they were refused lately."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[PeerId, _Account] = {}
+
+    def blame(self, peer: PeerId, reason: str, points: float, now: float) -> str | None:
+        """Charge a peer; return for what most of all when it has no points left."""
+        account = self._accounts.get(peer)
+        if account is None:
+            account = self._accounts[peer] = _Account(_POINTS, now, {})
+            if len(self._accounts) > _MAX_ACCOUNTS:  # the oldest has long been whole again
+                del self._accounts[next(iter(self._accounts))]
+        regained = (now - account.since) * _POINTS_PER_SECOND
+        account.left = min(account.left + regained, _POINTS) - points
+        account.since = now
+        if len(account.reasons) < _MAX_REASONS or reason in account.reasons:
+            account.reasons[reason] = account.reasons.get(reason, 0.0) + points
+        if account.left >= 0:
+            return None
+        del self._accounts[peer]
+        return max(account.reasons, key=account.reasons.__getitem__)
+
+
+class _Account(msgspec.Struct):
+    left: float
+    since: float
+    reasons: dict[str, float]
 
 
 class Bans:

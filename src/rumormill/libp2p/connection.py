@@ -3,6 +3,10 @@
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
 
+Reading takes turns. What one peer has sent is worked through for a millisecond, then every other
+connection has its turn, and only then the rest; until it is done, no more is read from the socket.
+So whoever sends more than we can handle fills its own buffers, and holds up itself.
+
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
 buffer is full, bytes stay in the bounded queues of yamux, and from there push back.
@@ -11,10 +15,12 @@ buffer is full, bytes stay in the bounded queues of yamux, and from there push b
 import asyncio
 import secrets
 import socket
+from collections import deque
 from collections.abc import Container
 from typing import Any, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
+from rumormill.libp2p.admission import Origin, origin_of
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
@@ -23,6 +29,7 @@ from rumormill.libp2p.upgrade import Upgrade
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import (
     DataReceived,
+    Event,
     GoneAway,
     PingAnswered,
     StreamEnded,
@@ -33,6 +40,13 @@ from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
 RETIRED = "another connection has taken its place"
+_TURN = 0.001
+"""Seconds of work for one connection before others have their turn; our choice: with ten peers that
+send without pause, an honest one waits ten milliseconds."""
+_USELESS_AT_A_TIME = 10
+_BAD_STREAM = 50.0
+"""What the owner is told of frames that bring nothing, by so many, and of a stream that broke a
+rule: the numbers say how these weigh against each other, and against one refusal (1)."""
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
@@ -47,6 +61,8 @@ class _Owner(Protocol):
     def services(self) -> Container[str]: ...
 
     def count(self, reason: str) -> None: ...
+
+    def blame(self, peer: bytes, reason: str, points: float = 1.0) -> None: ...
 
     def admit(self, connection: "Connection") -> bool: ...
 
@@ -68,6 +84,7 @@ class Connection(asyncio.Protocol):
         self.outbound = outbound
         self.remote_peer: bytes = b""
         self.remote_address = ""
+        self.origin = Origin("", "")
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
         self.retired = False
@@ -85,6 +102,15 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._noise: NoiseSession | None = None
         self._streams: dict[int, Stream] = {}
+        self._arrived = b""
+        """What came from the socket and was not looked at."""
+        self._events: deque[Event] = deque()
+        """What it means, as far as it was."""
+        self._late: Stream | None = None
+        """The stream whose handler is not done with what it was given."""
+        self._behind = False
+        """Whether all of that waits for the next turn."""
+        self._useless = 0
         self._flush_scheduled = False
         self._writable = True
         self._deadline: asyncio.TimerHandle | None = None
@@ -110,7 +136,9 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peername = transport.get_extra_info("peername")
         if peername:
-            self.remote_address = str(Multiaddr.tcp(peername[0].partition("%")[0], peername[1]))
+            host = peername[0].partition("%")[0]
+            self.remote_address = str(Multiaddr.tcp(host, peername[1]))
+            self.origin = origin_of(host)
         if not self._owner.admit(self):
             return
         timeout = self._owner.config.upgrade_timeout
@@ -121,11 +149,67 @@ class Connection(asyncio.Protocol):
         """Take bytes from the socket through the layers."""
         if self.closed_because is not None:
             return  # read only so that the kernel delivers what we sent last
+        self._arrived += data
+        if not self._behind:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Work through what has arrived, until it is done or others are to have their turn."""
+        was_behind, self._behind = self._behind, False
+        if self.closed_because is not None:
+            return
         try:
-            noise = self._noise
-            self._on_frames(self._take_upgrade(data) if noise is None else noise.decrypt(data))
+            self._behind = self._work(self._loop.time() + _TURN)
         except PeerError as error:
             self._fail(error)
+        useless = (self.session.useless - self._useless) // _USELESS_AT_A_TIME
+        if useless:
+            self._useless += useless * _USELESS_AT_A_TIME
+            self._owner.blame(self.remote_peer, "useless-frames", useless)
+        transport = self._transport
+        if transport is None or self.closed_because is not None:
+            return
+        if self._behind:
+            transport.pause_reading()
+            self._loop.call_soon(self._take_turn)
+        elif was_behind:
+            transport.resume_reading()
+
+    def _work(self, end: float) -> bool:
+        """Return whether anything is left at the end of the turn."""
+        session, events, time = self.session, self._events, self._loop.time
+        data, self._arrived = self._arrived, b""
+        noise = self._noise
+        plain = self._take_upgrade(data) if noise is None else noise.decrypt(data)
+        while self.closed_because is None:
+            if self._late is not None:
+                self._give(self._late, b"")
+            elif events:
+                event = events.popleft()
+                if type(event) is DataReceived:
+                    stream = self._streams.get(event.stream_id)
+                    if stream is not None:
+                        self._give(stream, event.data)
+                else:
+                    self._on_event(event)
+            else:
+                noise = self._noise
+                if not plain and not session.unread:
+                    if noise is None or not noise.unread:
+                        break
+                    plain = noise.decrypt(b"")
+                try:
+                    events.extend(session.receive(plain))
+                finally:
+                    plain = b""
+                    self.wake()
+                continue
+            if time() > end:
+                return self._late is not None or bool(events) or self._has_unread()
+        return False
+
+    def _has_unread(self) -> bool:
+        return self.session.unread or (self._noise is not None and self._noise.unread)
 
     def eof_received(self) -> bool:
         """Close when the peer does: half-open connections serve nobody."""
@@ -198,31 +282,19 @@ class Connection(asyncio.Protocol):
         self._owner.count("negotiation-timeout")
         self.drop_stream(stream, "negotiation timeout")
 
-    def _on_frames(self, data: bytes) -> None:
-        if not data or self.closed_because is not None:
-            return
-        try:
-            events = self.session.receive(data)
-        finally:
-            self.wake()
-        streams = self._streams
-        for event in events:
-            if self._streams is not streams:
-                break  # a handler has closed the connection
-            kind = type(event)
-            if kind is DataReceived:
-                stream = streams.get(event.stream_id)  # type: ignore[union-attr]
-                if stream is not None:
-                    self._give(stream, event.data)  # type: ignore[union-attr]
-            else:
-                self._on_event(event)
-
     def _give(self, stream: Stream, data: bytes) -> None:
         try:
-            stream.receive(data)
+            if data:
+                stream.receive(data)
+            elif stream.handler is not None:
+                stream.handler.on_data(stream, b"")
         except PeerError as error:
             self._owner.count(error.reason)
             self.drop_stream(stream, error.reason)
+            self._owner.blame(self.remote_peer, error.reason, _BAD_STREAM)
+        handler = stream.handler
+        late = handler is not None and handler.unread and stream.id in self._streams
+        self._late = stream if late else None
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, StreamOpened):
@@ -380,10 +452,13 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         self._deadline = self._loop.call_later(self._owner.config.close_timeout, transport.abort)
-        if orderly and transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()
+        try:
+            if orderly and transport.can_write_eof():
+                transport.write_eof()
+                return
+        except OSError:  # the peer was quicker, and the socket is no longer connected
+            pass
+        transport.close()
 
     def _end(self, reason: str) -> None:
         if self.closed_because is not None:

@@ -42,6 +42,12 @@ class StreamHandler:
 
     __slots__ = ()
 
+    @property
+    def unread(self) -> bool:
+        """Whether there is more to be done with the bytes that came than one call of `on_data`
+        does; then it is called again, without new bytes, when the connection has time for it."""
+        return False
+
     def on_open(self, stream: "Stream") -> None:
         """The protocol is agreed (`stream.protocol`); the stream can be used."""
 

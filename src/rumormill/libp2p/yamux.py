@@ -6,7 +6,8 @@ stream's sender may have at most its window outstanding: 256 KiB at first, more 
 says so. Half-closing is FIN, giving up is RST.
 
 How bytes flow here. `receive` takes whatever arrived, many frames or half of one, and returns
-events in order; bodies are handed on as they come, so nothing is buffered but an unfinished header.
+events in order; bodies are handed on as they come. Of many frames it takes so many at a time: the
+others wait, as `unread` says, until the caller has time for them.
 The caller reports with `consumed` what it is done with, and the window is reopened in halves: one
 update per 128 KiB, not one per message. `send` queues bytes up to a limit and says how many it
 took; `data_to_send` joins all that waits on a stream into as few frames as window and frame size
@@ -16,7 +17,8 @@ when there is room again.
 Rules kept here: every length is checked before anything is done with it; data beyond the credit, a
 wrong number, unknown types and flags end the session with a PeerError (a go-away is then waiting in
 `data_to_send`); streams beyond a limit are reset and counted in `drops`, which has a name for each
-reason; queues for answers are bounded, so a peer that floods and does not read is refused.
+reason; frames that bring nothing are counted in `useless`, for those who judge a peer; queues for
+answers are bounded, so a peer that floods and does not read is refused.
 """
 
 import struct
@@ -46,6 +48,8 @@ _SYN, _ACK, _FIN, _RST = 1, 2, 4, 8
 _ALL_FLAGS = _SYN | _ACK | _FIN | _RST
 _MAX_WINDOW_BYTES = 2**32 - 1
 _MAX_STREAM_ID = 2**32 - 1
+_FRAMES_AT_A_TIME = 64
+"""Our choice: about a millisecond's work if all of them open streams."""
 
 # Version and type read as one number: the version is 0, so it equals the type.
 _header = struct.Struct(">HHII")
@@ -95,6 +99,8 @@ class YamuxSession:
         self._max_unconsumed = self.config.max_session_unconsumed
         self.drops: Counter[str] = Counter()
         """How many frames or streams were dropped or refused, by reason."""
+        self.useless = 0
+        """How many frames brought nothing: pings, empty frames, streams opened to be reset."""
         self._own_parity = 1 if client else 0
         self._next_id = 1 if client else 2
         self._streams: dict[int, _Stream] = {}
@@ -106,7 +112,7 @@ class YamuxSession:
         self._control = bytearray()
         self._queued = 0
         self._unconsumed = 0
-        self._header_part = b""
+        self._header_part = b""  # an unfinished header, or frames that wait
         self._ended_now: dict[int, None] = {}  # streams that ended in what is being received
         self._body_stream: _Stream | None = None  # None while a body is skipped
         self._body_left = 0
@@ -289,6 +295,11 @@ class YamuxSession:
 
     # What comes in
 
+    @property
+    def unread(self) -> bool:
+        """Whether frames wait for another call of `receive`."""
+        return not self._body_left and len(self._header_part) >= HEADER_BYTES
+
     def receive(self, data: bytes) -> list[Event]:
         """Take bytes from the peer; return what they mean, in order."""
         if self._failure is not None:
@@ -310,7 +321,9 @@ class YamuxSession:
         elif self._header_part:
             data = self._header_part + data
             end = len(data)
-        while end - position >= HEADER_BYTES:
+        left = _FRAMES_AT_A_TIME
+        while end - position >= HEADER_BYTES and left:
+            left -= 1
             kind, flags, stream_id, length = _unpack_header(data, position)
             position += HEADER_BYTES
             if kind == _DATA:
@@ -322,6 +335,8 @@ class YamuxSession:
                 if stream is not None and stop <= end and not flags & _FIN:
                     if length:
                         events.append(DataReceived(stream_id, data[position:stop]))
+                    else:
+                        self.useless += 1
                     position = stop
                     continue
                 self._body_stream, self._body_left = stream, length
@@ -380,6 +395,7 @@ class YamuxSession:
         if kind == _WINDOW_UPDATE:
             stream = self._on_flags(flags, stream_id, events)
             if stream is not None:
+                self.useless += not (flags or value)
                 self._on_window_update(stream, value)
                 if flags & _FIN:
                     self._on_end(stream, events)
@@ -393,6 +409,7 @@ class YamuxSession:
             self._remote_gone_away = True
             events.append(GoneAway(value))
         elif flags == _SYN:
+            self.useless += 1
             self._answer(_PING, _ACK, 0, value)
         elif flags != _ACK:
             raise PeerError("unknown-flags", f"a ping with flags {flags:#x}")
@@ -401,6 +418,7 @@ class YamuxSession:
             events.append(PingAnswered(value))
         else:
             self.drops["unasked-pong"] += 1
+            self.useless += 1
 
     def _on_window_update(self, stream: _Stream, size: int) -> None:
         window = stream.window + size
@@ -423,11 +441,13 @@ class YamuxSession:
             if stream_id & 1 == self._own_parity and stream_id >= self._next_id:
                 raise PeerError("bad-stream", f"a frame for stream {stream_id}, never opened")
             self.drops["unknown-stream"] += 1
+            self.useless += 1
             return None
         if flags & _ACK and stream_id & 1 == self._own_parity and not stream.acknowledged:
             stream.acknowledged = True
             self._outbound_backlog -= 1
         if flags & _RST:
+            self.useless += 1
             self._forget(stream)
             events.append(StreamReset(stream_id, RESET_BY_PEER))
             return None
@@ -457,6 +477,7 @@ class YamuxSession:
             events.append(StreamOpened(stream_id))
             return stream
         self.drops[refusal] += 1
+        self.useless += 1
         self._answer(_WINDOW_UPDATE, _RST, stream_id, 0)
         return None
 

@@ -362,6 +362,11 @@ class Answering(StreamHandler):
         self._declined = False
         self._gone = False
 
+    @property
+    def unread(self) -> bool:
+        """Whether questions wait to be read."""
+        return bool(self._frames.unread)
+
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, put them to the machine."""
         queries, connection = self._queries, stream.connection
