@@ -19,8 +19,8 @@ from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.logs import set_up_logs
 from rumormill.cli.session import open_session, refuse_what_is_decided, run_async
 from rumormill.cli.settings import Resolved, resolve
+from rumormill.core.api import TopicOptions
 from rumormill.core.errors import LocalError
-from rumormill.core.topics import TopicOptions
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_messages import ControlError, TopicList, socket_path
 from rumormill.daemon.control_service import NodeService, Service, list_topics

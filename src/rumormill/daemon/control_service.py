@@ -12,12 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
+from rumormill.core.api import PeerView, Receipt, TopicOptions
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
-from rumormill.core.topics import TopicOptions
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.endpoint import reachable
 from rumormill.daemon.served_node import ServedNode, ServedSubscription

@@ -27,22 +27,6 @@ from rumormill.log.rows import HASH_BYTES
 from rumormill.log.segments import SegmentBuilder, part
 from rumormill.wire import base58
 
-COLUMNS: Final = (
-    "topic",
-    "offset",
-    "id",
-    "key",
-    "value",
-    "created",
-    "received",
-    "parents",
-    "publisher",
-    "metadata",
-    "proof",
-)
-"""Every column that can be asked for. `key` is the author's peer id, `publisher` its readable form;
-`metadata` has the shape of Kafka's headers: the protocol, and the row's hash as `chain`."""
-
 BATCH_ROWS: Final = 8192
 """Our choice: larger batches gain nothing, smaller ones cost a query each."""
 
@@ -61,6 +45,10 @@ _FIELDS: Final = {
     "proof": ("proof",),
 }
 """For each column the fields of the log that it is made of."""
+
+COLUMNS: Final = ("topic", "offset", *_FIELDS)
+"""Every column that can be asked for. `key` is the author's peer id, `publisher` its readable form;
+`metadata` has the shape of Kafka's headers: the protocol, and the row's hash as `chain`."""
 
 _BINARY_BUFFERS: Final = 3
 _MICROSECONDS: Final = 1_000_000

@@ -76,6 +76,7 @@ class EventLog:
             )
         self.config = config
         self.home = None if home is None else Path(home)
+        self._where = "in memory" if self.home is None else str(self.home)
         self.segments: Segments | None = None
         if self.home is not None and config.segment_rows:
             self.segments = Segments(self.home, config.segment_rows)
@@ -261,12 +262,12 @@ class EventLog:
         schema.create_schema(db, os.urandom(check.STORE_ID_BYTES))
         self.findings: tuple[errors.Finding, ...] = ()
         self._readers = Readers(None, self.config.readers, shared=db)
-        self._start(db, State(), None, "in memory")
+        self._start(db, State(), None)
 
     def _open_writing(self, home: Path) -> None:
         schema.make_home(home)
         self._cleanup.enter_context(schema.store_lock(home))
-        with self._translated():
+        with errors.translated(self._where):
             witness, complaint = check.find_witness(home)
             if witness is None and complaint is None and schema.latest_epoch(home) == 0:
                 witness = check.new_witness(home, self.config)
@@ -286,12 +287,10 @@ class EventLog:
         if witness is None:
             raise AssertionError("a store without heads has a finding")
         witness.slack = self.config.heads_sync_commits
-        try:
+        with errors.translated(self._where):
             heads = HeadsFile(home / check.HEADS_NAME, witness, self.config.durability)
-        except OSError as error:
-            raise errors.from_os(error, str(home)) from error
         self._readers = Readers(path, self.config.readers)
-        self._start(self._db, state, heads, str(home))
+        self._start(self._db, state, heads)
 
     def _open_database(
         self, home: Path, path: Path, witness: Witness | None, complaint: errors.Finding | None
@@ -334,7 +333,7 @@ class EventLog:
         return check.examine(db, path, witness, self.config.open_verify_bytes)
 
     def _open_reading(self, home: Path) -> None:
-        with self._translated():
+        with errors.translated(self._where):
             # The heads are read first: the database, read later, must not be behind them.
             witness, complaint = check.find_witness(home)
             epoch = witness.epoch if witness else schema.latest_epoch(home)
@@ -360,9 +359,7 @@ class EventLog:
         self._cleanup.callback(self._readers.close)
         self._bar([*state.losses, *findings])
 
-    def _start(
-        self, db: sqlite3.Connection, state: State, heads: HeadsFile | None, where: str
-    ) -> None:
+    def _start(self, db: sqlite3.Connection, state: State, heads: HeadsFile | None) -> None:
         self._cleanup.callback(self._readers.close)
         self._bar(state.losses)
         topics = {row.name: row for row in state.topics.values()}
@@ -374,7 +371,7 @@ class EventLog:
             topics=topics,
             generation=generation,
             config=self.config,
-            where=where,
+            where=self._where,
         )
         self._cleanup.callback(self._writer.close)
 
@@ -442,7 +439,7 @@ class EventLog:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A read transaction; for the store's own modules."""
-        with self._readers.snapshot() as db, self._translated():
+        with self._readers.snapshot() as db, errors.translated(self._where):
             yield db
 
     def change(self, body: Callable[[sqlite3.Connection], None]) -> None:
@@ -455,13 +452,3 @@ class EventLog:
         if self._writer is None:
             raise errors.StoreReadOnlyError(f"the log {self.home} was opened for reading only")
         return self._writer
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        where = "in memory" if self.home is None else str(self.home)
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise errors.from_sqlite(error, where) from error
-        except OSError as error:
-            raise errors.from_os(error, where) from error

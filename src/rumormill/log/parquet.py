@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rumormill.log.errors import EventRefusedError, ImportRefusedError, from_os, import_extra
+from rumormill.log.errors import EventRefusedError, ImportRefusedError, import_extra, translated
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_event, check_topic
 from rumormill.log.reader import hash_at
@@ -69,18 +69,17 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
         )
         for info in infos
     ]
-    try:
-        with parquet.ParquetWriter(
-            str(path), _schema(arrow), compression="zstd", write_page_checksum=True
-        ) as writer:
-            for extent in extents:
-                for rows in _rows_of(log, extent):
-                    extent.rows += len(rows)
-                    writer.write_table(_table(arrow, extent.name, rows))
-            metadata = msgspec.json.encode(_Metadata(_FORMAT, extents)).decode()
-            writer.add_key_value_metadata({_METADATA_KEY: metadata})
-    except OSError as error:
-        raise from_os(error, str(path)) from error
+    settings = {"compression": "zstd", "write_page_checksum": True}
+    with (
+        translated(str(path)),
+        parquet.ParquetWriter(str(path), _schema(arrow), **settings) as writer,
+    ):
+        for extent in extents:
+            for rows in _rows_of(log, extent):
+                extent.rows += len(rows)
+                writer.write_table(_table(arrow, extent.name, rows))
+        metadata = msgspec.json.encode(_Metadata(_FORMAT, extents)).decode()
+        writer.add_key_value_metadata({_METADATA_KEY: metadata})
     return sum(extent.rows for extent in extents)
 
 

@@ -25,7 +25,7 @@ from rumormill.log.errors import (
     RecordDamagedError,
     StoreLockedError,
     StoreVersionError,
-    from_os,
+    translated,
 )
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
@@ -120,10 +120,8 @@ _TopicTuple = tuple[int, str, int, bytes, int, bytes, int, float, int]
 @contextlib.contextmanager
 def store_lock(home: Path) -> Iterator[None]:
     """The right to write: held by one log at a time, released by the system if it dies."""
-    try:
+    with translated(str(home)):
         descriptor = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise from_os(error, str(home)) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,10 +140,8 @@ def store_lock(home: Path) -> Iterator[None]:
 
 def make_home(home: Path) -> None:
     """Create the store's directory, readable by its owner only."""
-    try:
+    with translated(str(home)):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise from_os(error, str(home)) from error
 
 
 def database_path(home: Path, epoch: int) -> Path:

@@ -35,14 +35,13 @@ from hashlib import sha256
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from rumormill.log.bulk import Columns, joined, libraries, parents_type
 from rumormill.log.heads import write_all
-from rumormill.log.model import TopicExtent
-from rumormill.log.reader import RangeReader, hash_at
+from rumormill.log.reader import Log, hash_at
 from rumormill.log.rows import HASH_BYTES, TopicRow
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -67,16 +66,6 @@ _FLAT: Final = ("received", "created", "hashes")
 _PREV_AT: Final = "SELECT prev FROM events WHERE key = ?"
 
 _log = logging.getLogger("rumormill.log")
-
-
-class Log(Protocol):
-    """What segments need of the log whose rows they copy."""
-
-    def topic(self, name: str) -> TopicExtent | None:
-        """A topic's extent."""
-
-    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
-        """Have `read` read a range that may be served, in one snapshot; None if there is none."""
 
 
 class Field(msgspec.Struct, array_like=True, frozen=True):

@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from rumormill.core import trace
+from rumormill.core.api import PeerView, Receipt
 from rumormill.core.config import Config
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Unsubscribe, Validated
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.libp2p.swarm import Swarm

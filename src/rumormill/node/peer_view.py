@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from rumormill.core.api import PeerView
 from rumormill.core.ids import PeerId
-from rumormill.core.peer_view import PeerView
 from rumormill.libp2p.connection import Connection
 from rumormill.node.driver import Driver
 from rumormill.wire.keys import PeerId as ReadablePeerId

@@ -20,11 +20,10 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
+from rumormill.core.api import PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.log.model import Durability, StoreConfig

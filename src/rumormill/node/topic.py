@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from rumormill.core.api import Receipt
 from rumormill.core.event import Event
-from rumormill.core.receipt import Receipt
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.validation import TopicValidator
 

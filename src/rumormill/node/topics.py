@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Subscribe
-from rumormill.core.topics import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
 from rumormill.protocols.registry import ProtocolSpec

@@ -15,19 +15,10 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import Connect, Effects, Learn, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.inputs import (
-    PeerConnected,
-    PeerDisconnected,
-    SendDropped,
-    Start,
-    Subscribe,
-    TimerFired,
-    Unsubscribe,
-)
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
@@ -113,7 +104,7 @@ class GossipSub(PubSubRouter):
 
     # Own requests.
 
-    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+    def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
         super()._on_start(event, now, effects)
         config = self._config
         spread = config.heartbeat_spread * config.heartbeat_interval
@@ -125,7 +116,7 @@ class GossipSub(PubSubRouter):
         if self.direct:
             effects.append(SetTimer(_DirectConnect(), now + DIRECT_CONNECT_DELAY))
 
-    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+    def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         super()._on_subscribe(event, now, effects)
         if event.publish_only or topic in self.mesh.links:
@@ -135,7 +126,7 @@ class GossipSub(PubSubRouter):
         if links:
             effects.append(SendAll(links, Rpc(control=Control(graft=(topic,)))))
 
-    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+    def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         super()._on_unsubscribe(event, now, effects)
         if topic not in self.mesh.links:
@@ -146,7 +137,7 @@ class GossipSub(PubSubRouter):
 
     # Peers come and go.
 
-    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+    def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         if event.peer in self.peers or event.peer == self.id:
             return
         if self._score is not None:
@@ -155,7 +146,9 @@ class GossipSub(PubSubRouter):
         if not self._table.meshes(event.peer):
             self._floodsub_peers[event.peer] = None
 
-    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+    def _on_peer_disconnected(
+        self, event: inputs.PeerDisconnected, now: float, effects: Effects
+    ) -> None:
         peer = event.peer
         if peer not in self.peers:
             return
@@ -336,7 +329,7 @@ class GossipSub(PubSubRouter):
 
     # The heartbeat.
 
-    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+    def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, _Heartbeat):
             effects.append(SetTimer(timer, now + self._config.heartbeat_interval))
@@ -391,7 +384,7 @@ class GossipSub(PubSubRouter):
             self._direct_pause = min(2 * self._direct_pause, longest)
             effects.append(SetTimer(_DirectConnect(), now + self._direct_pause))
 
-    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+    def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         super()._on_send_dropped(event, now, effects)
         rpc: Rpc = event.message  # type: ignore[assignment]
         if rpc.control is not None and event.peer in self.peers:

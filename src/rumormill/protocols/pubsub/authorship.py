@@ -11,7 +11,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import Topic
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.codec import proof_fields, sign_message, signing_payload
+from rumormill.protocols.pubsub.codec import sign_message, signing_payload
 from rumormill.protocols.pubsub.config import SignPolicy
 from rumormill.protocols.pubsub.messages import Message
 
@@ -65,11 +65,3 @@ class Authorship:
         if self._identity.verify(message.author, message.key, payload, message.signature):
             return None
         return reasons.INVALID_SIGNATURE
-
-
-def proof_of(message: Message) -> bytes:
-    """What a third party needs, besides the event, to check the author.
-
-    It is a protobuf `Message` that holds the sequence number, the signature and the key alone.
-    """
-    return proof_fields(message) if message.signature else b""

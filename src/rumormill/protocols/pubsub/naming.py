@@ -8,6 +8,7 @@ they have already, and cannot spare each other copies.
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from rumormill.core.ids import MessageId, PeerId, Topic
@@ -57,13 +58,4 @@ def rpc_decoder(config: PubSubConfig, hooks: Hooks) -> Callable[[bytes], Rpc]:
         topic_bytes=config.max_topic_length,
     )
     name = message_namer(config.sign_policy, hooks.message_id)
-
-    def decode(data: bytes) -> Rpc:
-        return decode_rpc(data, limits, name)
-
-    return decode
-
-
-def max_rpc(config: PubSubConfig) -> int:
-    """How long an RPC can be."""
-    return config.max_rpc_size
+    return partial(decode_rpc, limits=limits, name=name)

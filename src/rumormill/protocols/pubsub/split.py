@@ -14,8 +14,7 @@ part that fits into one RPC is not cut, even if it does not fit behind the messa
 Sizes are computed as items are added and never by encoding, so the work is linear in the RPC.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+import msgspec
 
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub.config import DEFAULT_LIMITS
@@ -33,8 +32,6 @@ from rumormill.protocols.pubsub.messages import (
     subscription_size,
 )
 from rumormill.wire.protobuf import field_size
-
-ItemT = TypeVar("ItemT")
 
 _IHAVES_MAX = DEFAULT_LIMITS.id_lists - 2
 """One IWANT and one IDONTWANT are lists too."""
@@ -67,34 +64,45 @@ def split_rpc(rpc: Rpc, max_bytes: int) -> tuple[list[Rpc], list[Rpc]]:
     packer = _Packer(max_bytes)
     for sub in rpc.subscriptions:
         plain = subscription_size(sub)
-        packer.add(packer.subscriptions, sub, limits.subscriptions, plain=plain)
+        packer.add("subscriptions", sub, limits.subscriptions, plain=plain)
     for message in rpc.publish:
-        packer.add(packer.publish, message, limits.messages, plain=field_size(message.size))
+        packer.add("publish", message, limits.messages, plain=field_size(message.size))
     if rpc.control is not None:
         packer.add_control(rpc.control)
     packer.close_part()
     return packer.parts, packer.oversized
 
 
-class _Packer:
-    """Fills one part after the other.
+class _Part(msgspec.Struct):
+    """A part that is being filled.
 
-    `plain` counts the bytes of the open part outside its control part and `control` those inside,
-    without the control part's own tag and length.
+    `plain` counts its bytes outside its control part and `control` those inside, without the
+    control part's own tag and length.
     """
+
+    subscriptions: list[SubOpts] = []
+    publish: list[Message] = []
+    ihave: list[IHave] = []
+    iwant: list[MessageId] = []
+    graft: list[Topic] = []
+    prune: list[Prune] = []
+    idontwant: list[MessageId] = []
+    plain: int = 0
+    control: int = 0
+
+    def rpc(self) -> Rpc:
+        subscriptions, publish, *controls = map(tuple, msgspec.structs.astuple(self)[:7])
+        return Rpc(subscriptions, publish, Control(*controls) if self.control else None)
+
+
+class _Packer:
+    """Fills one part after the other."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.parts: list[Rpc] = []
         self.oversized: list[Rpc] = []
-        self.plain = self.control = 0
-        self.subscriptions: list[SubOpts] = []
-        self.publish: list[Message] = []
-        self.ihave: list[IHave] = []
-        self.iwant: list[MessageId] = []
-        self.graft: list[Topic] = []
-        self.prune: list[Prune] = []
-        self.idontwant: list[MessageId] = []
+        self.open = _Part()
 
     def fits(self, plain: int, control: int) -> bool:
         """Whether a part of these sizes is short enough."""
@@ -102,100 +110,79 @@ class _Packer:
 
     def close_part(self) -> None:
         """End the open part, if there is anything in it, and start another."""
-        if self.plain or self.control:
-            fits = self.fits(self.plain, self.control)
-            (self.parts if fits else self.oversized).append(self._take())
+        part = self.open
+        if part.plain or part.control:
+            fits = self.fits(part.plain, part.control)
+            (self.parts if fits else self.oversized).append(part.rpc())
+            self.open = _Part()
 
-    def _take(self) -> Rpc:
-        control = None
-        if self.control:
-            control = Control(
-                tuple(self.ihave),
-                tuple(self.iwant),
-                tuple(self.graft),
-                tuple(self.prune),
-                tuple(self.idontwant),
-            )
-        rpc = Rpc(tuple(self.subscriptions), tuple(self.publish), control)
-        self.plain = self.control = 0
-        for items in (
-            self.subscriptions,
-            self.publish,
-            self.ihave,
-            self.iwant,
-            self.graft,
-            self.prune,
-            self.idontwant,
-        ):
-            items.clear()
-        return rpc
-
-    def add(
-        self, items: list[ItemT], item: ItemT, most: int, *, plain: int = 0, control: int = 0
-    ) -> None:
-        """Put an item of the given size into the list `items` of this or the next part."""
-        full = len(items) >= most
-        if full or not self.fits(self.plain + plain, self.control + control):
+    def add(self, kind: str, item: object, most: int, *, plain: int = 0, control: int = 0) -> None:
+        """Put an item of the given size into the list `kind` of this or the next part."""
+        part = self.open
+        full = len(getattr(part, kind)) >= most
+        if full or not self.fits(part.plain + plain, part.control + control):
             # An item that is too long becomes a part of its own, which the next item closes.
             self.close_part()
-        items.append(item)
-        self.plain += plain
-        self.control += control
+            part = self.open
+        getattr(part, kind).append(item)
+        part.plain += plain
+        part.control += control
 
     def add_control(self, control: Control) -> None:
         """Put a control part into this and the next parts."""
         limits, size = DEFAULT_LIMITS, control_size(control)
-        if not self.fits(self.plain, size) and self.fits(0, size):
+        if not self.fits(self.open.plain, size) and self.fits(0, size):
             self.close_part()
         for ihave in control.ihave:
             self._add_ihave(ihave)
-        self._add_ids(control.iwant, 0, self.iwant.extend, limits.iwant_ids)
+        self._add_ids("iwant", control.iwant, limits.iwant_ids)
         for topic in control.graft:
-            self.add(self.graft, topic, limits.grafts, control=graft_size(topic))
+            self.add("graft", topic, limits.grafts, control=graft_size(topic))
         for prune in control.prune:
-            self.add(self.prune, prune, limits.prunes, control=prune_size(prune))
-        self._add_ids(control.idontwant, 0, self.idontwant.extend, limits.idontwant_ids)
+            self.add("prune", prune, limits.prunes, control=prune_size(prune))
+        self._add_ids("idontwant", control.idontwant, limits.idontwant_ids)
 
     def _add_ihave(self, ihave: IHave) -> None:
-        topic = ihave.topic
-        overhead = field_size(len(topic.encode()))
         if not ihave.message_ids:
-            self.add(self.ihave, ihave, _IHAVES_MAX, control=field_size(overhead))
+            overhead = field_size(len(ihave.topic.encode()))
+            self.add("ihave", ihave, _IHAVES_MAX, control=field_size(overhead))
             return
-        if len(self.ihave) >= _IHAVES_MAX:
+        if len(self.open.ihave) >= _IHAVES_MAX:
             self.close_part()
-
-        def put(ids: tuple[MessageId, ...]) -> None:
-            self.ihave.append(IHave(topic, ids))
-
         most = DEFAULT_LIMITS.ihave_ids
-        room = most - sum([len(other.message_ids) for other in self.ihave])
-        self._add_ids(ihave.message_ids, overhead, put, most, room)
+        room = most - sum([len(other.message_ids) for other in self.open.ihave])
+        self._add_ids("ihave", ihave.message_ids, most, room, ihave.topic)
 
     def _add_ids(
         self,
+        kind: str,
         message_ids: tuple[MessageId, ...],
-        overhead: int,
-        put: Callable[[tuple[MessageId, ...]], None],
         most: int,
         room: int | None = None,
+        topic: Topic = "",
     ) -> None:
-        """Cut a list of ids; `overhead` is what each piece takes besides its ids.
+        """Cut a list of ids; each piece of an IHAVE names its topic besides.
 
         A part holds at most `most` such ids, and the open part can take `room` more.
         """
+        overhead = field_size(len(topic.encode())) if kind == "ihave" else 0
         begin, size = 0, overhead
         left = most if room is None else room
+
+        def put(end: int) -> None:
+            ids = message_ids[begin:end]
+            getattr(self.open, kind).extend((IHave(topic, ids),) if kind == "ihave" else ids)
+            self.open.control += field_size(size)
+
         for index, message_id in enumerate(message_ids):
             id_size = field_size(len(message_id))
             full = index - begin >= left
-            if full or not self.fits(self.plain, self.control + field_size(size + id_size)):
+            control = self.open.control + field_size(size + id_size)
+            if full or not self.fits(self.open.plain, control):
                 if index > begin:
-                    put(message_ids[begin:index])
-                    self.control += field_size(size)
+                    put(index)
                 self.close_part()
                 begin, size, left = index, overhead, most
             size += id_size
         if begin < len(message_ids):
-            put(message_ids[begin:])
-            self.control += field_size(size)
+            put(len(message_ids))

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from rumormill.core.api import ANYONE, TopicOptions
 from rumormill.core.identity import Identity
 from rumormill.core.ids import Topic
 from rumormill.core.machine import Machine
 from rumormill.core.randomness import Randomness
-from rumormill.core.topics import ANYONE, TopicOptions
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic, SubscribeTo
