@@ -8,11 +8,8 @@ is the runtime's business, which checks it.
 from rumormill.core import trace
 from rumormill.core.effects import Connect, Effects
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.peers import PeerTable
-from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.pubsub.messages import PeerInfo
 from rumormill.protocols.registry import Hooks
 
@@ -20,18 +17,9 @@ from rumormill.protocols.registry import Hooks
 class PeerExchange:
     """Offers peers and heeds offers."""
 
-    def __init__(
-        self,
-        config: GossipSubConfig,
-        table: PeerTable,
-        trust: Trust,
-        randomness: Randomness,
-        hooks: Hooks,
-    ) -> None:
-        self._limit = config.prune_peers
-        self._table = table
-        self._trust = trust
-        self._randomness = randomness
+    def __init__(self, table: PeerTable, hooks: Hooks) -> None:
+        self._limit = table.config.prune_peers
+        self._table, self._trust, self._randomness = table, table.trust, table.randomness
         self._records = hooks.peer_records
         self._check = hooks.check_record
 

@@ -11,13 +11,10 @@ send it.
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.gossipsub.promises import Promises
-from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.pubsub.messages import IHave, Message
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 
@@ -25,21 +22,13 @@ from rumormill.protocols.pubsub.seen_cache import SeenCache
 class Gossip:
     """The lazy part of GossipSub: message cache, IHAVE, IWANT, IDONTWANT, promises."""
 
-    def __init__(
-        self,
-        config: GossipSubConfig,
-        table: PeerTable,
-        trust: Trust,
-        seen: SeenCache,
-        randomness: Randomness,
-    ) -> None:
+    def __init__(self, table: PeerTable, seen: SeenCache) -> None:
+        config, randomness = table.config, table.randomness
         self.cache = MessageCache(config.history_length, config.history_gossip)
         self.promises = Promises(config.iwant_followup_time, config.max_promises, randomness)
-        self._config = config
-        self._table = table
-        self._trust = trust
+        self._config, self._randomness = config, randomness
+        self._table, self._trust = table, table.trust
         self._seen = seen
-        self._randomness = randomness
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
@@ -81,15 +70,8 @@ class Gossip:
         ids = self.cache.gossip_ids(topic)
         if not ids:
             return []
-        table = self._table
-        peers = [
-            peer
-            for peer in table.topics.get(topic, ())
-            if peer not in excluded
-            and peer not in table.direct
-            and table.meshes(peer)
-            and self._trust.gossips(peer, now)
-        ]
+        gossips = self._trust.gossips
+        peers = [peer for peer in self._table.outsiders(topic, excluded) if gossips(peer, now)]
         target = max(self._config.D_lazy, int(self._config.gossip_factor * len(peers)))
         if target < len(peers):
             peers = self._randomness.sample(peers, target)

@@ -13,12 +13,9 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.backoff import Backoff
-from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.peers import PeerTable
-from rumormill.protocols.gossipsub.score import Trust
 
 
 class MeshChanges(msgspec.Struct):
@@ -32,19 +29,12 @@ class MeshChanges(msgspec.Struct):
 class Mesh:
     """The mesh links of all topics, and the rules by which they change."""
 
-    def __init__(
-        self,
-        config: GossipSubConfig,
-        table: PeerTable,
-        trust: Trust,
-        randomness: Randomness,
-    ) -> None:
+    def __init__(self, table: PeerTable) -> None:
+        config = table.config
         self.links: dict[Topic, dict[PeerId, None]] = {}
         self.backoff = Backoff(limit=config.max_backoffs, longest=config.max_backoff)
-        self._config = config
-        self._table = table
-        self._trust = trust
-        self._randomness = randomness
+        self._config, self._randomness = config, table.randomness
+        self._table, self._trust = table, table.trust
 
     # Joining and leaving.
 
@@ -266,13 +256,10 @@ class Mesh:
     ) -> list[PeerId]:
         if count <= 0:
             return []
-        table = self._table
         found = [
             peer
-            for peer in table.topics.get(topic, ())
-            if peer not in links
-            and table.meshes(peer)
-            and (not only_dialled or table.dialled(peer))
+            for peer in self._table.outsiders(topic, links)
+            if (not only_dialled or self._table.dialled(peer))
             and self._may_graft(topic, peer, now)
             and (above is None or self._trust.score(peer, now) > above)
         ]
@@ -289,19 +276,10 @@ class Fanout:
     that time. (1.0, "Topic membership".)
     """
 
-    def __init__(
-        self,
-        config: GossipSubConfig,
-        table: PeerTable,
-        trust: Trust,
-        randomness: Randomness,
-    ) -> None:
+    def __init__(self, table: PeerTable) -> None:
         self.peers: dict[Topic, dict[PeerId, None]] = {}
         self.last_published: dict[Topic, float] = {}
-        self._config = config
-        self._table = table
-        self._trust = trust
-        self._randomness = randomness
+        self._table, self._trust = table, table.trust
 
     def use(self, topic: Topic, now: float) -> dict[PeerId, None]:
         """Return the peers to publish through, chosen now when there are none yet."""
@@ -322,7 +300,7 @@ class Fanout:
 
     def maintain(self, now: float) -> None:
         """Expire unused topics, drop peers that stand too low, and refill."""
-        ttl = self._config.fanout_ttl
+        ttl = self._table.config.fanout_ttl
         for topic in [t for t, last in self.last_published.items() if last + ttl < now]:
             del self.last_published[topic]
             del self.peers[topic]
@@ -337,18 +315,12 @@ class Fanout:
             chosen.pop(peer, None)
 
     def _fill(self, topic: Topic, chosen: dict[PeerId, None], now: float) -> None:
-        missing = self._config.D - len(chosen)
+        table = self._table
+        missing = table.config.D - len(chosen)
         if missing <= 0:
             return
-        table = self._table
-        candidates = [
-            peer
-            for peer in table.topics.get(topic, ())
-            if peer not in chosen
-            and peer not in table.direct
-            and table.meshes(peer)
-            and self._trust.publishes(peer, now)
-        ]
+        outsiders = table.outsiders(topic, chosen)
+        candidates = [peer for peer in outsiders if self._trust.publishes(peer, now)]
         if len(candidates) > missing:
-            candidates = self._randomness.sample(candidates, missing)
+            candidates = table.randomness.sample(candidates, missing)
         chosen.update(dict.fromkeys(candidates))

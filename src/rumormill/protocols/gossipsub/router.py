@@ -65,16 +65,18 @@ class GossipSub(PubSubRouter):
             if peer != self.id:
                 self.direct.setdefault(peer, []).extend([address] if address else ())
         self._direct_pause = DIRECT_CONNECT_DELAY
-        self._table = PeerTable(self.peers, self.topics, self.direct)
         self._score: PeerScore | None = None
         if config.scoring:
             self._score = PeerScore(config.score, hooks.application_score)
         self.trust = Trust(self._score, config.thresholds)
-        self.mesh = Mesh(config, self._table, self.trust, randomness)
-        self.gossip = Gossip(config, self._table, self.trust, self._seen, randomness)
-        self.fanout = Fanout(config, self._table, self.trust, randomness)
+        self._table = PeerTable(
+            self.peers, self.topics, self.direct, config, self.trust, randomness
+        )
+        self.mesh = Mesh(self._table)
+        self.gossip = Gossip(self._table, self._seen)
+        self.fanout = Fanout(self._table)
         self._outbox = Outbox(self.mesh.links)
-        self._exchange = PeerExchange(config, self._table, self.trust, randomness, hooks)
+        self._exchange = PeerExchange(self._table, hooks)
         self._vets_peers = self._score is not None
         self._graylist = config.thresholds.graylist
         if self._score is not None:
