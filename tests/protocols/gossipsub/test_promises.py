@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rumormill.protocols.gossipsub.promises import Promises
+from rumormill.protocols.gossipsub.gossip import Promises
 from rumormill.protocols.pubsub import reasons
 
 A, B, C = b"A", b"B", b"C"

@@ -23,10 +23,9 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig, read_direct_peer
-from rumormill.protocols.gossipsub.exchange import PeerExchange
 from rumormill.protocols.gossipsub.gossip import Gossip
 from rumormill.protocols.gossipsub.mesh import Fanout, Mesh, MeshChanges
-from rumormill.protocols.gossipsub.outbox import Outbox
+from rumormill.protocols.gossipsub.outbox import Outbox, PeerExchange
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.gossipsub.score import PeerScore, Trust
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
