@@ -17,15 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from rumormill.log.errors import (
-    CorruptLogError,
-    Finding,
-    FindingKind,
-    NotAStoreError,
-    StoreError,
-    from_sqlite,
-    is_corruption,
-)
+from rumormill.log import errors
+from rumormill.log.errors import Finding, FindingKind
 from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.reader import hash_at, walk
@@ -58,10 +51,10 @@ def find_witness(home: Path) -> tuple[Witness | None, Finding | None]:
     return witness, None
 
 
-def damaged(home: Path, findings: Sequence[Finding]) -> CorruptLogError:
+def damaged(home: Path, findings: Sequence[Finding]) -> errors.CorruptLogError:
     """The one sentence about a store that cannot be opened for writing."""
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    return CorruptLogError(
+    return errors.CorruptLogError(
         f"the store {home} is damaged: {findings[0].sentence()}{more}; "
         "restore a good copy or repair it",
         findings,
@@ -76,14 +69,14 @@ def refuse_damage(home: Path, complaint: Finding | None, state: State) -> None:
 
 
 def opening_error(
-    home: Path, witness: Witness | None, error: sqlite3.Error | NotAStoreError
-) -> StoreError:
+    home: Path, witness: Witness | None, error: sqlite3.Error | errors.NotAStoreError
+) -> errors.StoreError:
     """What to tell about a database that cannot be opened."""
-    if isinstance(error, NotAStoreError):
+    if isinstance(error, errors.NotAStoreError):
         if witness is None or witness.generation == 0:
             return error
-    elif not is_corruption(error):
-        return from_sqlite(error, str(home))
+    elif not errors.is_corruption(error):
+        return errors.from_sqlite(error, str(home))
     return damaged(home, all_lost(witness, str(error)).findings)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Note
-from rumormill.log import check, errors, schema
+from rumormill.log import check, errors, reader, schema
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Witness
 from rumormill.log.model import (
@@ -32,14 +32,6 @@ from rumormill.log.model import (
     TopicExtent,
     check_event,
     check_topic,
-)
-from rumormill.log.reader import (
-    RangeReader,
-    Readers,
-    next_bar,
-    offset_before,
-    previous_hash,
-    read_rows,
 )
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
@@ -181,7 +173,7 @@ class EventLog:
             row = schema.get_topic(db, topic)
             if row is None:
                 return []
-            position = offset_before(db, row, since)
+            position = reader.offset_before(db, row, since)
         found: list[Event] = []
         while len(found) < limit:
             events = self.read(topic, position, 1000, max_bytes)
@@ -203,7 +195,7 @@ class EventLog:
         if row is None or not row_is_whole(row, info.topic_id, topic.encode()):
             return None
         event = row_event(row, topic)
-        bar = next_bar(self._barred.get(topic, []), event.offset)
+        bar = reader.next_bar(self._barred.get(topic, []), event.offset)
         return None if bar is not None and bar.start <= event.offset else event
 
     def chunks(
@@ -261,7 +253,7 @@ class EventLog:
         self._cleanup.callback(db.close)
         schema.create_schema(db, os.urandom(check.STORE_ID_BYTES))
         self.findings: tuple[errors.Finding, ...] = ()
-        self._readers = Readers(None, self.config.readers, shared=db)
+        self._readers = reader.Readers(None, self.config.readers, shared=db)
         self._start(db, State(), None)
 
     def _open_writing(self, home: Path) -> None:
@@ -289,7 +281,7 @@ class EventLog:
         witness.slack = self.config.heads_sync_commits
         with errors.translated(self._where):
             heads = HeadsFile(home / check.HEADS_NAME, witness, self.config.durability)
-        self._readers = Readers(path, self.config.readers)
+        self._readers = reader.Readers(path, self.config.readers)
         self._start(self._db, state, heads)
 
     def _open_database(
@@ -355,7 +347,7 @@ class EventLog:
             raise check.opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
-        self._readers = Readers(path, self.config.readers)
+        self._readers = reader.Readers(path, self.config.readers)
         self._cleanup.callback(self._readers.close)
         self._bar([*state.losses, *findings])
 
@@ -407,13 +399,13 @@ class EventLog:
 
     def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
         """What `read` does, with the hashes; for the store's own modules."""
-        found = self.within(name, start, limit, partial(read_rows, max_bytes=max_bytes))
+        found = self.within(name, start, limit, partial(reader.read_rows, max_bytes=max_bytes))
         rows, finding = found or ([], None)
         if finding is not None and not rows:
             raise errors.DamagedRangeError(finding)
         return rows
 
-    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
+    def within(self, name: str, start: int, limit: int, read: reader.RangeReader[Any]) -> Any:
         """Have `read` read a range that may be served, in one snapshot; None if there is none."""
         if start < 0 or limit < 1:
             raise (
@@ -421,7 +413,7 @@ class EventLog:
                 if start < 0
                 else ValueError("limit is below 1")
             )
-        bar = next_bar(self._barred.get(name, []), start)
+        bar = reader.next_bar(self._barred.get(name, []), start)
         if bar is not None and bar.start <= start:
             raise errors.DamagedRangeError(bar)
         with self.snapshot() as db:
@@ -434,7 +426,7 @@ class EventLog:
             if row is None or start >= row.next_offset:
                 return None
             stop = min(row.next_offset, start + limit, start + limit if bar is None else bar.start)
-            return read(db, row, start, stop, prev=previous_hash(db, row, start))
+            return read(db, row, start, stop, prev=reader.previous_hash(db, row, start))
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:

@@ -9,6 +9,7 @@ Spark calls these classes in processes of its own: what a reader needs to know t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -22,15 +23,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
@@ -43,21 +36,21 @@ from rumormill.spark.planning import Offsets
 from rumormill.spark.sink import BatchWriter, StreamWriter
 
 _HEADER: Final = StructType(
-    [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
+    [StructField("key", types.StringType(), False), StructField("value", types.BinaryType(), False)]
 )
 FULL_SCHEMA: Final = StructType(
     [
-        StructField("topic", StringType(), False),
-        StructField("offset", LongType(), False),
-        StructField("id", BinaryType(), False),
-        StructField("key", BinaryType(), False),
-        StructField("value", BinaryType(), False),
-        StructField("created", TimestampType(), True),
-        StructField("received", TimestampType(), False),
-        StructField("parents", ArrayType(BinaryType(), False), False),
-        StructField("publisher", StringType(), False),
-        StructField("metadata", ArrayType(_HEADER, False), False),
-        StructField("proof", BinaryType(), False),
+        StructField("topic", types.StringType(), False),
+        StructField("offset", types.LongType(), False),
+        StructField("id", types.BinaryType(), False),
+        StructField("key", types.BinaryType(), False),
+        StructField("value", types.BinaryType(), False),
+        StructField("created", types.TimestampType(), True),
+        StructField("received", types.TimestampType(), False),
+        StructField("parents", types.ArrayType(types.BinaryType(), False), False),
+        StructField("publisher", types.StringType(), False),
+        StructField("metadata", types.ArrayType(_HEADER, False), False),
+        StructField("proof", types.BinaryType(), False),
     ]
 )
 """Every column; `metadata` and `proof` come when they are asked for."""
