@@ -27,9 +27,6 @@ class Recorder:
         self._observers = tuple(observers)
         self.record = self._buffer.append
 
-    def __len__(self) -> int:
-        return len(self._buffer)
-
     def maybe_flush(self) -> None:
         """Flush when the buffer is full; cheap enough to be called at every step."""
         if len(self._buffer) >= FLUSH_AT:

@@ -109,7 +109,7 @@ class GossipSubRouter(Router):
         for asked in router.gossip._ids_asked.values():
             assert asked <= config.max_ihave_length
         if not config.history_length:
-            assert len(router.gossip.cache) == 0
+            assert len(router.gossip.cache.messages) == 0
         if config.scoring:
             keeper, score = "GossipSub._score", config.score
             known = sizes[f"{keeper}._active"] + sizes[f"{keeper}._retained"]

@@ -31,7 +31,7 @@ class Promises:
     up.
     """
 
-    __slots__ = ("_by_id", "_by_peer", "_count", "_follow_up", "_limit", "_randomness", "unwatched")
+    __slots__ = ("_by_id", "_by_peer", "_follow_up", "_limit", "_randomness", "count", "unwatched")
 
     def __init__(self, follow_up: float, limit: int, randomness: Randomness) -> None:
         self.unwatched = 0
@@ -41,16 +41,13 @@ class Promises:
         self._randomness = randomness
         self._by_id: dict[MessageId, dict[PeerId, float]] = {}
         self._by_peer: dict[PeerId, dict[MessageId, None]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
 
     def add(self, peer: PeerId, message_ids: Sequence[MessageId], now: float) -> None:
         """A peer was asked for messages that it had advertised."""
         if not message_ids:
             return
-        if self._count >= self._limit:
+        if self.count >= self._limit:
             self.unwatched += 1
             return
         message_id = self._randomness.choice(message_ids)
@@ -58,7 +55,7 @@ class Promises:
         if peer not in owers:
             owers[peer] = now + self._follow_up
             self._by_peer.setdefault(peer, {})[message_id] = None
-            self._count += 1
+            self.count += 1
 
     def fulfil(self, message_id: MessageId) -> None:
         """The message arrived, or entered validation: nobody owes it any more."""
@@ -77,7 +74,7 @@ class Promises:
         for message_id in self._by_peer.pop(peer, ()):
             owers = self._by_id[message_id]
             del owers[peer]
-            self._count -= 1
+            self.count -= 1
             if not owers:
                 del self._by_id[message_id]
 
@@ -106,7 +103,7 @@ class Promises:
         del owed[message_id]
         if not owed:
             del self._by_peer[peer]
-        self._count -= 1
+        self.count -= 1
 
 
 class Gossip:
