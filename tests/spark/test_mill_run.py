@@ -23,10 +23,10 @@ from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog
 from rumormill.protocols.pulsarcast.history.graph import verify_history
 from rumormill.spark.bronze import find_node, find_source
-from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
 from rumormill.spark.page import page
 from rumormill.spark.report import collect
+from rumormill.spark.sweep import Grid
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -25,7 +25,7 @@ from rumormill.cli.milling import started_spark, teller, write_report
 from rumormill.cli.numbers import whole
 from rumormill.cli.session import run_async
 from rumormill.core.errors import ConfigError
-from rumormill.demo.demonstration import RunSummary, demonstrate
+from rumormill.demo.run import RunSummary, demonstrate
 from rumormill.demo.script import Script, chosen, write_script
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -105,7 +104,7 @@ async def _reader(resolved: Resolved, topic: str) -> AsyncIterator[Read]:
             )
             return
     with EventLog(resolved.home, read_only=True) as log:
-        yield partial(asyncio.to_thread, read_history, log, topic)
+        yield lambda *span: asyncio.to_thread(read_history, log, topic, *span)
 
 
 def run_peers(options: argparse.Namespace) -> int:

@@ -103,7 +103,7 @@ def _follow(query: Any) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Simulate a grid on Spark."""
-    from rumormill.spark.grid import Grid
+    from rumormill.spark.sweep import Grid
 
     changes = {key.strip(): value.strip() for key, value in pairs("--with", options.changes)}
     grid = Grid.load(options.grid, changes)

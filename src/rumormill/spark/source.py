@@ -29,8 +29,7 @@ from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.log.model import Range
 from rumormill.spark import planning
-from rumormill.spark.access import read_piece
-from rumormill.spark.filters import Condition, condition_of, narrowed, wants_topic
+from rumormill.spark.access import Condition, condition_of, narrowed, read_piece, wants_topic
 from rumormill.spark.options import ReadOptions, columns_wanted, read_options, write_options
 from rumormill.spark.planning import Offsets
 from rumormill.spark.sink import BatchWriter, StreamWriter

@@ -99,6 +99,6 @@ class HarnessLogs:
         names = {"id": self._peer_text(peer), "node_id": number, "msg": "PeerID"}
         return self._line(now, names)
 
-    def _line(self, now: float, fields: dict[str, str | int]) -> bytes:
+    def _line(self, now: float, fields: Mapping[str, object]) -> bytes:
         time = (self._start + timedelta(seconds=now)).isoformat(timespec="microseconds")
         return self._encode({"time": time, **fields, "level": "INFO"})

@@ -54,7 +54,7 @@ _TOPIC_RULES: Final = {
     _LEAST: ("mesh_message_deliveries_window",),
     FRACTION: ("invalid_message_deliveries_decay",),
 }
-_GROUP_RULES: Final = {
+_GROUP_RULES: Final[dict[str, dict[Rule, tuple[str, ...]]]] = {
     "time_in_mesh": {POSITIVE: ("quantum", "cap")},
     "first_message_deliveries": {FRACTION: ("decay",), POSITIVE: ("cap",)},
     "mesh_message_deliveries": {

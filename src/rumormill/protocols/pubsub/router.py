@@ -35,13 +35,12 @@ from rumormill.core.inputs import Received, Verdict
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.batch import interleaved
 from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship, message_namer
 from rumormill.protocols.pubsub.seen_cache import SeenCache
-from rumormill.protocols.pubsub.split import counts_fit, split_rpc
+from rumormill.protocols.pubsub.split import counts_fit, interleaved, split_rpc
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
