@@ -293,7 +293,6 @@ def check_clock(now: float, home: Path) -> Check:
 
 
 def _newest(home: Path) -> float:
-    """When the youngest file of a home was written."""
     try:
         return max((each.lstat().st_mtime for each in home.iterdir()), default=0.0)
     except OSError:

@@ -82,7 +82,6 @@ async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse
 
 
 async def _batches(read: Read, span: _Span) -> AsyncIterator[list[Event]]:
-    """The events of a span, some at a time."""
     offset, since, count = span
     while count is None or count > 0:
         limit = BATCH_EVENTS if count is None else min(count, BATCH_EVENTS)

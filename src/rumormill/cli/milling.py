@@ -154,7 +154,6 @@ def write_report(lake: "Lake", path: Path, title: str) -> None:
 
 
 def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:
-    """Say what is in the lake now."""
     if part not in lake.parts():  # a stream that has found nothing yet
         raise LocalError(f"there is nothing in the source yet, and so no part {part} in the lake")
     rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]

@@ -55,11 +55,9 @@ class Watcher(Protocol):
 
     def say(self, text: str) -> None:
         """Something has happened."""
-        ...
 
     def advance(self, label: str, part: float) -> None:
         """So much of a run is done, from 0 to 1."""
-        ...
 
 
 class Acknowledged(msgspec.Struct, frozen=True):

@@ -21,18 +21,10 @@ from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Note
-from rumormill.log import check, errors, reader, schema
+from rumormill.log import check, errors, model, reader, schema
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Witness
-from rumormill.log.model import (
-    Durability,
-    Report,
-    Retention,
-    StoreConfig,
-    TopicExtent,
-    check_event,
-    check_topic,
-)
+from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_topic
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.segments import Segments
@@ -62,7 +54,7 @@ class EventLog:
         read_only: bool = False,
     ) -> None:
         config.validate()
-        if (home is None) != (config.durability is Durability.MEMORY) and not read_only:
+        if (home is None) != (config.durability is model.Durability.MEMORY) and not read_only:
             raise ConfigError(
                 "store.durability must be memory for a log without a directory, and only then"
             )
@@ -110,7 +102,7 @@ class EventLog:
                 new_topics.append(event.topic)
         return writer.submit(Call(events, size, notes), new_topics, wait=wait)
 
-    def retain(self, policies: Mapping[str, Retention], now: float) -> dict[str, int]:
+    def retain(self, policies: Mapping[str, model.Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.
 
         Offsets are not touched: `first_offset` moves up. Works in small transactions between the
@@ -219,12 +211,12 @@ class EventLog:
             position = events[-1].offset + 1
             yield events
 
-    def verify(self) -> Report:
+    def verify(self) -> model.Report:
         """Verify every row and every record; takes as long as reading the whole file."""
         with self.snapshot() as db:
             report = check.verify_all(db)
         findings = (*report.findings, *self.findings)
-        return Report(tuple(dict.fromkeys(findings)), report.events, report.size)
+        return model.Report(tuple(dict.fromkeys(findings)), report.events, report.size)
 
     @property
     def counters(self) -> Counters:

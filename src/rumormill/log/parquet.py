@@ -168,7 +168,6 @@ def _batch_rows(batch: Any) -> Iterator[tuple[str, EventRow]]:
 
 
 def _verify(log: EventLog, file: Any, metadata: _Metadata, path: Path | str) -> None:
-    """Check every hash, every link and every count of the file."""
     extents = {extent.name: extent for extent in metadata.topics}
     expected = {extent.name: (extent.first_offset, b"") for extent in metadata.topics}
     counts = dict.fromkeys(extents, 0)

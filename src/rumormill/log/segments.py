@@ -299,7 +299,6 @@ def _write(path: Path, topic: str, found: Columns) -> None:
 
 
 def _encode(topic: str, found: Columns) -> tuple[bytes, list[bytes]]:
-    """A segment's head and its regions."""
     regions: list[bytes] = []
     fields: dict[str, Field] = {}
     place = 0
@@ -345,7 +344,6 @@ def _buffers(name: str, values: Any, count: int) -> list[memoryview]:
 
 
 def _load(file: FileIO, head: Head, base: int, fields: Iterable[str]) -> Columns:
-    """Read and verify these fields of a segment."""
     found = Columns(head.start, head.count)
     for name in fields:
         field = head.fields.get(name)
@@ -430,7 +428,6 @@ def _read_head(file: FileIO) -> tuple[Head, int]:
 
 
 def _drop_abandoned(path: Path) -> None:
-    """Delete a draft whose writer has died."""
     with contextlib.suppress(OSError):
         if path.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
             path.unlink()

@@ -104,11 +104,9 @@ class Inspection(Protocol):
         self, now: float, machines: Mapping[PeerId, Machine]
     ) -> Sequence[tuple[PeerId, TracePayload]]:
         """Look at the machines of all peers that are up; return what the trace should say."""
-        ...
 
     def figures(self) -> dict[str, Any]:
         """What was seen, for a run's figures."""
-        ...
 
 
 Begin: TypeAlias = Callable[[Mapping[PeerId, Machine], Randomness], Sequence[tuple[PeerId, Mail]]]

@@ -66,7 +66,6 @@ def condition_of(pushed: Any) -> Condition | None:
 
 
 def _value(column: str, value: Any) -> Any:
-    """The value if it is of the column's type."""
     if not isinstance(value, _TYPES[column]) or isinstance(value, bool):
         return None
     if isinstance(value, datetime) and value.tzinfo is None:

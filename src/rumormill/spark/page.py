@@ -98,7 +98,6 @@ def _summary(report: Mapping[str, Any]) -> str:
 
 
 def _choices(best: Sequence[Mapping[str, Any]], groups: Sequence[Any]) -> list[str]:
-    """What to choose, where there is a choice."""
     rivals = {key for key, members in groups if len(members) > 1}
     rows = [
         [

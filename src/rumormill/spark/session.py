@@ -122,7 +122,6 @@ def _chosen(master: str, brief: bool, settings: Mapping[str, str]) -> dict[str, 
 
 
 def _cores(master: str) -> int:
-    """Return how many tasks a local master runs at a time."""
     inside = master.partition("[")[2].partition("]")[0].partition(",")[0]
     if inside.isdigit():
         return max(1, int(inside))

@@ -51,7 +51,6 @@ def check_rows(schema: StructType, options: WriteOptions) -> None:
 
 
 def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
-    """Send the rows of this task's partition."""
     import pyarrow as arrow  # noqa: PLC0415
 
     context = TaskContext.get()

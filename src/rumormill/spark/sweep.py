@@ -322,7 +322,6 @@ def _watched(folder: Path, runs: Sequence[GridRun], tell: Tell) -> Iterator[None
 
 
 def _simulate_packs(packs: Iterable[Any]) -> None:
-    """In a task: run simulations one after another."""
     from rumormill.sim.scenario import Scenario  # noqa: PLC0415
 
     for each in packs:

@@ -104,7 +104,7 @@ def _read_lines(path: Path) -> Iterator[Entry]:
 def _read_records(path: Path, *, batches: bool) -> Iterator[Entry]:
     limit = MAX_BATCH_BYTES if batches else MAX_EVENT_BYTES
     with _opened(path) as raw:
-        stream: BinaryIO = _unpacked(raw) if batches else raw
+        stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb")) if batches else raw
         position = 0
         while True:
             where = f"byte {position}{' of the unpacked data' if batches else ''}"
@@ -148,10 +148,6 @@ def _read(read: Callable[[int], bytes], size: int, path: Path, where: str) -> by
         raise TraceError(f"{path}, {where}: the compressed data is cut short") from error
     except (OSError, zlib.error) as error:
         raise TraceError(f"{path}, {where}: cannot be read: {error}") from error
-
-
-def _unpacked(stream: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -148,39 +148,20 @@ class ParquetWriter(TraceWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._rows: list[Entry] = []
-        self._table = pq.ParquetWriter(self._stream, SCHEMA, compression="zstd")
+        self._packer = pq.ParquetWriter(self._stream, SCHEMA, compression="zstd")
 
     def observe(self, batch: Batch) -> None:
         """Write the next entries."""
         self._rows += batch
         if len(self._rows) >= ROW_GROUP:
-            self._write_rows()
+            self._write_rest()
 
-    def close(self) -> None:
-        """Write what is left and complete the file."""
-        if not self._stream.closed:
-            try:
-                self._write_rows()
-            except BaseException:
-                self.abort()
-                raise
-            with writing(self.path):
-                self._table.close()
-        super().close()
-
-    def abort(self) -> None:
-        """Remove the incomplete file."""
-        if not self._stream.closed:
-            with writing(self.path):
-                self._table.close()
-        super().abort()
-
-    def _write_rows(self) -> None:
+    def _write_rest(self) -> None:
         if self._rows:
             rows, self._rows = self._rows, []
             table = table_of(rows)
             with writing(self.path):
-                self._table.write_table(table, row_group_size=ROW_GROUP)
+                self._packer.write_table(table, row_group_size=ROW_GROUP)
 
 
 def read_parquet(path: Path) -> Iterator[Entry]:

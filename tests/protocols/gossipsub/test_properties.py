@@ -119,7 +119,7 @@ class GossipSubRouter(Router):
     @invariant()
     def the_heartbeat_goes_on(self) -> None:
         if self.router is not None:
-            beats = [at for timer, at in self.timers.items() if "Heartbeat" in type(timer).__name__]
+            beats = [at for timer, at in self.timers.items() if timer == "heartbeat"]
             [beat] = beats
             assert beat <= self.now + 3 * self.config.heartbeat_interval
 

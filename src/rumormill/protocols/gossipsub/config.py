@@ -5,17 +5,8 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.config import (
-    AT_LEAST_ONE,
-    FRACTION,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SECONDS,
-    Config,
-    Rule,
-    require,
-    require_all,
-)
+from rumormill.core import config
+from rumormill.core.config import Config, Rule, require, require_all
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.protocols.gossipsub.score_params import (
@@ -79,10 +70,10 @@ class GaterParams(Config, frozen=True, kw_only=True):
 
 
 _GATER_RULES: Final = {
-    POSITIVE: ("threshold", "duplicate_weight"),
-    FRACTION: ("global_decay", "source_decay", "decay_to_zero"),
-    SECONDS: ("decay_interval", "quiet"),
-    AT_LEAST_ONE: ("ignore_weight", "reject_weight", "addresses_max"),
+    config.POSITIVE: ("threshold", "duplicate_weight"),
+    config.FRACTION: ("global_decay", "source_decay", "decay_to_zero"),
+    config.SECONDS: ("decay_interval", "quiet"),
+    config.AT_LEAST_ONE: ("ignore_weight", "reject_weight", "addresses_max"),
 }
 
 
@@ -244,7 +235,7 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
 
 
 _RULES: Final = {
-    NOT_NEGATIVE: ("D", "D_lo", "D_hi", "D_score", "D_out", "D_lazy", "history_length"),
+    config.NOT_NEGATIVE: ("D", "D_lo", "D_hi", "D_score", "D_out", "D_lazy", "history_length"),
     FINITE: ("heartbeat_interval",),
     Rule(lambda value: 0 <= value < ENDLESS, "must not be negative, and must be finite"): (
         "heartbeat_initial_delay",
@@ -265,7 +256,7 @@ _RULES: Final = {
         "max_idontwant_messages",
         "max_idontwant_length",
     ),
-    AT_LEAST_ONE: (
+    config.AT_LEAST_ONE: (
         "max_backoffs",
         "max_promises",
         "opportunistic_graft_ticks",

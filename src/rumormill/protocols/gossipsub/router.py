@@ -13,8 +13,6 @@ Everything that a peer is told in one go leaves in one RPC.
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from rumormill.core import inputs, trace
 from rumormill.core.effects import Connect, Effects, Learn, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
@@ -37,12 +35,9 @@ DIRECT_CONNECT_DELAY: Final = 1.0
 the peer may dial us."""
 
 
-class _Heartbeat(msgspec.Struct, frozen=True):
-    """The timer of the heartbeat."""
-
-
-class _DirectConnect(msgspec.Struct, frozen=True):
-    """The timer of the next dial to direct peers that are missing."""
+_HEARTBEAT: Final = "heartbeat"
+_DIRECT_CONNECT: Final = "direct connect"
+"""The timers of the next heartbeat, and of the next dial to direct peers that are missing."""
 
 
 class GossipSub(PubSubRouter):
@@ -110,12 +105,12 @@ class GossipSub(PubSubRouter):
         config = self._config
         spread = config.heartbeat_spread * config.heartbeat_interval
         delay = config.heartbeat_initial_delay + self._randomness.random() * spread
-        effects.append(SetTimer(_Heartbeat(), now + delay))
+        effects.append(SetTimer(_HEARTBEAT, now + delay))
         for peer, addresses in self.direct.items():
             if addresses:
                 effects.append(Learn(peer, tuple(addresses)))
         if self.direct:
-            effects.append(SetTimer(_DirectConnect(), now + DIRECT_CONNECT_DELAY))
+            effects.append(SetTimer(_DIRECT_CONNECT, now + DIRECT_CONNECT_DELAY))
 
     def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
@@ -162,7 +157,7 @@ class GossipSub(PubSubRouter):
             self._score.remove_peer(peer, now)
         if peer in self.direct:
             self._direct_pause = DIRECT_CONNECT_DELAY
-            effects.append(SetTimer(_DirectConnect(), now + DIRECT_CONNECT_DELAY))
+            effects.append(SetTimer(_DIRECT_CONNECT, now + DIRECT_CONNECT_DELAY))
 
     def _on_peer_left_topic(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> None:
         self.mesh.drop_peer(topic, peer, now, effects)
@@ -332,10 +327,10 @@ class GossipSub(PubSubRouter):
 
     def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
-        if isinstance(timer, _Heartbeat):
+        if timer == _HEARTBEAT:
             effects.append(SetTimer(timer, now + self._config.heartbeat_interval))
             self._on_heartbeat(now, effects)
-        elif isinstance(timer, _DirectConnect):
+        elif timer == _DIRECT_CONNECT:
             self._connect_direct_peers(now, effects)
         else:
             super()._on_timer(event, now, effects)
@@ -383,7 +378,7 @@ class GossipSub(PubSubRouter):
             effects.extend(map(Connect, missing))
             longest = self._config.direct_connect_ticks * self._config.heartbeat_interval
             self._direct_pause = min(2 * self._direct_pause, longest)
-            effects.append(SetTimer(_DirectConnect(), now + self._direct_pause))
+            effects.append(SetTimer(_DIRECT_CONNECT, now + self._direct_pause))
 
     def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         super()._on_send_dropped(event, now, effects)

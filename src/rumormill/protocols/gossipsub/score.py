@@ -16,7 +16,7 @@ go P3 stays on until the next GRAFT. A message's first sender gets no second P3 
 """
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects
@@ -46,9 +46,6 @@ from rumormill.protocols.gossipsub.score_stats import (
 )
 from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
 
-ApplicationScore: TypeAlias = Callable[[PeerId], float]
-"""P5: what the application thinks of a peer."""
-
 _ROUNDING: Final = 1e-9
 """Times are floats: a whole number of intervals may come out a little below itself."""
 
@@ -60,7 +57,7 @@ class PeerScore:
     """
 
     def __init__(
-        self, params: PeerScoreParams, application_score: ApplicationScore | None = None
+        self, params: PeerScoreParams, application_score: Callable[[PeerId], float] | None = None
     ) -> None:
         self.untracked = 0
         """Peers that found the table full of connected ones; they score 0."""

@@ -12,16 +12,8 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.config import (
-    AT_LEAST_ONE,
-    FRACTION,
-    POSITIVE,
-    SECONDS,
-    Config,
-    Rule,
-    require,
-    require_all,
-)
+from rumormill.core import config
+from rumormill.core.config import Config, Rule, require, require_all
 from rumormill.core.errors import ConfigError
 
 
@@ -52,17 +44,17 @@ _TOPIC_RULES: Final = {
         "time_in_mesh_quantum",
     ),
     _LEAST: ("mesh_message_deliveries_window",),
-    FRACTION: ("invalid_message_deliveries_decay",),
+    config.FRACTION: ("invalid_message_deliveries_decay",),
 }
 _GROUP_RULES: Final[dict[str, dict[Rule, tuple[str, ...]]]] = {
-    "time_in_mesh": {POSITIVE: ("quantum", "cap")},
-    "first_message_deliveries": {FRACTION: ("decay",), POSITIVE: ("cap",)},
+    "time_in_mesh": {config.POSITIVE: ("quantum", "cap")},
+    "first_message_deliveries": {config.FRACTION: ("decay",), config.POSITIVE: ("cap",)},
     "mesh_message_deliveries": {
-        FRACTION: ("decay",),
-        POSITIVE: ("cap", "threshold"),
-        SECONDS: ("activation",),
+        config.FRACTION: ("decay",),
+        config.POSITIVE: ("cap", "threshold"),
+        config.SECONDS: ("activation",),
     },
-    "mesh_failure_penalty": {FRACTION: ("decay",)},
+    "mesh_failure_penalty": {config.FRACTION: ("decay",)},
 }
 """What must hold besides in a group whose weight is not 0."""
 
@@ -208,9 +200,9 @@ class PeerScoreParams(Config, frozen=True, kw_only=True):
         require(finite, "application_weight", "must be a finite number")
         require_all(self, _PEER_RULES)
         if self.ip_colocation_factor_weight:
-            require_all(self, {AT_LEAST_ONE: ("ip_colocation_factor_threshold",)})
+            require_all(self, {config.AT_LEAST_ONE: ("ip_colocation_factor_threshold",)})
         if self.behaviour_penalty_weight:
-            require_all(self, {FRACTION: ("behaviour_penalty_decay",)})
+            require_all(self, {config.FRACTION: ("behaviour_penalty_decay",)})
         for network in self.ip_colocation_factor_whitelist:
             try:
                 ipaddress.ip_network(network)
@@ -222,9 +214,9 @@ class PeerScoreParams(Config, frozen=True, kw_only=True):
 _PEER_RULES: Final = {
     _MALUS: ("ip_colocation_factor_weight", "behaviour_penalty_weight"),
     _LEAST: ("behaviour_penalty_threshold", "retain_score", "delivery_record_ttl"),
-    SECONDS: ("decay_interval",),
-    FRACTION: ("decay_to_zero",),
-    AT_LEAST_ONE: ("peers_max", "topics_per_peer_max", "delivery_records_max"),
+    config.SECONDS: ("decay_interval",),
+    config.FRACTION: ("decay_to_zero",),
+    config.AT_LEAST_ONE: ("peers_max", "topics_per_peer_max", "delivery_records_max"),
 }
 
 
