@@ -432,7 +432,7 @@ def test_a_slow_validator_breaks_no_promise() -> None:
     message = signed(b"far", b"slow to judge")
     message_id = message.author + message.seqno
     victim.receive(GOOD, Rpc(control=Control(ihave=(IHave(TOPIC, (message_id,)),))))
-    assert len(victim.router.gossip.promises) == 1
+    assert victim.router.gossip.promises.count == 1
     victim.receive(GOOD, Rpc(publish=(message,)))
     effects = victim.beat(10)
     assert not any(isinstance(effect, Penalise) for effect in effects)

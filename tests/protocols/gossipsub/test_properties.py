@@ -101,7 +101,7 @@ class GossipSubRouter(Router):
         assert len(router.mesh.backoff) <= config.max_backoffs
         assert sizes[f"{backoff}._per_peer"] <= config.max_backoffs
         promised = sizes[f"{gossip}.promises._by_id"]
-        assert len(router.gossip.promises) <= config.max_promises
+        assert router.gossip.promises.count <= config.max_promises
         assert promised <= 2 * config.max_promises, "ids, and who owes them"
         per_heartbeat = config.max_idontwant_messages * config.max_idontwant_length
         for unwanted in router.gossip.unwanted.values():
