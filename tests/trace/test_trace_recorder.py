@@ -3,8 +3,7 @@
 from itertools import chain
 
 from rumormill.core.trace import Join
-from rumormill.trace.entries import Batch, Entry
-from rumormill.trace.recorder import FLUSH_AT, Recorder
+from rumormill.trace.entries import FLUSH_AT, Batch, Entry, Recorder
 
 
 class Sink:

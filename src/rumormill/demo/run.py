@@ -35,9 +35,9 @@ from rumormill.demo.network import Network
 from rumormill.demo.script import Participant, Script
 from rumormill.log.event_log import EventLog
 from rumormill.sim.workload import PlannedPublish
+from rumormill.trace.entries import Recorder
 from rumormill.trace.files import read_trace
 from rumormill.trace.metrics import Metrics
-from rumormill.trace.recorder import Recorder
 
 if TYPE_CHECKING:
     from rumormill.demo.lake import Mill, Streamed

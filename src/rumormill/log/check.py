@@ -143,12 +143,8 @@ def verify_all(db: sqlite3.Connection) -> Report:
 
 def all_lost(witness: Witness | None, detail: str) -> State:
     """The state of a store whose database cannot be read at all, by what the heads file knows."""
-    state = State()
-    if witness is None or not witness.heads:
-        state.findings.append(Finding(FindingKind.UNREADABLE, detail=detail))
-        return state
-    state.findings += [_unreadable(head, detail) for head in witness.heads.values()]
-    return state
+    heads = [] if witness is None else list(witness.heads.values())
+    return State(findings=[_unreadable(head, detail) for head in heads or (None,)])
 
 
 def losses_of(state: State, topic: str) -> list[Finding]:
@@ -170,10 +166,8 @@ def _compare_heads(
             findings.append(_lost(head, max(row.next_offset, head.first_offset)))
         elif row.first_offset < head.first_offset:
             detail = "retention had deleted these events: the database is an older copy"
-            first = row.first_offset
-            findings.append(
-                Finding(FindingKind.OLD_COPY, head.name, first, head.first_offset, detail)
-            )
+            gone = (row.first_offset, head.first_offset)
+            findings.append(Finding(FindingKind.OLD_COPY, head.name, *gone, detail))
         elif not _head_matches(db, row, head, losses_of(state, head.name)):
             last = head.next_offset - 1
             detail = "the heads file has seen another event here"
@@ -241,10 +235,8 @@ def _check_rows(db: sqlite3.Connection, state: State, budget_bytes: int | None) 
         findings += _stray_rows(db, row)
         is_empty = row.next_offset == row.first_offset and row.base_hash != UNKNOWN_HASH
         if is_empty and row.head_hash != row.base_hash:
-            detail = "the empty topic's two ends differ"
-            findings.append(
-                Finding(FindingKind.FORKED, row.name, row.next_offset, row.next_offset, detail)
-            )
+            detail, at = "the empty topic's two ends differ", row.next_offset
+            findings.append(Finding(FindingKind.FORKED, row.name, at, at, detail))
     return Report(tuple(findings), events, size)
 
 
@@ -258,15 +250,9 @@ def _stray_rows(db: sqlite3.Connection, row: TopicRow) -> list[Finding]:
         except sqlite3.Error:
             continue
         if low is not None:
-            findings.append(
-                Finding(
-                    FindingKind.OLD_COPY,
-                    row.name,
-                    low & MAX_OFFSET,
-                    (high & MAX_OFFSET) + 1,
-                    "rows outside the topic's extent",
-                )
-            )
+            first, last = low & MAX_OFFSET, high & MAX_OFFSET
+            detail = "rows outside the topic's extent"
+            findings.append(Finding(FindingKind.OLD_COPY, row.name, first, last + 1, detail))
     return findings
 
 

@@ -249,11 +249,16 @@ class _Importer:
         topic = self._topic(group, name, row[10])
         offset = row[0]
         if offset < topic.next_offset:
-            self._compare(topic, row)
+            if hash_at(self._writer.db, topic, offset) not in (None, row[11]):
+                raise ImportRefusedError(
+                    f"topic {name!r}: the log has another event at offset {offset}"
+                )
             return False
         if offset > topic.next_offset:
             self._lose(group, topic, offset)
-        elif row[10] != topic.head_hash and not self._follows_loss(name, offset):
+        elif row[10] != topic.head_hash and all(
+            end != offset for _, end in self._extents[name].losses
+        ):
             raise ImportRefusedError(
                 f"topic {name!r}: the file's offset {offset} does not continue the log's history"
             )
@@ -275,12 +280,6 @@ class _Importer:
             group.changed[name] = topic
         return topic
 
-    def _compare(self, topic: TopicRow, row: EventRow) -> None:
-        if hash_at(self._writer.db, topic, row[0]) not in (None, row[11]):
-            raise ImportRefusedError(
-                f"topic {topic.name!r}: the log has another event at offset {row[0]}"
-            )
-
     def _lose(self, group: Group, topic: TopicRow, end: int) -> None:
         """Record the range from the topic's end to `end` as lost, as the file says it is."""
         name, start = topic.name, topic.next_offset
@@ -292,9 +291,6 @@ class _Importer:
         topic.next_offset = end
         group.changed[name] = topic
         self._lost.append((name, start, end))
-
-    def _follows_loss(self, name: str, offset: int) -> bool:
-        return any(end == offset for _, end in self._extents[name].losses)
 
 
 def _pyarrow() -> tuple[Any, ...]:

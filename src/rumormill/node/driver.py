@@ -59,7 +59,7 @@ from rumormill.node.journal import CLOSED, Journal
 from rumormill.node.pending_sends import PendingSends
 from rumormill.node.queries import Queries
 from rumormill.protocols.registry import Hooks, ProtocolSpec
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 
 SLOW_PEER = "slow-peer"

@@ -52,8 +52,7 @@ from rumormill.node.topic import Topic as TopicHandle
 from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
 from rumormill.node.validation import TopicValidator, Validators
 from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
-from rumormill.trace.entries import Observer
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Observer, Recorder
 from rumormill.wire.keys import PeerId as ReadablePeerId
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr

@@ -25,7 +25,7 @@ from rumormill.sim.host import Host
 from rumormill.sim.latency import Constant, LatencyModel
 from rumormill.sim.link import PEER_DOWN, Link, LinkFaults
 from rumormill.sim.mail import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Correspondent, Post
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 
 CRASHED = "crash"
 NO_COMMON_PROTOCOL = "no common protocol"

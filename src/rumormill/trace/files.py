@@ -18,17 +18,11 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from rumormill.trace.entries import Entry, Observer, TraceError
+from rumormill.trace import writers
+from rumormill.trace.entries import Entry, Observer, Recorder, TraceError
 from rumormill.trace.ndjson import LineEncoder, decode_line
 from rumormill.trace.protobuf import MAX_EVENT_BYTES, EventError, decode_batch, decode_event
-from rumormill.trace.recorder import Recorder
-from rumormill.trace.writers import (
-    LINE_SUFFIXES,
-    BatchWriter,
-    EventWriter,
-    LineWriter,
-    TraceWriter,
-)
+from rumormill.trace.writers import LINE_SUFFIXES
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 MAX_BATCH_BYTES = 64 * 1024 * 1024
@@ -37,20 +31,22 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 SUFFIXES = (*LINE_SUFFIXES, ".pb", ".pb.gz", ".parquet")
 
 
-def open_writer(path: str | os.PathLike[str], lines: LineEncoder | None = None) -> TraceWriter:
+def open_writer(
+    path: str | os.PathLike[str], lines: LineEncoder | None = None
+) -> writers.TraceWriter:
     """Open a trace file for writing in the format that its suffix names."""
     path = Path(path)
     match _suffix(path):
         case ".pb":
-            return EventWriter(path)
+            return writers.EventWriter(path)
         case ".pb.gz":
-            return BatchWriter(path)
+            return writers.BatchWriter(path)
         case ".parquet":
             from rumormill.trace.parquet import ParquetWriter  # noqa: PLC0415 (an extra)
 
             return ParquetWriter(path)
         case _:
-            return LineWriter(path, lines)
+            return writers.LineWriter(path, lines)
 
 
 def read_trace(path: str | os.PathLike[str]) -> Iterator[Entry]:

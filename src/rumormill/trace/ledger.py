@@ -26,6 +26,7 @@ When an event has been delivered everywhere its table is freed, and only the sha
 was expected remains.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -111,7 +112,7 @@ class Ledger:
         self.unpublished = self.republished = self.untracked = 0
         self._up = bytearray()
         self._subscriptions: list[dict[Topic, None]] = []
-        self._topics: dict[Topic, _Topic] = {}
+        self._topics: defaultdict[Topic, _Topic] = defaultdict(_Topic)
         self._events: dict[MessageId, _Event] = {}
         self._codes: dict[str, int] = {}
         self._names: list[str] = []
@@ -182,7 +183,7 @@ class Ledger:
         number = self.register(peer)
         self._up[number] = 1
         for name in self._subscriptions[number]:
-            self._topic(name).expect(number, 1)
+            self._topics[name].expect(number, 1)
 
     def node_down(self, peer: PeerId, payload: trace.NodeDown) -> None:
         """Drop what the peer still waited for, and expect nothing of it until it is up again."""
@@ -196,7 +197,7 @@ class Ledger:
         number = self.register(peer)
         self._subscriptions[number][payload.topic] = None
         if self._up[number]:
-            self._topic(payload.topic).expect(number, 1)
+            self._topics[payload.topic].expect(number, 1)
 
     def leave(self, peer: PeerId, payload: trace.Leave) -> None:
         """Drop what the peer still waited for on a topic."""
@@ -214,7 +215,7 @@ class Ledger:
         if len(self._events) >= MAX_EVENTS:
             self.untracked += 1
             return 0
-        topic = self._topic(payload.topic)
+        topic = self._topics[payload.topic]
         mask = topic.mask
         if mask is None:
             mask = topic.mask = bytes(topic.live)
@@ -303,7 +304,7 @@ class Ledger:
                         states[number] = note
 
     def _depart(self, number: int, name: Topic, code: int) -> None:
-        topic = self._topic(name)
+        topic = self._topics[name]
         topic.expect(number, 0)
         for message_id, event in list(topic.open.items()):
             self._drop(event, message_id, number, code)
@@ -324,12 +325,6 @@ class Ledger:
         event.pending -= 1
         if not event.pending:
             del topic.open[message_id]
-
-    def _topic(self, name: Topic) -> _Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = _Topic()
-        return topic
 
     def _code(self, reason: str) -> int:
         """Return a reason's number; when all numbers are taken, further reasons share the last."""

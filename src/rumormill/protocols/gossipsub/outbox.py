@@ -10,6 +10,8 @@ dials them, if it trusts us enough and the records hold. What a record is made o
 business, which checks it.
 """
 
+from collections import defaultdict
+
 import msgspec
 
 from rumormill.core import trace
@@ -34,27 +36,21 @@ class Outbox:
 
     def __init__(self, mesh: dict[Topic, dict[PeerId, None]]) -> None:
         self._mesh = mesh
-        self.pending: dict[PeerId, _Waiting] = {}
-
-    def _for(self, peer: PeerId) -> _Waiting:
-        waiting = self.pending.get(peer)
-        if waiting is None:
-            waiting = self.pending[peer] = _Waiting()
-        return waiting
+        self.pending: defaultdict[PeerId, _Waiting] = defaultdict(_Waiting)
 
     def ihave(self, peer: PeerId, ihave: IHave) -> None:
         """Add gossip."""
-        self._for(peer).ihave.append(ihave)
+        self.pending[peer].ihave.append(ihave)
 
     def graft(self, peer: PeerId, topic: Topic) -> None:
         """Add a GRAFT, which undoes a waiting PRUNE of the topic."""
-        waiting = self._for(peer)
+        waiting = self.pending[peer]
         waiting.prune.pop(topic, None)
         waiting.graft[topic] = None
 
     def prune(self, peer: PeerId, prune: Prune) -> None:
         """Add a PRUNE, which undoes a waiting GRAFT of the topic."""
-        waiting = self._for(peer)
+        waiting = self.pending[peer]
         waiting.graft.pop(prune.topic, None)
         waiting.prune[prune.topic] = prune
 
@@ -65,7 +61,7 @@ class Outbox:
         """
         if not lost.graft and not lost.prune:
             return
-        waiting = self._for(peer)
+        waiting = self.pending[peer]
         for topic in lost.graft:
             if topic not in waiting.prune:
                 waiting.graft[topic] = None

@@ -251,19 +251,12 @@ HARDENING_SCORE: Final = PeerScoreParams(
     default_topic=TopicScoreParams(
         topic_weight=0.25,
         time_in_mesh_weight=0.0027,
-        time_in_mesh_quantum=1.0,
         time_in_mesh_cap=3600.0,
         first_message_deliveries_weight=0.664,
         first_message_deliveries_decay=0.9916,
         first_message_deliveries_cap=1500.0,
         mesh_message_deliveries_weight=-0.25,
-        mesh_message_deliveries_decay=0.997,
-        mesh_message_deliveries_cap=400.0,
-        mesh_message_deliveries_threshold=10.0,
-        mesh_message_deliveries_window=0.005,
-        mesh_message_deliveries_activation=60.0,
         mesh_failure_penalty_weight=-0.25,
-        mesh_failure_penalty_decay=0.997,
         invalid_message_deliveries_weight=-99.0,
         invalid_message_deliveries_decay=0.9994,
     ),
@@ -275,14 +268,14 @@ HARDENING_SCORE: Final = PeerScoreParams(
     retain_score=30.0,
 )
 """The one published tuned set: libp2p/gossipsub-hardening, `scripts/configs/1k.json` (1000 nodes,
-120 messages a second in one topic). It names no P7; ours stays on."""
+120 messages a second in one topic). It names no P7; ours stays on. What our defaults have from this
+set is not repeated."""
 
 HARDENING_THRESHOLDS: Final = ScoreThresholds(
     gossip=-4000.0,
     publish=-5000.0,
     graylist=-10000.0,
     accept_px=0.0,
-    opportunistic_graft=0.0,
 )
 """libp2p/gossipsub-hardening, `scripts/configs/1k.json`. Its `-oppgraft` variants put the last
 threshold at 1 (cold boot) or 10 (covert flash, attack at dawn)."""

@@ -13,7 +13,7 @@ the prefix `libp2p-pubsub:`.
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.identity import Identity
@@ -24,8 +24,6 @@ from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPo
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
 from rumormill.protocols.pubsub.messages import Message, Rpc
 from rumormill.protocols.registry import Hooks, MessageIdFunction
-
-Namer: TypeAlias = Callable[[Message], MessageId]
 
 
 def author_and_seqno(message: Message) -> MessageId:
@@ -44,7 +42,9 @@ def _by_content(message: Message) -> MessageId:
     return content_hash(message.topic, message.data)
 
 
-def message_namer(policy: SignPolicy, chosen: MessageIdFunction | None) -> Namer:
+def message_namer(
+    policy: SignPolicy, chosen: MessageIdFunction | None
+) -> Callable[[Message], MessageId]:
     """The function that names messages; what `chosen` gives no proper id has its default one."""
     default = author_and_seqno if policy is SignPolicy.STRICT_SIGN else _by_content
     if chosen is None:
