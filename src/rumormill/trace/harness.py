@@ -24,8 +24,6 @@ from rumormill.trace.entries import Batch, TraceError, writing
 SHADOW_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """Where the clock of Shadow, the harness's simulator, starts; second 0 of a virtual clock."""
 
-_LOG_NAME = "rumormill.stdout"
-
 
 def harness_message_id(message_id: MessageId) -> str:
     """Write a message id as the harness does: eight bytes as a decimal number, others in hex."""
@@ -95,7 +93,7 @@ class HarnessLogs:
         if number is None:
             number = self._next
             self._next += 1
-        self._logs[peer] = self._hosts / f"node{number}" / _LOG_NAME
+        self._logs[peer] = self._hosts / f"node{number}" / "rumormill.stdout"
         names = {"id": self._peer_text(peer), "node_id": number, "msg": "PeerID"}
         return self._line(now, names)
 
