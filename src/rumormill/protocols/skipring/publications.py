@@ -35,10 +35,10 @@ from rumormill.overlay.patricia import PatriciaTrie, Prefix, Summary, compare
 from rumormill.protocols.skipring import envelope, reasons
 from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication
-from rumormill.protocols.skipring.publication_messages import (
+from rumormill.protocols.skipring.messages import (
     CheckAndPublish,
     CheckTrie,
-    PublicationMessage,
+    PublicationLetter,
     PublishBundle,
     PublishNew,
     Want,
@@ -206,7 +206,7 @@ class Publications:
 
     # What others say.
 
-    def receive(self, peer: PeerId, message: PublicationMessage, effects: Effects) -> None:
+    def receive(self, peer: PeerId, message: PublicationLetter, effects: Effects) -> None:
         """Take a message of another subscriber."""
         use = self._use_of(peer)
         if use is None:

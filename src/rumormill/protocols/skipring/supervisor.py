@@ -40,8 +40,8 @@ from rumormill.protocols.skipring.labels import Label, label_of, number_of, ring
 from rumormill.protocols.skipring.messages import (
     Acknowledge,
     GetConfiguration,
+    Letter,
     Reference,
-    RingMessage,
     SetData,
     Subscribe,
     Unsubscribe,
@@ -215,7 +215,7 @@ class Supervisor:
 
     # Requests.
 
-    def receive(self, sender: PeerId, message: RingMessage, effects: Effects) -> None:
+    def receive(self, sender: PeerId, message: Letter, effects: Effects) -> None:
         """Take a message to the supervisor."""
         self._alive(sender)
         if isinstance(message, Acknowledge):
