@@ -19,8 +19,6 @@ after a while, not at once, because letters may be under way on it.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from rumormill.core import trace
 from rumormill.core.effects import Effects, Mail, SendAll, SetTimer
 from rumormill.core.ids import PeerId
@@ -28,20 +26,12 @@ from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview import reasons
-from rumormill.overlay.hyparview.active_view import ActiveView, Beat, Swap
+from rumormill.overlay.hyparview.active_view import BEAT, SWAP, ActiveView
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.messages import (
-    BEAT,
-    DISCONNECT,
-    FORWARD_JOIN,
-    JOIN,
-    NEIGHBOR,
-    NEIGHBOR_REPLY,
-    SHUFFLE,
-    SHUFFLE_REPLY,
-    Membership,
-    PeerInfo,
-)
+from rumormill.overlay.hyparview.messages import Kind, Membership, PeerInfo
+
+SHUFFLE: Final = "shuffle"
+"""The timer of shuffles."""
 
 _OPEN_SHUFFLES: Final = 4
 """Shuffles that may still be answered, the latest. Our choice: answers come within seconds, and
@@ -52,10 +42,6 @@ MESSAGE_BURST: Final = 500.0
 """Membership messages per second, and at once, that one peer may send. Our choice: beats, walks and
 shuffles of five neighbours are fewer than three; a contact passes on the newcomers of a busy
 moment."""
-
-
-class Shuffle(msgspec.Struct, frozen=True):
-    """The timer of shuffles."""
 
 
 class HyParView(ActiveView):
@@ -75,25 +61,25 @@ class HyParView(ActiveView):
         """What was named in each shuffle of ours that is still open, by its number."""
         self._rate_limits: dict[PeerId, RateLimit] = {}
         self._handlers: dict[int, Callable[[PeerId, Membership, float, Effects], None]] = {
-            JOIN: self._on_join,
-            FORWARD_JOIN: self._on_forward_join,
-            NEIGHBOR: self._on_neighbor,
-            NEIGHBOR_REPLY: self._on_neighbor_reply,
-            DISCONNECT: self._on_disconnect,
-            SHUFFLE: self._on_shuffle,
-            SHUFFLE_REPLY: self._on_shuffle_reply,
-            BEAT: self._on_beat,
+            Kind.JOIN: self._on_join,
+            Kind.FORWARD_JOIN: self._on_forward_join,
+            Kind.NEIGHBOR: self._on_neighbor,
+            Kind.NEIGHBOR_REPLY: self._on_neighbor_reply,
+            Kind.DISCONNECT: self._on_disconnect,
+            Kind.SHUFFLE: self._on_shuffle,
+            Kind.SHUFFLE_REPLY: self._on_shuffle_reply,
+            Kind.BEAT: self._on_beat,
         }
 
     def start(self, now: float, effects: Effects) -> None:
         """Begin; nothing is connected yet."""
         super().start(now, effects)
         config, draw = self._config, self._randomness.random
-        effects.append(SetTimer(Shuffle(), now + draw() * config.shuffle_interval))
+        effects.append(SetTimer(SHUFFLE, now + draw() * config.shuffle_interval))
         if config.swap_interval:
             # The first one soon: newcomers that came at the same moment may have closed their
             # circle among themselves.
-            effects.append(SetTimer(Swap(), now + (0.1 + 0.2 * draw()) * config.swap_interval))
+            effects.append(SetTimer(SWAP, now + (0.1 + 0.2 * draw()) * config.swap_interval))
 
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
@@ -102,14 +88,14 @@ class HyParView(ActiveView):
 
     def on_timer(self, timer: object, now: float, effects: Effects) -> bool:
         """Do what is due; false when the timer is not ours."""
-        if isinstance(timer, Beat):
-            effects.append(SetTimer(timer, now + self._config.beat_interval))
+        if timer == BEAT:
+            effects.append(SetTimer(BEAT, now + self._config.beat_interval))
             self._beat(now, effects)
-        elif isinstance(timer, Shuffle):
-            effects.append(SetTimer(timer, now + self._config.shuffle_interval))
+        elif timer == SHUFFLE:
+            effects.append(SetTimer(SHUFFLE, now + self._config.shuffle_interval))
             self._shuffle(effects)
-        elif isinstance(timer, Swap):
-            effects.append(SetTimer(timer, now + self._config.swap_interval))
+        elif timer == SWAP:
+            effects.append(SetTimer(SWAP, now + self._config.swap_interval))
             self._swap(now, effects)
         else:
             return False
@@ -121,7 +107,7 @@ class HyParView(ActiveView):
         if limit is None:
             if peer not in self._connected:
                 # An answer to a shuffle may come as a letter, of which there is one per shuffle.
-                if message.kind == SHUFFLE_REPLY:
+                if message.kind == Kind.SHUFFLE_REPLY:
                     self._on_shuffle_reply(peer, message, now, effects)
                 else:
                     effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
@@ -146,9 +132,8 @@ class HyParView(ActiveView):
             return
         others = tuple(other for other in self.active if other != peer)
         if others:
-            walk = Membership(
-                FORWARD_JOIN, hops=self._config.active_walk - 1, peers=self._infos((peer,))
-            )
+            hops, newcomer = self._config.active_walk - 1, self._infos((peer,))
+            walk = Membership(Kind.FORWARD_JOIN, hops, peers=newcomer)
             effects.append(SendAll(others, self._wrap(walk)))
 
     def _on_forward_join(
@@ -166,7 +151,7 @@ class HyParView(ActiveView):
             self._learn(newcomer, effects)
             self._ask(newcomer.peer, now, effects, insist=True)
         else:
-            walk = Membership(FORWARD_JOIN, hops=hops - 1, peers=(newcomer,))
+            walk = Membership(Kind.FORWARD_JOIN, hops=hops - 1, peers=(newcomer,))
             self._send(onward, walk, effects)
 
     # Shuffles.
@@ -184,7 +169,7 @@ class HyParView(ActiveView):
         if len(self._shuffles) > _OPEN_SHUFFLES:
             del self._shuffles[next(iter(self._shuffles))]
         peers = self._infos((self.id, *named))
-        walk = Membership(SHUFFLE, hops=config.active_walk - 1, number=number, peers=peers)
+        walk = Membership(Kind.SHUFFLE, hops=config.active_walk - 1, number=number, peers=peers)
         self._send(target, walk, effects)
 
     def _on_shuffle(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
@@ -194,13 +179,13 @@ class HyParView(ActiveView):
         hops = self._clamped(peer, message.hops, effects)
         onward = self._next_step(peer, origin.peer)
         if hops and onward is not None:
-            walk = Membership(SHUFFLE, hops - 1, False, message.number, message.peers)
+            walk = Membership(Kind.SHUFFLE, hops - 1, False, message.number, message.peers)
             self._send(onward, walk, effects)
             return
         self._learn(origin, effects)
         named = message.peers[: 1 + self._config.shuffle_active + self._config.shuffle_passive]
         answer = self.passive.sample(len(named), (origin.peer,))
-        reply = Membership(SHUFFLE_REPLY, number=message.number, peers=self._infos(answer))
+        reply = Membership(Kind.SHUFFLE_REPLY, number=message.number, peers=self._infos(answer))
         effects.append(Mail(origin.peer, self._wrap(reply)))
         self._integrate(named, answer, effects)
 
