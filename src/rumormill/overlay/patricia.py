@@ -84,10 +84,6 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
             return Prefix(bits, length + 1)
         return Prefix(bits[:-1] + bytes((bits[-1] | 0x80 >> place,)), length + 1)
 
-    def covers(self, key: bytes) -> bool:
-        """Whether `key`, which has at least as many bits, starts with this prefix."""
-        return first_bits(key, self.length) == self.bits
-
 
 def first_bits(key: bytes, length: int) -> bytes:
     """Return the bytes of the prefix of `length` bits."""
@@ -239,15 +235,11 @@ class PatriciaTrie:
         if len(key) != self._size or (unused and key[-1] & (1 << unused) - 1):
             raise ValueError(f"a key has {self.bits} bits in {self._size} bytes")
 
-    def label(self, node: Node) -> Prefix:
-        """Return what all keys below a node start with."""
-        if isinstance(node, bytes):
-            return Prefix(node, self.bits)
-        return prefix_of(node.key, node.length)
-
     def summary(self, node: Node) -> Summary:
-        """Return a node as it is named to others."""
-        return Summary(self.label(node), node_hash(node))
+        """Return a node as it is named to others: by what all keys below it start with."""
+        if isinstance(node, bytes):
+            return Summary(Prefix(node, self.bits), leaf_hash(node))
+        return Summary(prefix_of(node.key, node.length), node_hash(node))
 
     def root_summary(self) -> Summary:
         """Return the root as it is named to others; without keys, the empty label and hash."""

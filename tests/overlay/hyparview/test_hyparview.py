@@ -55,7 +55,7 @@ class TestJoining:
         assert sent(member.connect(b"other", outbound=True)) == []
         assert list(member.view.passive) == [b"contact", b"other"]
         member.receive(b"contact", Membership(Kind.NEIGHBOR_REPLY, yes=True))
-        assert member.view.neighbours() == (b"contact",)
+        assert tuple(member.view.active) == (b"contact",)
         assert list(member.view.passive) == [b"other"]
 
     def test_whoever_dialled_a_peer_without_neighbours_is_asked(self) -> None:

@@ -17,8 +17,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Send, SendAll, SetTimer
-from rumormill.core.ids import PeerId, no_addresses
+from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
@@ -116,10 +117,6 @@ class PassiveView:
         return self._randomness.sample(peers, min(count, len(peers)))
 
 
-def _nothing(_peer: PeerId, _now: float, _effects: Effects) -> None:
-    """Nobody has to be told of a neighbour."""
-
-
 class ActiveView:
     """The neighbours of one peer, and the peers in reserve."""
 
@@ -130,13 +127,13 @@ class ActiveView:
         config: HyParViewConfig,
         *,
         wrap: Callable[[Membership], WireMessage],
-        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
-        on_up: Change = _nothing,
-        on_down: Change = _nothing,
+        addresses: Callable[[PeerId], Sequence[bytes]],
+        on_up: Change,
+        on_down: Change,
     ) -> None:
         self.id = peer
         self.active: dict[PeerId, float] = {}
-        """The neighbours, each with the time of its last sign of life."""
+        """The neighbours in the order in which they came, each with its last sign of life."""
         self.passive = PassiveView(randomness, config.passive_size)
         self.estimate = SizeEstimate(randomness, config.minima, config.epoch)
         self._randomness = randomness
@@ -156,10 +153,6 @@ class ActiveView:
         self._has_swapped = False
         self._uninformed: dict[PeerId, None] = {}
         self._newcomers = RateLimit(_NEWCOMER_RATE, _NEWCOMER_BURST)
-
-    def neighbours(self) -> tuple[PeerId, ...]:
-        """The active view, in the order in which its peers entered it."""
-        return tuple(self.active)
 
     @property
     def size(self) -> float:
@@ -183,10 +176,7 @@ class ActiveView:
             self._send_request(peer, now, effects)
             return
         if outbound:
-            self._contacts.pop(peer, None)
-            self._contacts[peer] = None
-            if len(self._contacts) > MAX_CONTACTS:
-                del self._contacts[next(iter(self._contacts))]
+            remember(self._contacts, peer, None, MAX_CONTACTS)
             self._add_passive(peer)
         if not self.active and not self._requests:
             self._ask(peer, now, effects)

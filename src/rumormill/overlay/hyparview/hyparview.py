@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, Mail, SendAll, SetTimer
 from rumormill.core.ids import PeerId
-from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview import reasons
@@ -48,15 +48,9 @@ class HyParView(ActiveView):
     """One peer's membership. `active` is the answer to GetNeighbors."""
 
     def __init__(
-        self,
-        peer: PeerId,
-        randomness: Randomness,
-        config: HyParViewConfig,
-        *,
-        wrap: Callable[[Membership], WireMessage],
-        **options: Any,
+        self, peer: PeerId, randomness: Randomness, config: HyParViewConfig, **options: Any
     ) -> None:
-        super().__init__(peer, randomness, config, wrap=wrap, **options)
+        super().__init__(peer, randomness, config, **options)
         self._shuffles: dict[int, Sequence[PeerId]] = {}
         """What was named in each shuffle of ours that is still open, by its number."""
         self._rate_limits: dict[PeerId, RateLimit] = {}
@@ -165,9 +159,7 @@ class HyParView(ActiveView):
         named += self.passive.sample(config.shuffle_passive)
         # Drawn at random, so that only somebody who saw the shuffle can answer it.
         number = int.from_bytes(self._randomness.randbytes(8), "big")
-        self._shuffles[number] = named
-        if len(self._shuffles) > _OPEN_SHUFFLES:
-            del self._shuffles[next(iter(self._shuffles))]
+        remember(self._shuffles, number, named, _OPEN_SHUFFLES)
         peers = self._infos((self.id, *named))
         walk = Membership(Kind.SHUFFLE, hops=config.active_walk - 1, number=number, peers=peers)
         self._send(target, walk, effects)

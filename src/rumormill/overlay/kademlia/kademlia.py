@@ -11,24 +11,15 @@ returns its number at once; its result comes later through `on_result`, never du
 `closest` answers from local state and never asks anybody.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.ids import PeerId, no_addresses
-from rumormill.core.inputs import (
-    Answered,
-    Asked,
-    AskFailed,
-    ConnectFailed,
-    Input,
-    PeerConnected,
-    PeerDisconnected,
-    Start,
-    TimerFired,
-)
+from rumormill.core.inputs import Answered, AskFailed, Input
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.answers import PROVIDERS_WANTED, WRONG_ANSWER, Answers
@@ -51,7 +42,6 @@ from rumormill.overlay.kademlia.operations import (
     Operation,
     Question,
     Questions,
-    Waiting,
     result_of,
 )
 from rumormill.overlay.kademlia.server import Server, is_content_id
@@ -97,7 +87,7 @@ class Kademlia:
         self._answers = Answers(peer, config, self.contacts, self._validators)
         self._upkeep = Upkeep(config, self.contacts, self.records, self.providers, self, randomness)
         self._operations: dict[int, Operation] = {}
-        self._waiting = Waiting(config.waiting_lookups)
+        self._waiting: OrderedDict[int, Operation] = OrderedDict()
         self._finished: dict[int, LookupResult] = {}
         self._last_number = 0
 
@@ -108,19 +98,19 @@ class Kademlia:
         kind = type(event)
         if kind is Answered:
             self._on_answered(event, now, effects)  # type: ignore[arg-type]
-        elif kind is Asked:
+        elif kind is inputs.Asked:
             self._server.handle(event, now, effects)  # type: ignore[arg-type]
         elif kind is AskFailed:
             self._on_ask_failed(event, now, effects)  # type: ignore[arg-type]
-        elif kind is TimerFired:
+        elif kind is inputs.TimerFired:
             self._on_timer(event.timer, now, effects)  # type: ignore[attr-defined]
-        elif isinstance(event, PeerConnected):
+        elif isinstance(event, inputs.PeerConnected):
             self.contacts.connect(event.peer, event.address, now, effects)
-        elif isinstance(event, PeerDisconnected):
+        elif isinstance(event, inputs.PeerDisconnected):
             self.contacts.disconnect(event.peer)
-        elif isinstance(event, ConnectFailed):
+        elif isinstance(event, inputs.ConnectFailed):
             self.contacts.failed(event.peer, now)
-        elif isinstance(event, Start):
+        elif isinstance(event, inputs.Start):
             self._start(now, effects)
 
     def _start(self, now: float, effects: Effects) -> None:
@@ -277,8 +267,8 @@ class Kademlia:
     def cancel(self, number: int) -> None:
         """Forget an operation; no result follows."""
         self._finished.pop(number, None)
-        if self._operations.pop(number, None) is None:
-            self._waiting.cancel(number)
+        self._operations.pop(number, None)
+        self._waiting.pop(number, None)
 
     def _new(self, kind: LookupKind, key: bytes) -> Operation:
         self._last_number += 1
@@ -296,17 +286,16 @@ class Kademlia:
         """Start an operation, or let it wait for its turn."""
         if len(self._operations) < self.config.lookups or operation.internal:
             self._begin(operation, now, effects)
-        elif not self._waiting.add(operation):
-            return self._finish_later(operation, BUSY, now, effects)
+        elif len(self._waiting) < self.config.waiting_lookups:
+            self._waiting[operation.number] = operation
+        else:
+            self._finish_later(operation, BUSY, now, effects)
         return operation.number
 
     def begin_waiting(self, now: float, effects: Effects) -> None:
         """Start operations that wait, as long as there is room for them."""
-        while len(self._operations) < self.config.lookups:
-            operation = self._waiting.next()
-            if operation is None:
-                return
-            self._begin(operation, now, effects)
+        while self._waiting and len(self._operations) < self.config.lookups:
+            self._begin(self._waiting.popitem(last=False)[1], now, effects)
 
     def _begin(self, operation: Operation, now: float, effects: Effects) -> None:
         config = self.config

@@ -157,18 +157,16 @@ class Radius:
     @property
     def sub_hops(self) -> int:
         """How far our subscriptions travel now."""
-        config = self._config
-        if config.sub_hops is not None:
-            return config.sub_hops
-        return config.hops(config.network_size or self.overlay.size)
+        return self._hops(self._config.sub_hops)
 
     @property
     def pub_hops(self) -> int:
         """How far our publications travel now."""
+        return self._hops(self._config.pub_hops)
+
+    def _hops(self, fixed: int | None) -> int:
         config = self._config
-        if config.pub_hops is not None:
-            return config.pub_hops
-        return config.hops(config.network_size or self.overlay.size)
+        return config.hops(config.network_size or self.overlay.size) if fixed is None else fixed
 
     # Requests of the application.
 
@@ -294,12 +292,11 @@ class Radius:
             hops = self._config.max_hops
         uid = publication.id
         best = self.seen.get(uid)
-        if best is not None and hops <= best:
-            effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
-            return
-        copy = Copy(peer, publication, hops, relay.served)
         if best is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
+            if hops <= best:
+                return
+        copy = Copy(peer, publication, hops, relay.served)
         if uid in self._pending:
             # The verdict is awaited; what counts by then is the copy that may travel farthest.
             if self._refusal(copy, now) is None:
@@ -385,8 +382,7 @@ class Radius:
         self._reject(copy, reason, effects)
 
     def _reject(self, copy: Copy, reason: str, effects: Effects) -> None:
-        publication = copy.publication
-        uid, topic = publication.id, publication.topic
+        uid, topic = copy.publication.id, copy.publication.topic
         effects.append(trace.RejectMessage(uid, copy.peer, reason, topic))
 
     def _accept(self, copy: Copy, now: float, effects: Effects) -> None:

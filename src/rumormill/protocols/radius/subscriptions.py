@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
@@ -90,9 +91,8 @@ class Subscriptions:
         known = self.own.pop(topic)
         self._waiting.pop(known, None)
         farewell = self._word(topic, known.interest.expires, now, withdrawn=True)
-        entry = self._ended[topic] = Entry(farewell, hops, now)
-        if len(self._ended) > self._config.max_subscriptions:
-            del self._ended[next(iter(self._ended))]
+        entry = Entry(farewell, hops, now)
+        remember(self._ended, topic, entry, self._config.max_subscriptions)
         self._pass_on(entry, (), now, effects)
 
     def _word(self, topic: Topic, expires: int, now: float, *, withdrawn: bool = False) -> Interest:

@@ -24,6 +24,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Append, Effects, Mail, SetTimer, Validate
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
@@ -418,7 +419,7 @@ class Publications:
             refusal = verdict is Verdict.REJECT
             reason = reasons.VALIDATION_FAILED if refusal else reasons.VALIDATION_IGNORED
             effects.append(trace.RejectMessage(key, peer, reason, topic))
-            self._remember_refused(key)
+            remember(self._refused, key, None, MAX_REFUSED)
             return False
         self._unstored[key] = self.delivers
         if self.delivers:
@@ -427,8 +428,3 @@ class Publications:
         if flood:
             self._flood(publication, peer, effects)
         return True
-
-    def _remember_refused(self, key: MessageId) -> None:
-        if len(self._refused) >= MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
-        self._refused[key] = None
