@@ -45,9 +45,7 @@ def radius(count: int) -> list[Event]:
     for number in range(count):
         made = Publication(IDENTITY.peer, "wide", int(NOW * 1e9) + number, b"pub %d" % number)
         sign(made, IDENTITY)
-        found.append(
-            Event("wide", made.data, made.author, made.id, (), made.time / 1e9, made.proof)
-        )
+        found.append(made.to_event())
     return found
 
 

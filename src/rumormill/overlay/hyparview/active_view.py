@@ -365,8 +365,10 @@ class ActiveView:
             self._rested = 0
             self._tried.clear()
             self._repair(now, effects)
-        if not self.active and not self._requests:
-            self._join_again(now, effects)
+        if not self.active and not self._requests and (self._contacts or self._connected):
+            # Nobody is left to ask: go to a contact, or to whoever is connected.
+            known = list(self._contacts) or list(self._connected)
+            self._ask(self._randomness.choice(known), now, effects)
         if self.estimate.advance(now):
             self._uninformed = dict.fromkeys(self.active)
         self._send_beats(effects)
@@ -406,12 +408,6 @@ class ActiveView:
             self._uninformed = dict.fromkeys(self.active)
         if message.epoch == estimate.epoch and message.minima == estimate.minima:
             self._uninformed.pop(peer, None)
-
-    def _join_again(self, now: float, effects: Effects) -> None:
-        """Nobody is left to ask: go to a contact, or to whoever is connected."""
-        known = list(self._contacts) or list(self._connected)
-        if known:
-            self._ask(self._randomness.choice(known), now, effects)
 
     def _close_unused(self, now: float, effects: Effects) -> None:
         """Close what we had dialled for nothing; other connections are others' to close."""

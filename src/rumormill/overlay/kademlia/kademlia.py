@@ -197,7 +197,7 @@ class Kademlia:
         """Look for the value of a key."""
         if self._validators.of(key) is None:
             raise LocalError("no validator knows the key, so nothing that is found could be used")
-        operation = self._new(LookupKind.GET_VALUE, key)
+        operation = self.new(LookupKind.GET_VALUE, key)
         held = self.records.get(key, now)
         if held is not None:
             operation.value, operation.found[self.peer] = held.value, None
@@ -228,7 +228,7 @@ class Kademlia:
             raise LocalError(f"the value may not be stored under its key: {refused}")
         if republish:
             self._upkeep.publish(key, value, proof, now, effects)
-        operation = self._new(LookupKind.PUT_VALUE, key)
+        operation = self.new(LookupKind.PUT_VALUE, key)
         operation.value, operation.proof = value, proof
         return self.submit(operation, now, effects)
 
@@ -238,7 +238,7 @@ class Kademlia:
 
     def find_peer(self, peer: PeerId, now: float, effects: Effects) -> int:
         """Look for a peer, and for where it can be reached."""
-        operation = self._new(LookupKind.FIND_PEER, peer)
+        operation = self.new(LookupKind.FIND_PEER, peer)
         if peer in self.contacts.table or peer in self.contacts.connected or peer == self.peer:
             operation.found[peer] = None
             return self._finish_later(operation, "", now, effects)
@@ -246,18 +246,18 @@ class Kademlia:
 
     def find_closest(self, target: bytes, now: float, effects: Effects) -> int:
         """Look for the k peers closest to a peer id or key."""
-        return self.submit(self._new(LookupKind.FIND_CLOSEST, target), now, effects)
+        return self.submit(self.new(LookupKind.FIND_CLOSEST, target), now, effects)
 
     def provide(self, key: bytes, now: float, effects: Effects) -> int:
         """Say that this peer provides a key (a multihash or CID), and go on saying it."""
         if not is_content_id(key):
             raise LocalError("only a multihash or a CID can be provided")
         self._upkeep.provide(key, now, effects)
-        return self.submit(self._new(LookupKind.PROVIDE, key), now, effects)
+        return self.submit(self.new(LookupKind.PROVIDE, key), now, effects)
 
     def find_providers(self, key: bytes, now: float, effects: Effects) -> int:
         """Look for peers that provide a key."""
-        operation = self._new(LookupKind.FIND_PROVIDERS, key)
+        operation = self.new(LookupKind.FIND_PROVIDERS, key)
         for provider in self.providers.get(key, now):
             operation.found[provider] = None
         if len(operation.found) >= PROVIDERS_WANTED:
@@ -270,15 +270,10 @@ class Kademlia:
         self._operations.pop(number, None)
         self._waiting.pop(number, None)
 
-    def _new(self, kind: LookupKind, key: bytes) -> Operation:
+    def new(self, kind: LookupKind, key: bytes, *, internal: bool = False) -> Operation:
+        """Make an operation; the end of an internal one concerns the overlay alone."""
         self._last_number += 1
-        return Operation(self._last_number, kind, key)
-
-    def internal(self, kind: LookupKind, key: bytes) -> Operation:
-        """Make an operation whose end concerns the overlay alone."""
-        operation = self._new(kind, key)
-        operation.internal = True
-        return operation
+        return Operation(self._last_number, kind, key, internal=internal)
 
     # Lookups.
 

@@ -1,6 +1,6 @@
 """A peer that is nothing but Kademlia, driven by commands: for tests, and for a bare DHT node."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,7 +14,6 @@ from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import LookupResult
-from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator
 
 
 class GetValue(msgspec.Struct, frozen=True):
@@ -83,15 +82,9 @@ class KademliaPeer:
         config: KademliaConfig,
         *,
         addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
-        validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
     ) -> None:
         self.overlay = Kademlia(
-            peer,
-            randomness,
-            config,
-            on_result=self._on_result,
-            addresses=addresses,
-            validators=validators,
+            peer, randomness, config, on_result=self._on_result, addresses=addresses
         )
         self._commands: dict[int, int] = {}
 

@@ -139,10 +139,13 @@ class Publication(msgspec.Struct, gc=False):
         """The bytes of the whole publication."""
         return _PUBLICATION.encode(self)
 
-    @property
-    def proof(self) -> bytes:
-        """What lets a third party check the author: signature and key, as the wire has them."""
-        return _PUBLICATION_PROOF.encode(self)
+    def to_event(self) -> Event:
+        """The publication as applications and archives know it.
+
+        The proof lets a third party check the author: signature and key, as the wire has them.
+        """
+        proof, created = _PUBLICATION_PROOF.encode(self), self.time / 1e9
+        return Event(self.topic, self.data, self.author, self.id, created=created, proof=proof)
 
     @property
     def messages(self) -> tuple[MessageMeta, ...]:

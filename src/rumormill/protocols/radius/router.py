@@ -50,7 +50,7 @@ from rumormill.protocols.radius.messages import (
     sign,
 )
 from rumormill.protocols.radius.neighbours import Links
-from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications, event_of
+from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications
 from rumormill.protocols.radius.rendezvous import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import GATHER, RENEW, Subscriptions
 from rumormill.protocols.registry import NO_HOOKS, Hooks
@@ -204,7 +204,7 @@ class Radius:
 
     def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         publication, topic = self._compose(event, now), event.topic
-        own = event_of(publication)
+        own = publication.to_event()
         deliver = topic in self.subscriptions.own or topic in self.publish_only
         self._unsaid.append(event.number, own, publication, deliver, effects)
 
@@ -352,14 +352,14 @@ class Radius:
         if self._validator is None or copy.publication.topic not in self.subscriptions.own:
             self._accept(copy, now, effects)
             return
-        verdict = self._validator(event_of(copy.publication), copy.peer)
+        verdict = self._validator(copy.publication.to_event(), copy.peer)
         if verdict is not Verdict.DEFER:
             self._on_verdict(copy, verdict, now, effects)
         elif len(self._pending) >= self._config.max_pending_validations:
             self._drop(copy, reasons.VALIDATION_THROTTLED, now, effects)
         else:
             self._pending[copy.publication.id] = copy
-            effects.append(Validate(event_of(copy.publication), copy.peer))
+            effects.append(Validate(copy.publication.to_event(), copy.peer))
 
     def _on_validated(self, event: inputs.Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
@@ -390,7 +390,7 @@ class Radius:
         topic = publication.topic
         if topic in self.subscriptions.own:
             effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
-            effects.append(Append(event_of(publication), deliver=True))
+            effects.append(Append(publication.to_event(), deliver=True))
         if copy.hops != DIRECT:
             self._meet(copy, now, effects)
 

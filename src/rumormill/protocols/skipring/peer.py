@@ -73,14 +73,13 @@ class RingView(msgspec.Struct, frozen=True):
     are still being read from its log."""
 
 
-class Member:
+class Member(msgspec.Struct, eq=False):
     """One topic's ring as this peer takes part in it."""
 
-    def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
-        self.subscriber = subscriber
-        self.publications = publications
-        self.hears_own = False
-        """The application is told of its own publications."""
+    subscriber: Subscriber
+    publications: Publications
+    hears_own: bool = False
+    """The application is told of its own publications."""
 
     @property
     def hears(self) -> bool:

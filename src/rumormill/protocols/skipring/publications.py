@@ -18,8 +18,8 @@ being read into it (`whole`) nobody is told a hash, which would say that we lack
 be read, and no check is answered; new publications are taken as always.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -45,6 +45,7 @@ from rumormill.protocols.skipring.messages import (
     Want,
 )
 from rumormill.protocols.skipring.reads import Answer, Reads
+from rumormill.protocols.skipring.subscriber import Subscriber
 
 CHECK_AGAIN: Final = 16
 """Publications that a chain moved from which on another follows it at once, and not at the next
@@ -73,15 +74,6 @@ class Hash(msgspec.Struct, frozen=True):
     topic: Topic
 
 
-class Neighbourhood(Protocol):
-    """Whoever knows our neighbours in the topic's ring; a `Subscriber` does."""
-
-    @property
-    def neighbours(self) -> Mapping[PeerId, None]:
-        """Everybody that a flood goes on to."""
-        ...
-
-
 class _Use(msgspec.Struct, gc=False):
     """What one peer has had done for it since the last timeout."""
 
@@ -106,7 +98,7 @@ class Publications:
         config: PublicationConfig,
         randomness: Randomness,
         *,
-        ring: Neighbourhood,
+        ring: Subscriber,
         reads: Reads,
         validator: Callable[[Event, PeerId], Verdict] | None = None,
     ) -> None:
@@ -286,20 +278,13 @@ class Publications:
     def _serve(
         self, peer: PeerId, use: _Use, wants: tuple[Want, ...], goes_on: bool, effects: Effects
     ) -> bool:
-        """Read the publications that a peer lacks; return whether there are any for it."""
+        """Read the first publications that a peer lacks; return whether there are any for it."""
         if use.bytes >= self._config.bytes_per_interval:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_BYTES, self.topic))
             return False
         if not self._reads.has_room(peer):
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_READS, self.topic))
             return False
-        answer = self._sought(peer, wants, goes_on)
-        if answer.keys:
-            self._reads.read_for(answer, effects)
-        return bool(answer.keys)
-
-    def _sought(self, peer: PeerId, wants: tuple[Want, ...], goes_on: bool) -> Answer:
-        """The first keys of what a peer lacks, as many as one answer may hold."""
         most = self._config.publications_per_message
         keys: list[tuple[int, MessageId]] = []
         for place, want in enumerate(wants):
@@ -307,8 +292,10 @@ class Publications:
             keys += [(place, key) for key in behind]
             if len(keys) > most:
                 break
-        everything = Answer(self.topic, peer, wants, tuple(keys), (), goes_on)
-        return everything if len(keys) <= most else everything.cut(most)
+        answer = Answer(self.topic, peer, wants, tuple(keys), (), goes_on)
+        if keys:
+            self._reads.read_for(answer if len(keys) <= most else answer.cut(most), effects)
+        return bool(keys)
 
     def send(self, answer: Answer, loaded: Loaded, effects: Effects) -> None:
         """PUBLISH: what a peer lacks, as far as it fits one answer, and what did not fit."""
@@ -322,8 +309,11 @@ class Publications:
         rest = answer.rest
         size = 0
         for number, (_, key) in enumerate(answer.keys):
-            publication = self._publication(events.get(key), peer, effects)
-            if publication is not None:
+            try:
+                publication = envelope.from_event(events[key])
+            except (KeyError, DecodeError):
+                effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
+            else:
                 if found and size + publication.size > self._config.answer_bytes:
                     rest = answer.rest_from(number)
                     break
@@ -338,17 +328,6 @@ class Publications:
             effects.append(Mail(peer, PublishBundle(self.topic, tuple(found), rest)))
         use.serving = bool(rest)
         self._end_chain(peer, use, answer.goes_on, effects)
-
-    def _publication(
-        self, event: Event | None, peer: PeerId, effects: Effects
-    ) -> Publication | None:
-        if event is not None:
-            try:
-                return envelope.from_event(event)
-            except DecodeError:
-                pass
-        effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
-        return None
 
     def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
         """PUBLISH, and the request for what did not fit, as long as anything new came."""
