@@ -1,4 +1,4 @@
-"""The active view: how two peers become neighbours, notice that they are not, and stop to be.
+"""The two views: how peers become neighbours, notice that they are not, and who is in reserve.
 
 "p is a neighbour of q" holds for both or for neither. Whoever wants a neighbour connects and asks
 (NEIGHBOR, or JOIN where it has none and a contact is there); the one who is asked becomes a

@@ -120,14 +120,11 @@ class Contact(msgspec.Struct):
     described_at: float = 0.0
 
 
-class _Bucket:
-    __slots__ = ("contacts", "named", "replacements")
-
-    def __init__(self) -> None:
-        self.contacts: dict[PeerId, Contact] = {}
-        self.replacements: dict[PeerId, Contact] = {}
-        self.named: list[tuple[int, PeerId]] | None = []
-        """Where those contacts stand that may be named to others; None when that has changed."""
+class _Bucket(msgspec.Struct):
+    contacts: dict[PeerId, Contact] = {}
+    replacements: dict[PeerId, Contact] = {}
+    named: list[tuple[int, PeerId]] | None = None
+    """Where those contacts stand that may be named to others; None when that has changed."""
 
     def reliable(self) -> list[tuple[int, PeerId]]:
         """The contacts that did not fail, with their positions."""

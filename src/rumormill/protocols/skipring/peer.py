@@ -2,8 +2,8 @@
 
 A topic is one ring. For each topic that the application wants, the peer runs a subscriber
 (Algorithms 1, 2 and 4) and that topic's publications (Algorithm 5); for each topic that is its to
-supervise, a supervisor (Algorithm 3). One timer is everybody's TIMEOUT. All messages are letters:
-who is whose neighbour has nothing to do with who is connected to whom.
+supervise, a supervisor (Algorithm 3). One timer is everybody's TIMEOUT. All messages are letters,
+which go by mail: who is whose neighbour has nothing to do with who is connected to whom.
 
 Who publishes in a topic is a member of its ring, because there is no other way into it; with
 `publish_only` the application is not told of what others publish. Who unsubscribes stays a silent

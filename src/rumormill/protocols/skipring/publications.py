@@ -11,7 +11,7 @@ fast and may fail: the tries repair whatever it missed.
 
 The rules beyond the paper: a publication counts only when its author has signed it; an answer has
 a bounded size and names what did not fit, which the receiver asks for as long as that brings it
-something new; a check is answered by one message at most; and what one peer can have done for it
+something new; a check is answered by one letter at most; and what one peer can have done for it
 between two timeouts is limited, so that a chain without end is cut off and counted. The data lies
 in the log and the trie holds keys alone: of what is stored, and of nothing else. While a history is
 being read into it (`whole`) nobody is told a hash, which would say that we lack all that is yet to
@@ -200,7 +200,7 @@ class Publications:
     # What others say.
 
     def receive(self, peer: PeerId, message: PublicationLetter, effects: Effects) -> None:
-        """Take a message of another subscriber."""
+        """Take a letter of another subscriber."""
         use = self._use_of(peer)
         if use is None:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))

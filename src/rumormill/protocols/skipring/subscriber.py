@@ -184,7 +184,7 @@ class Subscriber(RingNode):
     # What others say.
 
     def receive(self, sender: PeerId, message: Letter, effects: Effects) -> None:
-        """Take a message of this topic's ring."""
+        """Take a letter of this topic's ring."""
         if isinstance(message, messages.Check):
             if message.sender.peer != sender:
                 effects.append(Refuse(sender, reasons.FOREIGN_SENDER, self.topic))

@@ -217,7 +217,7 @@ class Supervisor:
     # Requests.
 
     def receive(self, sender: PeerId, message: Letter, effects: Effects) -> None:
-        """Take a message to the supervisor."""
+        """Take a letter to the supervisor."""
         self._alive(sender)
         if isinstance(message, Acknowledge):
             return
