@@ -9,7 +9,8 @@ stirred by shuffles, random walks at whose end two peers exchange samples. With 
 the overlay stays connected when most of its peers crash at once (J. Leitão, J. Pereira,
 L. Rodrigues, DSN 2007).
 
-This module has the walks and the way in; `active_view` has the views and what is between two neighbours.
+This module has the walks and the way in; `active_view` has the views, and what passes between two
+neighbours.
 
 Whoever owns the object feeds it with the inputs of its machine, and is told of neighbours gained
 and lost (`on_up`, `on_down`). Connections are the runtime's; one that is no longer used is closed
