@@ -141,9 +141,7 @@ class KadMessage(msgspec.Struct, gc=False):
 
 def _size(message: KadMessage) -> int:
     size = _WITHOUT_PEERS.size(message)
-    for peer in message.closer:
-        size += peer.cached_size or peer.size
-    for peer in message.providers:
+    for peer in (*message.closer, *message.providers):
         size += peer.cached_size or peer.size
     return size
 

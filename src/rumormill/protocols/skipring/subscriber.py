@@ -176,9 +176,8 @@ class Subscriber(RingNode):
 
     def _send_shortcut(self, receiver: Reference, subject: Reference, effects: Effects) -> None:
         if receiver.peer != self.id:
-            letter = messages.IntroduceShortcut(
-                self.topic, self._addressed(subject), receiver.label
-            )
+            subject = self._addressed(subject)
+            letter = messages.IntroduceShortcut(self.topic, subject, receiver.label)
             effects.append(Mail(receiver.peer, letter))
 
     # What others say.
