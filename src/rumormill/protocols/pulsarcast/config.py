@@ -6,6 +6,8 @@ little about numbers: where they are silent the choice is ours and the reason st
 
 from typing import Literal
 
+import msgspec
+
 from rumormill.core.config import Config, require
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.protocols.pulsarcast.format.limits import RpcLimits
@@ -185,14 +187,15 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Refuse values that are impossible or contradict each other."""
-        require(self.fan_out >= 1, "fan_out", "must be at least 1")
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("connect_retries", "subscribe_retries"):
+                require(0 <= value <= 30, field.name, "must be from 0 to 30")
+            elif field.type is int:
+                require(value >= 1, field.name, "must be at least 1")
+            elif field.type is float:
+                require(0 < value < 1e9, field.name, "must be positive and finite")
         require(self.max_children > self.fan_out, "max_children", "must be more than fan_out")
-        for key in _POSITIVE:
-            require(0 < getattr(self, key) < 1e9, key, "must be positive and finite")
-        for key in _AT_LEAST_ONE:
-            require(getattr(self, key) >= 1, key, "must be at least 1")
-        for key in ("connect_retries", "subscribe_retries"):
-            require(0 <= getattr(self, key) <= 30, key, "must be from 0 to 30")
         require(
             self.fetch_batch <= min(self.limits.events, self.limits.cids),
             "fetch_batch",
@@ -201,45 +204,6 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
         self.limits.validate()
         self.kademlia.validate()
 
-
-_POSITIVE = (
-    "connect_timeout",
-    "join_timeout",
-    "retry_delay",
-    "max_retry_delay",
-    "avoid_failed",
-    "refresh_interval",
-    "move_linger",
-    "leave_linger",
-    "rendezvous_interval",
-    "max_rendezvous_interval",
-    "publish_linger",
-    "subscribe_retry_delay",
-    "max_clock_skew",
-    "request_timeout",
-    "request_retry",
-    "hold_timeout",
-    "gap_delay",
-    "fetch_timeout",
-    "sync_settle",
-    "sync_margin",
-    "ban_score",
-    "penalty_decay",
-    "ban_time",
-)
-_AT_LEAST_ONE = (
-    "missed_refreshes",
-    "max_redirects",
-    "candidates",
-    "max_topics",
-    "max_descriptors",
-    "max_waiting",
-    "max_requests",
-    "timeline_limit",
-    "hold_limit",
-    "fetch_batch",
-    "max_fetches",
-)
 
 PRESETS: dict[str, Config] = {
     "default": PulsarcastConfig(),
