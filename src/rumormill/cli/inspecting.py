@@ -16,7 +16,7 @@ from typing import Any, Final
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, RumormillError
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.codec import encode_event, read_event
+from rumormill.protocols.pulsarcast.format.codec import encode_event, encode_topic, read_event
 from rumormill.protocols.pulsarcast.format.descriptors import read_event as read_event_block
 from rumormill.protocols.pulsarcast.format.descriptors import (
     read_topic,
@@ -26,13 +26,13 @@ from rumormill.protocols.pulsarcast.format.readable import (
     event_from_readable,
     hex_bytes,
     readable_event,
+    readable_rpc,
     readable_topic,
+    rpc_from_readable,
     topic_from_readable,
 )
-from rumormill.protocols.pulsarcast.format.readable_rpc import readable_rpc, rpc_from_readable
 from rumormill.protocols.pulsarcast.format.rpc import decode_rpc
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.format.topic_message import encode_topic
 from rumormill.wire.protobuf import read_varint
 
 MAX_INPUT_BYTES: Final = 16 << 20

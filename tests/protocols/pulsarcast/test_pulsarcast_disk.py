@@ -40,11 +40,10 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import addition, encode_rpc
+from rumormill.protocols.pulsarcast.format.rpc import addition, encode_rpc, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_request
 from rumormill.protocols.pulsarcast.operations import HoldTimer
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
-from rumormill.protocols.pulsarcast.tree.trees import join
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal
 from rumormill.sim.network import peer_id

@@ -10,8 +10,8 @@ from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity, SignatureVerifier
 from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import (
     BAD_SIGNATURE,
     SignedEvent,

@@ -4,7 +4,7 @@ An operation says what is wanted and for whom; what it waits for says where it s
 plain values, so a peer's whole state can be written down, compared and restored. When the news
 come, good or bad, they go to every operation that waits for them, in the order of waiting: each
 ends, or waits for the next thing. The table is bounded in what may wait for one thing, of one kind,
-for one peer and for all peers. Timers are values as well; a branch's own is `trees.BranchTimer`.
+for one peer and for all peers. Timers are values as well.
 """
 
 from collections.abc import Callable, Hashable
@@ -34,124 +34,97 @@ class PeerOperation(msgspec.Struct, frozen=True):
     peer: PeerId
 
 
-# News, each with what it is about.
-
-
-class TopicFound(msgspec.Struct, frozen=True):
-    """A topic's descriptor is here, or not to be had."""
+class News(msgspec.Struct, frozen=True):
+    """What operations wait for, and what it is about: a topic, a block or a request, by its CID."""
 
     about: bytes
+
+
+class TopicFound(News, frozen=True):
+    """A topic's descriptor is here, or not to be had."""
+
     topic: TopicDescriptor | None
 
 
-class BlockFound(msgspec.Struct, frozen=True):
+class BlockFound(News, frozen=True):
     """A block is here, or not to be had; the source is our own id where it was the DHT."""
 
-    about: bytes
     block: TopicDescriptor | SignedEvent | None
     source: PeerId
 
 
-class FeedRead(msgspec.Struct, frozen=True):
+class FeedRead(News, frozen=True):
     """What the log has of a topic has been read."""
 
-    about: bytes
 
-
-class TreeEntered(msgspec.Struct, frozen=True):
+class TreeEntered(News, frozen=True):
     """We stand in a topic's tree, or cannot."""
 
-    about: bytes
     error: str = ""
 
 
-class WayFound(msgspec.Struct, frozen=True):
+class WayFound(News, frozen=True):
     """There is a way to the root of a topic's tree, or will be none."""
 
-    about: bytes
     error: str = ""
 
 
-class RangeFetched(msgspec.Struct, frozen=True):
+class RangeFetched(News, frozen=True):
     """A peer was asked for what it has of a range of a topic's dates: whether all of it is here."""
 
-    about: bytes
     complete: bool
 
 
-class EventStored(msgspec.Struct, frozen=True):
+class EventStored(News, frozen=True):
     """An event of ours is safe on our disk, or will never be."""
 
-    about: bytes
     error: str = ""
 
 
-class RequestAnswered(msgspec.Struct, frozen=True):
+class RequestAnswered(News, frozen=True):
     """What became of a request to publish."""
 
-    about: bytes
     reply: RequestReply
 
 
-class LookTimer(msgspec.Struct, frozen=True):
+class LookTimer(News, frozen=True):
     """A topic that somebody asks about was not found, and is looked for once more."""
 
-    about: bytes
 
-
-class SubscribeTimer(msgspec.Struct, frozen=True):
+class SubscribeTimer(News, frozen=True):
     """A topic that is subscribed to was not found, and is looked for once more."""
 
+
+class Timer(msgspec.Struct, frozen=True):
+    """What a part of the peer is woken up for, and the topic, block or request that it is about."""
+
     about: bytes
 
 
-# Timers that are no news for any operation.
+class BranchTimer(Timer, frozen=True):
+    """What is next due in a topic's tree."""
 
 
-class HoldTimer(msgspec.Struct, frozen=True):
+class HoldTimer(Timer, frozen=True):
     """An ordered topic's events have waited long enough for an ancestor."""
 
-    topic: bytes
 
-
-class ParentTimer(msgspec.Struct, frozen=True):
+class ParentTimer(Timer, frozen=True):
     """A missing parent should have arrived by itself."""
 
-    topic: bytes
-    cid: bytes
 
-
-class FetchTimer(msgspec.Struct, frozen=True):
+class FetchTimer(Timer, frozen=True):
     """A neighbour should have answered for a missing block."""
 
-    cid: bytes
 
-
-class RequestTimer(msgspec.Struct, frozen=True):
+class RequestTimer(Timer, frozen=True):
     """A request to publish is to be sent again, or has failed."""
 
-    cid: bytes
+
+class RangeTimer(Timer, frozen=True):
+    """A peer should have answered for a range of a topic's events."""
 
 
-class RangeTimer(msgspec.Struct, frozen=True):
-    """A peer should have answered for a range of events."""
-
-    topic: bytes
-
-
-News: TypeAlias = (
-    TopicFound
-    | BlockFound
-    | FeedRead
-    | TreeEntered
-    | WayFound
-    | RangeFetched
-    | EventStored
-    | RequestAnswered
-    | LookTimer
-    | SubscribeTimer
-    | Loaded
-)
 Step: TypeAlias = Callable[[Any, Any, float, Effects], None]
 """Takes an operation and its news."""
 
@@ -195,14 +168,16 @@ class Operations:
         """Whether any operation waits for some news."""
         return (kind, about) in self._waiting
 
-    def tell(self, news: News, now: float, effects: Effects) -> None:
+    def tell(self, news: News | Loaded, now: float, effects: Effects) -> None:
         """Let everybody go on who waits for these news."""
         about = news.number if isinstance(news, Loaded) else news.about
         for operation in self._waiting.pop((type(news), about), ()):
             self._count(operation, -1)
             self.go_on(operation, news, now, effects)
 
-    def go_on(self, operation: msgspec.Struct, news: News, now: float, effects: Effects) -> None:
+    def go_on(
+        self, operation: msgspec.Struct, news: News | Loaded, now: float, effects: Effects
+    ) -> None:
         """Let one operation go on, which need not wait."""
         self.steps[type(operation), type(news)](operation, news, now, effects)
 

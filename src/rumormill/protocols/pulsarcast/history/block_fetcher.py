@@ -12,6 +12,7 @@ whoever he trusts with the topic.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -51,13 +52,13 @@ class _Search(msgspec.Struct):
     everywhere: bool = True
 
 
+@dataclass(eq=False)
 class BlockFetcher:
     """All blocks that are looked for."""
 
-    def __init__(self, context: Context, dht: Kademlia) -> None:
-        self._context = context
-        self._dht = dht
-        self._searches: dict[bytes, _Search] = {}
+    _context: Context
+    _dht: Kademlia
+    _searches: dict[bytes, _Search] = field(default_factory=dict)
 
     def __contains__(self, cid: bytes) -> bool:
         return cid in self._searches

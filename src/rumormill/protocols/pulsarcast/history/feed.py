@@ -11,6 +11,7 @@ in the log, from which a feed is read, piece by piece, before it opens. Three th
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -27,8 +28,8 @@ from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.operations import FeedRead
 
@@ -332,14 +333,16 @@ class FeedReading(msgspec.Struct, frozen=True):
     topic: bytes
 
 
+@dataclass(eq=False)
 class Feeds:
     """The feeds of the topics in whose trees we stand, and those that are about to open."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self.open: dict[bytes, Feed] = {}
-        self.opening: dict[bytes, Feed] = {}
-        context.operations.steps[FeedReading, Loaded] = self._on_loaded
+    _context: Context
+    open: dict[bytes, Feed] = field(default_factory=dict)
+    opening: dict[bytes, Feed] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps[FeedReading, Loaded] = self._on_loaded
 
     def read(
         self, descriptor: TopicDescriptor, since: float | None, now: float, effects: Effects

@@ -18,8 +18,8 @@ import msgspec
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.core.identity import Verifier
+from rumormill.protocols.pulsarcast.format.codec import from_stored
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import from_stored
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.reasons import AUTHOR_NOT_ALLOWED, NOT_ALLOWED
 

@@ -11,6 +11,7 @@ the log, within bounds.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,8 +22,7 @@ from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
-from rumormill.protocols.pulsarcast.format.codec import encode_event
-from rumormill.protocols.pulsarcast.format.proof import read_back
+from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
@@ -60,25 +60,20 @@ class FetchAnswer(PeerOperation, frozen=True):
     """What it had of that."""
 
 
+@dataclass(eq=False)
 class MissingParents:
     """Finds what is missing, and gives others what they miss."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        events: Dissemination,
-        fetcher: BlockFetcher,
-    ) -> None:
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._events = events
-        self._fetcher = fetcher
-        self._noted: dict[bytes, PeerId] = {}
-        self._expected: dict[tuple[bytes, PeerId], float] = {}
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _events: Dissemination
+    _fetcher: BlockFetcher
+    _noted: dict[bytes, tuple[bytes, PeerId]] = field(default_factory=dict)
+    _expected: dict[tuple[bytes, PeerId], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (MissingParent, BlockFound): self._on_parent,
             (ChildsQuestion, BlockFound): self._on_childs_event,
             (FetchAnswer, Loaded): self._on_loaded,
@@ -98,16 +93,15 @@ class MissingParents:
         if feed.hold is not None or peer == self._context.id:
             self.fetch(feed, cid, peer, now, effects)
         elif len(self._noted) < self._context.config.max_fetches:
-            self._noted[cid] = peer
-            timer = ParentTimer(feed.topic, cid)
-            effects.append(SetTimer(timer, now + self._context.config.gap_delay))
+            self._noted[cid] = (feed.topic, peer)
+            effects.append(SetTimer(ParentTimer(cid), now + self._context.config.gap_delay))
 
-    def on_timer(self, timer: ParentTimer, now: float, effects: Effects) -> None:
+    def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
         """It had time enough to arrive by itself."""
-        peer = self._noted.pop(timer.cid, None)
-        feed = self._feeds.open.get(timer.topic)
-        if peer is not None and feed is not None and timer.cid not in feed.timeline:
-            self.fetch(feed, timer.cid, peer, now, effects)
+        topic, peer = self._noted.pop(cid, (b"", b""))
+        feed = self._feeds.open.get(topic)
+        if feed is not None and cid not in feed.timeline:
+            self.fetch(feed, cid, peer, now, effects)
 
     def fetch(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
         """Look for a missing event, at its child's sender first."""

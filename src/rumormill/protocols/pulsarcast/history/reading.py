@@ -8,6 +8,7 @@ in the DHT, which leads to its own parent in turn. What that brings stands at th
 where reading goes on. The order is that of the links, so it is the same for everybody.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,7 +22,7 @@ from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.format import dates
-from rumormill.protocols.pulsarcast.format.proof import read_back
+from rumormill.protocols.pulsarcast.format.codec import read_back
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
@@ -68,30 +69,22 @@ class _Progress(msgspec.Struct):
     """Parents that were looked for."""
 
 
+@dataclass(eq=False)
 class HistoryReading:
     """Answers calls for history."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        membership: TreeMembership,
-        events: Dissemination,
-        reconciliation: Reconciliation,
-        fetcher: BlockFetcher,
-    ) -> None:
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._membership = membership
-        self._events = events
-        self._reconciliation = reconciliation
-        self._fetcher = fetcher
-        self._open: dict[int, _Progress] = {}
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _membership: TreeMembership
+    _events: Dissemination
+    _reconciliation: Reconciliation
+    _fetcher: BlockFetcher
+    _open: dict[int, _Progress] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (Reading, TopicFound): self._on_topic,
             (Reading, TreeEntered): self._on_tree,
             (Reading, WayFound): self._on_way,
@@ -108,9 +101,7 @@ class HistoryReading:
         """Get a topic's history."""
         cid, reading = cid_of(wish.topic), Reading(command)
         self._open[command] = _Progress(cid, wish)
-        known = self._topics.get(cid)
-        if known is not None or not self._topics.look_for(cid, reading, effects, patiently=True):
-            self._on_topic(reading, TopicFound(cid, known), now, effects)
+        self._topics.find(cid, reading, now, effects, patiently=True)
 
     def _end(
         self, reading: Reading, history: History | None, reason: str, effects: Effects

@@ -12,6 +12,8 @@ so what a subtree missed while its relay was being replaced comes down to it. Th
 all dates fetches a topic's history.
 """
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from rumormill.core.effects import ById, CancelTimer, Effects, SetTimer
@@ -19,9 +21,8 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, Terms
-from rumormill.protocols.pulsarcast.format.codec import encode_event
-from rumormill.protocols.pulsarcast.format.proof import read_back
-from rumormill.protocols.pulsarcast.format.rpc import addition
+from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
+from rumormill.protocols.pulsarcast.format.rpc import addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.feed import (
     Feed,
@@ -32,7 +33,7 @@ from rumormill.protocols.pulsarcast.history.feed import (
 )
 from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
 from rumormill.protocols.pulsarcast.operations import PeerOperation, RangeFetched, RangeTimer
-from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees, join
+from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
 
 class _Range(msgspec.Struct):
@@ -60,18 +61,18 @@ class HaveAnswer(PeerOperation, frozen=True):
     asking: tuple[bytes, ...]
 
 
+@dataclass(eq=False)
 class Reconciliation:
     """Compares and exchanges ranges of events."""
 
-    def __init__(
-        self, context: Context, trees: Trees, feeds: Feeds, missing: MissingParents
-    ) -> None:
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._missing = missing
-        self._ranges: dict[bytes, _Range] = {}
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _missing: MissingParents
+    _ranges: dict[bytes, _Range] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (Agreement, RangeFetched): self._on_agreement,
             (HaveAnswer, Loaded): self._on_loaded,
         }
@@ -89,6 +90,13 @@ class Reconciliation:
         terms = self._terms(branch, now)
         branch.comparing = terms.end > terms.start
         self._context.send(branch.parent, join(branch.topic, terms, now), effects)
+
+    def tell_silence(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Tell the parent if we want events now and did not before, or the other way round."""
+        if branch.parent is None or branch.candidate is not None:
+            return
+        if branch.silent != branch.told_silent and not self._context.is_original(branch.parent):
+            self.refresh(branch, now, effects)
 
     def _terms(self, branch: Branch, now: float) -> Terms:
         feed = self._feeds.open[branch.topic]
@@ -261,17 +269,13 @@ class Reconciliation:
         else:
             self._ask(feed, wanted, now, effects)
 
-    def on_timer(self, topic: bytes, now: float, effects: Effects) -> None:
-        """A peer has not answered."""
-        self._finish(topic, False, now, effects)
-
     def _finish(self, topic: bytes, complete: bool, now: float, effects: Effects) -> None:
         if self._ranges.pop(topic, None) is not None:
             effects.append(CancelTimer(RangeTimer(topic)))
             self._context.operations.tell(RangeFetched(topic, complete), now, effects)
 
-    def forget(self, topic: bytes, now: float, effects: Effects) -> None:
-        """We have left the topic."""
+    def end(self, topic: bytes, now: float, effects: Effects) -> None:
+        """A peer has not answered, or we have left the topic."""
         self._finish(topic, False, now, effects)
 
 

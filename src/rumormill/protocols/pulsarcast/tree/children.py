@@ -9,7 +9,7 @@ which keeps subtrees of like size. A child that is asked to move is served until
 Children say JOIN again from time to time. Who has not done so for several intervals is dropped.
 """
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects
@@ -17,24 +17,17 @@ from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.rpc import leave
-from rumormill.protocols.pulsarcast.tree.trees import (
-    Branch,
-    BranchHook,
-    Child,
-    gap,
-    redirect,
-    refusal,
-)
+from rumormill.protocols.pulsarcast.format.rpc import leave, redirect, refusal
+from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
+from rumormill.protocols.pulsarcast.tree.trees import Branch, Child, gap
 
 
+@dataclass(eq=False)
 class Children:
     """Takes care of children."""
 
-    def __init__(self, context: Context, *, on_silence: BranchHook) -> None:
-        """`on_silence` hears when who wants events from above may have changed."""
-        self._context = context
-        self._on_silence = on_silence
+    _context: Context
+    _reconciliation: Reconciliation
 
     def on_join(
         self, branch: Branch, peer: PeerId, *, silent: bool, now: float, effects: Effects
@@ -46,18 +39,26 @@ class Children:
             if child.silent != silent:
                 child.silent = silent
                 branch.targets = None
-                self._on_silence(branch, now, effects)
+                self._reconciliation.tell_silence(branch, now, effects)
             return True
-        original = self._context.is_original(peer)
+        config, original = self._context.config, self._context.is_original(peer)
         if not self.may_join(branch.topic, branch.author, peer, now, effects):
             return False
-        if len(branch.children) >= self._context.config.max_children:
+        if len(branch.children) >= config.max_children:
             self._refuse(branch.topic, peer, reasons.TOO_MANY_CHILDREN, 0.0, now, effects)
             return False
-        if silent or original or not self._is_full(branch):
-            self._add(branch, peer, silent, original, now, effects)
-            return True
-        return self._make_room(branch, peer, now, effects)
+        full = not silent and not original and len(_settled(branch)) >= config.fan_out
+        farthest = max([*_movable(branch), peer], key=lambda one: gap(one, branch.author))
+        if full and farthest == peer and (host := _host_for(branch, peer)) is not None:
+            self._send_to(branch, peer, host, effects)
+            return False
+        branch.children[peer] = Child(now, silent, original)
+        branch.targets = None
+        effects.append(trace.Graft(peer, cids.text(branch.topic)))
+        self._reconciliation.tell_silence(branch, now, effects)
+        if full and farthest != peer:
+            self._move(branch, farthest, now, effects)
+        return True
 
     def may_join(
         self, topic: bytes, author: PeerId, peer: PeerId, now: float, effects: Effects
@@ -81,63 +82,13 @@ class Children:
         self._context.send(peer, refusal(topic, reason), effects)
         self._context.refuse(peer, reason, topic, points, now, effects)
 
-    def _is_full(self, branch: Branch) -> bool:
-        return sum(1 for _ in self._settled(branch)) >= self._context.config.fan_out
-
-    def _settled(self, branch: Branch) -> Iterator[PeerId]:
-        """Children that are sent events and are not on their way elsewhere."""
-        for peer, child in branch.children.items():
-            if not child.silent and not child.moving:
-                yield peer
-
-    def _add(
-        self,
-        branch: Branch,
-        peer: PeerId,
-        silent: bool,
-        original: bool,
-        now: float,
-        effects: Effects,
-    ) -> None:
-        branch.children[peer] = Child(now, silent, original)
-        branch.targets = None
-        effects.append(trace.Graft(peer, cids.text(branch.topic)))
-        self._on_silence(branch, now, effects)
-
-    def _make_room(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> bool:
-        """Hand on whoever is farthest from the author, the joiner or a child."""
-        movable = [one for one in self._settled(branch) if not branch.children[one].original]
-        farthest = max([*movable, peer], key=lambda one: gap(one, branch.author))
-        if farthest == peer:
-            target = self._host_for(branch, peer)
-            if target is not None:
-                self._send_to(branch, peer, target, effects)
-                return False
-            self._add(branch, peer, False, False, now, effects)
-            return True
-        self._add(branch, peer, False, False, now, effects)
-        self.move(branch, farthest, now, effects)
-        return True
-
-    def move(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+    def _move(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         """Ask a child to go to one of its siblings."""
-        target = self._host_for(branch, peer)
+        target = _host_for(branch, peer)
         if target is not None:
             branch.children[peer].moving = True
             branch.children[peer].asked_to_move = now
             self._send_to(branch, peer, target, effects)
-
-    def _host_for(self, branch: Branch, peer: PeerId) -> PeerId | None:
-        """The child that was given the fewest others, of those closer to the author than `peer`."""
-        distance = gap(peer, branch.author)
-        best, fewest = None, 0
-        for other in self._settled(branch):
-            child = branch.children[other]
-            if other == peer or child.original or gap(other, branch.author) >= distance:
-                continue
-            if best is None or child.given < fewest:
-                best, fewest = other, child.given
-        return best
 
     def _send_to(self, branch: Branch, peer: PeerId, target: PeerId, effects: Effects) -> None:
         child = branch.children.get(target)
@@ -160,7 +111,7 @@ class Children:
         del branch.children[peer]
         branch.targets = None
         effects.append(trace.Prune(peer, cids.text(branch.topic)))
-        self._on_silence(branch, now, effects)
+        self._reconciliation.tell_silence(branch, now, effects)
 
     def upkeep(self, branch: Branch, now: float, effects: Effects) -> None:
         """Drop children that have fallen silent, and hand on those that are too many."""
@@ -173,8 +124,25 @@ class Children:
                 self.remove(branch, peer, now, effects)
             elif child.moving and child.asked_to_move < now - 2 * config.join_timeout:
                 child.moving = False
-        movable = [one for one in self._settled(branch) if not branch.children[one].original]
-        excess = sum(1 for _ in self._settled(branch)) - config.fan_out
-        movable.sort(key=lambda one: gap(one, branch.author), reverse=True)
+        excess = len(_settled(branch)) - config.fan_out
+        movable = sorted(_movable(branch), key=lambda one: gap(one, branch.author), reverse=True)
         for peer in movable[: max(excess, 0)]:
-            self.move(branch, peer, now, effects)
+            self._move(branch, peer, now, effects)
+
+
+def _settled(branch: Branch) -> list[PeerId]:
+    """Children that are sent events and are not on their way elsewhere."""
+    return [
+        peer for peer, child in branch.children.items() if not child.silent and not child.moving
+    ]
+
+
+def _movable(branch: Branch) -> list[PeerId]:
+    return [peer for peer in _settled(branch) if not branch.children[peer].original]
+
+
+def _host_for(branch: Branch, peer: PeerId) -> PeerId | None:
+    """The child that was given the fewest others, of those closer to the author than `peer`."""
+    distance = gap(peer, branch.author)
+    hosts = [other for other in _movable(branch) if gap(other, branch.author) < distance]
+    return min(hosts, key=lambda other: branch.children[other].given, default=None)

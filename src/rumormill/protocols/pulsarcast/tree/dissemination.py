@@ -8,12 +8,19 @@ over its CID hold. So a forged event dies at the forger's first honest neighbour
 to blame.
 
 Forwarding waits for nothing: whoever published the event has it on disk, and the DHT gets its copy
-afterwards, from the publisher alone. Delivery waits where a topic promises one chain: an event
-whose parent has not been delivered is held back, and goes into the log when its turn comes, so that
-the log's order is the chain's.
+afterwards, from the publisher alone; whether that works changes nothing for the subscribers.
+Delivery waits where a topic promises one chain: an event whose parent has not been delivered is
+held back, and goes into the log when its turn comes, so that the log's order is the chain's.
+
+Nobody hears of an event of ours that a crash could take back: it is linked, signed and appended to
+the log, and goes into the tree when the log says that it is stored. When it cannot be stored it has
+never been. While some wait for the disk others may follow, each linked to the one before it. The
+log stores an event only with those it is linked to, so when one is lost those behind it are lost as
+well, and no event links to one that does not exist. The next one is linked to the last that does.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -24,10 +31,13 @@ from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Loaded, Validated, Verdict
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
-from rumormill.protocols.pulsarcast.format.proof import read_back
+from rumormill.protocols.pulsarcast.format.codec import encode_signatures, read_back
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking
 from rumormill.protocols.pulsarcast.format.rpc import Rpc
 from rumormill.protocols.pulsarcast.format.signing import UNSIGNED, SignedEvent, fault_of
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, date_of, unread_of
 from rumormill.protocols.pulsarcast.operations import HoldTimer
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
@@ -50,27 +60,28 @@ class Resending(msgspec.Struct, frozen=True):
     ids: tuple[bytes, ...]
 
 
+class OwnEvent(msgspec.Struct, frozen=True):
+    """An event of ours on its way to the disk, and whether the application is given it."""
+
+    signed: SignedEvent
+    given: bool
+
+
+@dataclass(eq=False)
 class Dissemination:
     """Takes events in and passes them on."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        *,
-        on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None],
-    ) -> None:
-        """`on_missing` hears of a parent link to an event that is not there."""
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._on_missing = on_missing
-        self._validator = context.hooks.validator
-        self._pending: dict[MessageId, tuple[Feed, PeerId, SignedEvent, bool]] = {}
-        context.operations.steps[Resending, Loaded] = self._on_loaded
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _fetcher: BlockFetcher
+    _on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None]
+    _pending: dict[MessageId, tuple[Feed, PeerId, SignedEvent, bool]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._validator = self._context.hooks.validator
+        self._context.operations.steps[Resending, Loaded] = self._on_loaded
 
     def clear(self) -> None:
         """Forget what waits for a verdict."""
@@ -206,11 +217,11 @@ class Dissemination:
             if feed.hold is not None and feed.subscribed:
                 self._release(feed, signed.cid, peer, effects)
         if live or date >= feed.cover:
-            self.forward(feed, peer, signed, message, now, effects)
+            self._forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
                 self._on_missing(feed, parent, peer, now, effects)
 
-    def forward(
+    def _forward(
         self,
         feed: Feed,
         source: PeerId,
@@ -326,19 +337,52 @@ class Dissemination:
 
     # What arises here.
 
-    def publish(
-        self, feed: Feed, signed: SignedEvent, given: bool, now: float, effects: Effects
-    ) -> int:
-        """Put an event that we publish into the tree; return over how many edges it went.
+    def parent_of_next(self, feed: Feed, chosen: bytes | None) -> bytes | None:
+        """Which event the next one of ours follows; `chosen` is its author's choice."""
+        if feed.descriptor.event_linking is EventLinking.LAST_SEEN:
+            return feed.appended or feed.last
+        return chosen
 
-        It is in the log, which has `given` it to the application, or not.
+    def append(self, feed: Feed, signed: SignedEvent, effects: Effects) -> OwnEvent:
+        """Have an event stored: `EventStored` follows, for an operation that holds the result."""
+        given = feed.subscribed or (feed.sees_own and signed.event.author == self._context.id)
+        feed.appended = signed.cid
+        effects.append(Append(core_event(signed), given, signed.cid))
+        return OwnEvent(signed, given)
+
+    def forget(self, own: OwnEvent) -> Feed | None:
+        """An event is no longer on its way to the disk; return its feed, if that is still open.
+
+        If it is lost, whatever is linked to it is lost with it, and says so itself.
         """
-        feed.add(signed, date_of(signed.event.created), live=True)
-        effects.append(trace.PublishMessage(signed.cid, feed.text))
-        if given:
-            # What another asked us to publish came from him, as far as our application goes.
-            self._delivered(feed, signed.event.author, signed, effects)
-        return self.forward(feed, self._context.id, signed, None, now, effects)
+        feed = self._feeds.open.get(own.signed.event.topic)
+        if feed is not None and feed.appended == own.signed.cid:
+            feed.appended = None
+        return feed
+
+    def publish(self, own: OwnEvent, now: float, effects: Effects) -> int:
+        """An event is stored: put it into the tree and the DHT; return over how many edges."""
+        signed, reached = own.signed, 0
+        feed = self.forget(own)
+        if feed is not None:
+            feed.add(signed, date_of(signed.event.created), live=True)
+            effects.append(trace.PublishMessage(signed.cid, feed.text))
+            if own.given:
+                # What another asked us to publish came from him, as far as our application goes.
+                self._delivered(feed, signed.event.author, signed, effects)
+            reached = self._forward(feed, self._context.id, signed, None, now, effects)
+        if self._context.config.store_events:
+            self._offer(signed, now, effects)
+        return reached
+
+    def _offer(self, signed: SignedEvent, now: float, effects: Effects) -> None:
+        dag = signed.event.dag()
+        if len(dag) <= self._context.config.kademlia.limits.value_bytes:
+            proof = encode_signatures(signed)
+            self._fetcher.offer(signed.cid, dag, now, effects, proof=proof)
+        else:
+            topic = cids.text(signed.event.topic)
+            effects.append(trace.Refuse(self._context.id, reasons.TOO_LARGE, topic))
 
 
 _VERDICTS = {

@@ -9,6 +9,7 @@ at peers who should have it, and in the DHT, in this order.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -118,18 +119,20 @@ class VersionHeard(msgspec.Struct, frozen=True):
     version: TopicDescriptor
 
 
+@dataclass(eq=False)
 class KnownTopics:
     """Descriptors by CID."""
 
-    def __init__(self, context: Context, fetcher: BlockFetcher, in_use: Container[bytes]) -> None:
-        self._context = context
-        self._fetcher = fetcher
-        self._in_use = in_use
-        self._known: dict[bytes, TopicDescriptor] = {}
-        self._kept: dict[bytes, float] = {}
-        """Which of them the log has, and since when they concern us."""
-        self._versions: dict[bytes, dict[bytes, None]] = {}
-        context.operations.steps |= {
+    _context: Context
+    _fetcher: BlockFetcher
+    _in_use: Container[bytes]
+    _known: dict[bytes, TopicDescriptor] = field(default_factory=dict)
+    _kept: dict[bytes, float] = field(default_factory=dict)
+    """Which of them the log has, and since when they concern us."""
+    _versions: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (NoteReading, Loaded): self._on_note,
             (TopicSearch, BlockFound): self._on_block_found,
             (PatientLook, TopicFound): self._on_look,
@@ -211,6 +214,23 @@ class KnownTopics:
 
     # Looking for a topic that is not at hand.
 
+    def find(
+        self,
+        cid: bytes,
+        operation: msgspec.Struct,
+        now: float,
+        effects: Effects,
+        *,
+        sources: Sequence[PeerId] = (),
+        patiently: bool = False,
+    ) -> None:
+        """Let an operation go on with a descriptor, which is looked for where it is not at hand."""
+        known = self._known.get(cid)
+        if known is not None or not self.look_for(
+            cid, operation, effects, sources=sources, patiently=patiently
+        ):
+            self._context.operations.go_on(operation, TopicFound(cid, known), now, effects)
+
     def look_for(
         self,
         cid: bytes,
@@ -225,17 +245,11 @@ class KnownTopics:
         `patiently` looks a few times more where the topic is not found: it may be so new that the
         DHT does not have it yet, and we that we know nobody to ask.
         """
-        waits = PatientLook(operation) if patiently else operation
-        return self._look(cid, waits, tuple(sources), effects)
-
-    def _look(
-        self, cid: bytes, operation: msgspec.Struct, sources: tuple[PeerId, ...], effects: Effects
-    ) -> bool:
         operations = self._context.operations
-        begun = operations.awaits(TopicFound, cid)
-        if not begun and not self._read_note(NoteReading(cid, sources), cid, effects):
-            return False
-        return operations.wait(TopicFound, cid, operation)
+        waits = PatientLook(operation) if patiently else operation
+        reading = NoteReading(cid, tuple(sources))
+        begun = operations.awaits(TopicFound, cid) or self._read_note(reading, cid, effects)
+        return begun and operations.wait(TopicFound, cid, waits)
 
     def _read_note(self, operation: msgspec.Struct, cid: bytes, effects: Effects) -> bool:
         text = cids.text(cid)
@@ -286,11 +300,7 @@ class KnownTopics:
     def _on_look_timer(
         self, look: PatientLook, timer: LookTimer, now: float, effects: Effects
     ) -> None:
-        """Look for a topic once more."""
-        cid = timer.about
-        known = self._known.get(cid)
-        if known is not None or not self._look(cid, look, (), effects):
-            self._on_look(look, TopicFound(cid, known), now, effects)
+        self.find(timer.about, look, now, effects)
 
     def offer(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> None:
         """Put a descriptor into the DHT, where others look for it."""
@@ -299,15 +309,14 @@ class KnownTopics:
 
     def on_block(self, peer: PeerId, block: Block, now: float, effects: Effects) -> None:
         """A peer sent a descriptor."""
-        if block.topic not in self._fetcher:
-            self._context.refuse(peer, reasons.NOT_ASKED_FOR, block.topic, 0.0, now, effects)
-            return
-        try:
-            descriptor = read_topic(block.data)
-        except DecodeError as error:
-            self._context.refuse(peer, error.reason, block.topic, GRAVE, now, effects)
-            return
-        if descriptor.cid != block.topic:
-            self._context.refuse(peer, reasons.WRONG_CID, block.topic, GRAVE, now, effects)
-            return
-        self._fetcher.found(descriptor, peer, now, effects)
+        reason, points = reasons.NOT_ASKED_FOR, 0.0
+        if block.topic in self._fetcher:
+            reason, points = reasons.WRONG_CID, GRAVE
+            try:
+                descriptor = read_topic(block.data)
+                if descriptor.cid == block.topic:
+                    self._fetcher.found(descriptor, peer, now, effects)
+                    return
+            except DecodeError as error:
+                reason = error.reason
+        self._context.refuse(peer, reason, block.topic, points, now, effects)

@@ -5,10 +5,12 @@ the tree waits for that; whether there is room, and whether a peer can be our ch
 decided before anything is read. So a JOIN costs us no more than it must, however long the history.
 """
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Effects, Learn
+from rumormill.core.effects import CancelTimer, Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import Context
@@ -20,10 +22,11 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import leave
+from rumormill.protocols.pulsarcast.format.rpc import accepted, leave, refusal
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
 from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
 from rumormill.protocols.pulsarcast.operations import (
+    BranchTimer,
     FeedRead,
     TopicFound,
     TreeEntered,
@@ -33,7 +36,7 @@ from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
-from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Trees, accepted, refusal
+from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Trees, gap
 
 _PATIENCE = 3
 """How often a parent that must first catch up itself is asked again soon; our choice."""
@@ -51,34 +54,26 @@ class Entering(msgspec.Struct, frozen=True):
     topic: bytes
 
 
+@dataclass(eq=False)
 class TreeMembership:
     """Enters trees and leaves them."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        parents: ParentSearch,
-        children: Children,
-        events: Dissemination,
-        reconciliation: Reconciliation,
-    ) -> None:
-        self._context = context
-        self._operations = context.operations
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._parents = parents
-        self._children = children
-        self._events = events
-        self._reconciliation = reconciliation
-        self.subscriptions: dict[bytes, float] = {}
-        """What the application subscribes to, and since when."""
-        self.publish_only: dict[bytes, None] = {}
-        self._joining: dict[bytes, dict[PeerId, Terms | None]] = {}
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _parents: ParentSearch
+    _events: Dissemination
+    _reconciliation: Reconciliation
+    subscriptions: dict[bytes, float] = field(default_factory=dict)
+    """What the application subscribes to, and since when."""
+    publish_only: dict[bytes, None] = field(default_factory=dict)
+    _joining: dict[bytes, dict[PeerId, Terms | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._operations = self._context.operations
+        self._children = Children(self._context, self._reconciliation)
+        self._context.operations.steps |= {
             (Joiners, TopicFound): self._on_joined_topic,
             (Joiners, TreeEntered): self._on_joined_tree,
             (Entering, FeedRead): self._on_read,
@@ -98,7 +93,7 @@ class TreeMembership:
         """We no longer want the topic: hand our children to our parent and go, unless we are
         the root, which stays for them."""
         if not branch.needed(now):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
             return
         original = any(child.original for child in branch.children.values())
         if branch.children and branch.parent is not None and not original:
@@ -165,13 +160,15 @@ class TreeMembership:
     def _on_read(self, entering: Entering, _: FeedRead, now: float, effects: Effects) -> None:
         cid = entering.topic
         feed = self._feeds.open[cid]
-        branch = self._trees.plant(cid, feed.descriptor.author)
+        author = feed.descriptor.author
+        branch = Branch(cid, author, gap(self._context.id, author))
+        self._trees.branches[cid] = branch
         if cid in self.subscriptions:
             self.want(branch, feed)
         self._trees.arm(branch, NEVER, effects)
         self._operations.tell(TreeEntered(cid), now, effects)
         if not branch.needed(now):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
             return
         self.on_wish(branch, now, effects)
         early, feed.early = feed.early, []
@@ -184,19 +181,29 @@ class TreeMembership:
         if not branch.in_place and idle:
             self._parents.seek(branch, now, effects)
         else:
-            self.on_silence(branch, now, effects)
+            self._reconciliation.tell_silence(branch, now, effects)
 
-    def on_silence(self, branch: Branch, now: float, effects: Effects) -> None:
-        """Tell the parent if we want events now and did not before, or the other way round."""
-        if branch.parent is None or branch.candidate is not None:
-            return
-        if branch.silent != branch.told_silent and not self._context.is_original(branch.parent):
-            self._reconciliation.refresh(branch, now, effects)
-
-    def on_left(self, topic: bytes, now: float, effects: Effects) -> None:
-        """We are out of a tree: nothing of it remains."""
+    def _dissolve(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Leave a tree: everybody who counts on us is told, and nothing of it remains."""
+        topic, parent = branch.topic, branch.parent
+        del self._trees.branches[topic]
+        told = dict.fromkeys([*branch.children, *branch.previous])
+        elsewhere: tuple[PeerAddress, ...] = ()
+        if parent is not None:
+            told[parent] = None
+            elsewhere = (PeerAddress(parent, tuple(self._context.hooks.addresses(parent))),)
+        if branch.candidate is not None and branch.asked:
+            told[branch.candidate] = None
+        for peer in told:
+            if peer in self._context.connected:
+                known = elsewhere if peer in branch.children else ()
+                self._context.send(peer, leave(topic, now, known), effects)
+        text = cids.text(topic)
+        lost = [*branch.children] if parent is None else [*branch.children, parent]
+        effects += [trace.Prune(peer, text) for peer in lost]
+        effects.append(CancelTimer(BranchTimer(topic)))
         self._feeds.open.pop(topic, None)
-        self._reconciliation.forget(topic, now, effects)
+        self._reconciliation.end(topic, now, effects)
         if topic not in self.subscriptions:
             self._operations.tell(WayFound(topic, reasons.NOT_SERVED), now, effects)
 
@@ -216,7 +223,7 @@ class TreeMembership:
     def _remove_child(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         self._children.remove(branch, peer, now, effects)
         if not branch.needed(now) or (branch.leaving_at is not None and not branch.children):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
 
     # What peers say.
 
@@ -238,10 +245,7 @@ class TreeMembership:
             self._turn_away(peer, cid, reasons.BRANCHES_FULL, effects)
         else:
             self._joining[cid] = {peer: terms}
-            wish = Joiners(cid)
-            known = self._topics.get(cid)
-            if known is not None or not self._topics.look_for(cid, wish, effects, sources=[peer]):
-                self._on_joined_topic(wish, TopicFound(cid, known), now, effects)
+            self._topics.find(cid, Joiners(cid), now, effects, sources=[peer])
 
     def _on_joined_topic(
         self, wish: Joiners, news: TopicFound, now: float, effects: Effects
@@ -314,10 +318,13 @@ class TreeMembership:
         elif reply.status is JoinStatus.REFUSED or not reply.peers:
             self._parents.on_refused(branch, peer, now, effects)
         else:
-            target = reply.peers[0]
-            if target.addresses and target.peer != self._context.id:
-                effects.append(Learn(target.peer, target.addresses))
-            self._parents.on_redirected(branch, peer, target.peer, now, effects)
+            target = self._learn(reply.peers[0], effects)
+            self._parents.on_redirected(branch, peer, target, now, effects)
+
+    def _learn(self, target: PeerAddress, effects: Effects) -> PeerId:
+        if target.addresses and target.peer != self._context.id:
+            effects.append(Learn(target.peer, target.addresses))
+        return target.peer
 
     def on_leave(
         self,
@@ -341,9 +348,7 @@ class TreeMembership:
         elif peer == branch.parent:
             self._parents.on_parent_left(branch, now, effects)
             for target in elsewhere[:1]:
-                if target.addresses and target.peer != self._context.id:
-                    effects.append(Learn(target.peer, target.addresses))
-                self._parents.take_hint(branch, target.peer, now, effects)
+                self._parents.take_hint(branch, self._learn(target, effects), now, effects)
         elif peer == branch.candidate:
             self._parents.on_refused(branch, peer, now, effects)
 
@@ -363,13 +368,13 @@ class TreeMembership:
             branch.leaving_at = None
             gone = False
         if gone or not branch.needed(now):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
         elif branch.due <= now:
             self._children.upkeep(branch, now, effects)
             if branch.needed(now):
                 self._parents.step(branch, now, effects)
             else:
-                self._trees.dissolve(branch, now, effects)
+                self._dissolve(branch, now, effects)
         else:
             self._trees.set_timer(branch, effects)
 

@@ -13,6 +13,7 @@ that no event falls between the two.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from rumormill.core import trace
 from rumormill.core.effects import Connect, Effects
@@ -22,29 +23,25 @@ from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import Terms
-from rumormill.protocols.pulsarcast.format.rpc import leave
-from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, BranchHook, Trees, gap, join
+from rumormill.protocols.pulsarcast.format.rpc import join, leave
+from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
+from rumormill.protocols.pulsarcast.operations import WayFound
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.requests import Requests
+from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Trees, gap
 
 
+@dataclass(eq=False)
 class ParentSearch:
     """Finds and keeps parents."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        dht: Kademlia,
-        *,
-        on_parent: BranchHook,
-        refresh: BranchHook,
-    ) -> None:
-        """`on_parent` hears of every new way to the root; `refresh` sends a JOIN to the parent."""
-        self._context = context
-        self._trees = trees
-        self._dht = dht
-        self._on_parent = on_parent
-        self._refresh = refresh
-        self._searching: dict[PeerId, dict[bytes, None]] = {}
+    _context: Context
+    _trees: Trees
+    _dht: Kademlia
+    _events: Dissemination
+    _requests: Requests
+    _reconciliation: Reconciliation
+    _searching: dict[PeerId, dict[bytes, None]] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget searches whose answers will not come."""
@@ -120,15 +117,27 @@ class ParentSearch:
             due = now + config.refresh_interval
         self._trees.arm(branch, due, effects)
         if fresh:
-            self._on_parent(branch, now, effects)
+            self._on_way(branch, now, effects)
+
+    def _on_way(self, branch: Branch, now: float, effects: Effects) -> None:
+        """There is a new way to the root: what waited for one goes on."""
+        self._events.on_parent(branch, now, effects)
+        self._requests.on_parent(branch.topic, now, effects)
+        self._context.operations.tell(WayFound(branch.topic), now, effects)
 
     # One candidate.
 
     def try_parent(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         """Connect to a peer and ask it to take us in."""
+        self._choose(branch, peer)
+        self._go_on(branch, now, effects)
+
+    def _choose(self, branch: Branch, peer: PeerId) -> None:
         branch.candidate, branch.asked, branch.dialling = peer, False, False
         branch.dials = 0
-        if peer in self._context.connected:
+
+    def _go_on(self, branch: Branch, now: float, effects: Effects) -> None:
+        if branch.candidate in self._context.connected:
             self._ask(branch, now, effects)
         else:
             self._dial(branch, now, effects)
@@ -228,9 +237,9 @@ class ParentSearch:
         effects.append(trace.Graft(peer, text))
         # What fell between two parents is older than this when it is settled.
         self._trees.arm(branch, now + config.sync_settle + config.move_linger, effects)
-        self._on_parent(branch, now, effects)
+        self._on_way(branch, now, effects)
         if branch.silent != branch.told_silent:
-            self._refresh(branch, now, effects)
+            self._reconciliation.refresh(branch, now, effects)
 
     def on_redirected(
         self, branch: Branch, peer: PeerId, target: PeerId, now: float, effects: Effects
@@ -243,19 +252,15 @@ class ParentSearch:
             return
         elif branch.candidate is not None:
             return
-        if gap(target, branch.author) >= branch.own_gap:
+        farther = gap(target, branch.author) >= branch.own_gap
+        if farther:
             self._context.refuse(peer, reasons.BAD_REDIRECT, branch.topic, GRAVE, now, effects)
-            if peer == branch.candidate:
-                branch.asked = False
-                self._give_up(branch, now, effects)
-            return
-        useless = target in branch.failed or target == branch.parent
-        if useless or branch.redirects > self._context.config.max_redirects:
-            if peer == branch.candidate:
-                branch.asked = False
-                self._give_up(branch, now, effects)
-            return
-        self.try_parent(branch, target, now, effects)
+        useless = farther or target in branch.failed or target == branch.parent
+        if not useless and branch.redirects <= self._context.config.max_redirects:
+            self.try_parent(branch, target, now, effects)
+        elif peer == branch.candidate:
+            branch.asked = False
+            self._give_up(branch, now, effects)
 
     def on_refused(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer does not take us in, or no longer has us."""
@@ -283,8 +288,7 @@ class ParentSearch:
         """The connection to the parent is gone: dial it again before another is chosen."""
         parent = self._orphan(branch, effects)
         if branch.candidate is None:
-            branch.candidate, branch.asked, branch.dialling = parent, False, False
-            branch.dials = 0
+            self._choose(branch, parent)
             self._trees.arm(branch, now + self._context.backoff(0) / 4, effects)
 
     def _orphan(self, branch: Branch, effects: Effects) -> PeerId:
@@ -311,10 +315,8 @@ class ParentSearch:
                 self._give_up(branch, now, effects)
             elif branch.dialling:
                 self._dial_failed(branch, now, effects)
-            elif branch.candidate in self._context.connected:
-                self._ask(branch, now, effects)
             else:
-                self._dial(branch, now, effects)
+                self._go_on(branch, now, effects)
         elif branch.parent is not None:
             if branch.unanswered >= config.missed_refreshes:
                 parent = branch.parent
@@ -323,7 +325,7 @@ class ParentSearch:
             else:
                 if not self._context.is_original(branch.parent):
                     branch.unanswered += 1
-                    self._refresh(branch, now, effects)
+                    self._reconciliation.refresh(branch, now, effects)
                 self._trees.arm(branch, now + config.refresh_interval, effects)
         else:
             self.seek(branch, now, effects)

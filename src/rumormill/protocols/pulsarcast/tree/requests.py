@@ -10,6 +10,8 @@ published again. Where the top of the tree may not publish itself, it turns to a
 lists.
 """
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from rumormill.core import trace
@@ -17,13 +19,14 @@ from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.additions import RequestReply, RequestStatus
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of, publish_request
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, date_of
 from rumormill.protocols.pulsarcast.operations import EventStored, RequestAnswered, RequestTimer
-from rumormill.protocols.pulsarcast.tree.own_events import OwnEvent, OwnEvents
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
 
@@ -44,20 +47,22 @@ class Grant(msgspec.Struct, frozen=True):
     own: OwnEvent
 
 
+@dataclass(eq=False)
 class Requests:
     """Requests, own and others'."""
 
-    def __init__(self, context: Context, trees: Trees, feeds: Feeds, own: OwnEvents) -> None:
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._own = own
-        self._open: dict[bytes, _Request] = {}
-        self._granting: dict[bytes, PeerId] = {}
-        """Requests whose events are on their way to the disk, and who asked last."""
-        self._granted: dict[bytes, bytes] = {}
-        """Requests that became events, and which."""
-        context.operations.steps[Grant, EventStored] = self._on_stored
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _events: Dissemination
+    _open: dict[bytes, _Request] = field(default_factory=dict)
+    _granting: dict[bytes, PeerId] = field(default_factory=dict)
+    """Requests whose events are on their way to the disk, and who asked last."""
+    _granted: dict[bytes, bytes] = field(default_factory=dict)
+    """Requests that became events, and which."""
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps[Grant, EventStored] = self._on_stored
 
     def clear(self) -> None:
         """Forget requests under way: who asked is gone, or asks again."""
@@ -187,20 +192,20 @@ class Requests:
             self._refuse(peer, request, reasons.REQUESTS_FULL, effects)
         else:
             self._granting[cid] = peer
-            parent = self._own.parent_of_next(feed, request.event.parent)
+            parent = self._events.parent_of_next(feed, request.event.parent)
             signed = publish_request(request, self._context.identity, parent)
-            own = self._own.append(feed, signed, effects)
+            own = self._events.append(feed, signed, effects)
             self._context.operations.hold(EventStored, signed.cid, Grant(request, own))
 
     def _on_stored(self, grant: Grant, news: EventStored, now: float, effects: Effects) -> None:
         request = grant.request
         peer = self._granting.pop(request.cid)
         if news.error:
-            self._own.forget(grant.own)
-            effects.append(trace.SkipPublish(grant.own.event.topic, news.error))
+            self._events.forget(grant.own)
+            effects.append(trace.SkipPublish(cids.text(request.event.topic), news.error))
             self._refuse(peer, request, news.error, effects)
             return
-        self._own.spread(grant.own, now, effects)
+        self._events.publish(grant.own, now, effects)
         if len(self._granted) >= self._context.config.max_requests:
             del self._granted[next(iter(self._granted))]
         self._granted[request.cid] = news.about

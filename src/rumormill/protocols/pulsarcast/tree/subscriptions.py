@@ -5,6 +5,8 @@ then we enter the tree (`membership`). The meta topic, in which new versions of 
 announced, is subscribed to and left along with it unless told otherwise.
 """
 
+from dataclasses import dataclass
+
 import msgspec
 
 from rumormill.core import trace
@@ -13,7 +15,6 @@ from rumormill.core.errors import LimitError
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.operations import (
     SubscribeTimer,
@@ -48,26 +49,21 @@ class StandBy(msgspec.Struct, frozen=True):
     topic: bytes
 
 
+@dataclass(eq=False)
 class Subscriptions:
     """The application's wishes."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        membership: TreeMembership,
-    ) -> None:
-        self._context = context
-        self._operations = context.operations
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._membership = membership
-        self._since = membership.subscriptions
-        self._publish_only = membership.publish_only
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _membership: TreeMembership
+
+    def __post_init__(self) -> None:
+        self._operations = self._context.operations
+        self._since = self._membership.subscriptions
+        self._publish_only = self._membership.publish_only
+        self._context.operations.steps |= {
             (Subscription, TopicFound): self._on_topic,
             (Subscription, SubscribeTimer): self._on_subscribe_timer,
             (Subscription, TreeEntered): self._on_subscribed,
@@ -85,13 +81,7 @@ class Subscriptions:
         self._publish_only.pop(cid, None)
         self._since[cid] = now
         effects.append(trace.Join(cids.text(cid)))
-        self._find(Subscription(cid, now, meta), now, effects)
-
-    def _find(self, wish: Subscription, now: float, effects: Effects) -> None:
-        """Get the descriptor of a topic that is wanted, then enter its tree."""
-        known = self._topics.get(wish.topic)
-        if known is not None or not self._topics.look_for(wish.topic, wish, effects):
-            self._on_topic(wish, TopicFound(wish.topic, known), now, effects)
+        self._topics.find(cid, Subscription(cid, now, meta), now, effects)
 
     def _on_topic(self, wish: Subscription, news: TopicFound, now: float, effects: Effects) -> None:
         if self._since.get(wish.topic) != wish.since:
@@ -117,7 +107,7 @@ class Subscriptions:
         self, wish: Subscription, _: SubscribeTimer, now: float, effects: Effects
     ) -> None:
         if self._since.get(wish.topic) == wish.since:
-            self._find(wish, now, effects)
+            self._topics.find(wish.topic, wish, now, effects)
 
     def _roll_back(self, cid: bytes, reason: str, now: float, effects: Effects) -> None:
         """A subscription cannot be: forget it, so that a later attempt is a new one."""
@@ -169,21 +159,14 @@ class Subscriptions:
         descriptor = self._topics.get(cid)
         if descriptor is None or descriptor.meta is None or not meta:
             return
-        if not self._other_versions(descriptor):
+        # Another version of the same topic needs its meta topic.
+        if not any(version.cid in self._since for version in self._topics.versions(descriptor)):
             self.unsubscribe(descriptor.meta, now, effects, meta=False)
-
-    def _other_versions(self, descriptor: TopicDescriptor) -> bool:
-        """Whether another version of the same topic is still subscribed to."""
-        versions = self._topics.versions(descriptor)
-        return any(version.cid in self._since for version in versions)
 
     def stand_by(self, cid: bytes, now: float, effects: Effects) -> None:
         """Be ready to publish in a topic, if there is such a one and it fits."""
         self._publish_only[cid] = None
-        wish = StandBy(cid)
-        known = self._topics.get(cid)
-        if known is not None or not self._topics.look_for(cid, wish, effects, patiently=True):
-            self._on_wanted_topic(wish, TopicFound(cid, known), now, effects)
+        self._topics.find(cid, StandBy(cid), now, effects, patiently=True)
 
     def _on_wanted_topic(
         self, wish: StandBy, news: TopicFound, now: float, effects: Effects
@@ -201,6 +184,6 @@ class Subscriptions:
         """We come back with our state: everything but the application's wishes is gone."""
         meta = self._context.config.subscribe_to_meta
         for cid, since in list(self._since.items()):
-            self._find(Subscription(cid, since, meta), now, effects)
+            self._topics.find(cid, Subscription(cid, since, meta), now, effects)
         for cid in list(self._publish_only):
             self.stand_by(cid, now, effects)

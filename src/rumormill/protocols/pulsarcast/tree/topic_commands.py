@@ -7,6 +7,7 @@ so whoever subscribes to that learns of every version.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
@@ -75,21 +76,17 @@ class Survey(msgspec.Struct, frozen=True):
     """The versions that the log has, as far as it was read."""
 
 
+@dataclass(eq=False)
 class TopicCommands:
     """Makes topics, and finds what hangs together with them."""
 
-    def __init__(
-        self,
-        context: Context,
-        topics: KnownTopics,
-        subscriptions: Subscriptions,
-        publishing: Publishing,
-    ) -> None:
-        self._context = context
-        self._topics = topics
-        self._subscriptions = subscriptions
-        self._publishing = publishing
-        context.operations.steps |= {
+    _context: Context
+    _topics: KnownTopics
+    _subscriptions: Subscriptions
+    _publishing: Publishing
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (Creation, TopicFound): self._on_link,
             (Survey, TopicFound): self._on_found,
             (Survey, Loaded): self._on_notes,
