@@ -47,7 +47,7 @@ from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
 from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
 from rumormill.protocols.pulsarcast.tree.requests import Requests
 from rumormill.protocols.pulsarcast.tree.subscriptions import Subscriptions
-from rumormill.protocols.pulsarcast.tree.topic_commands import Question, TopicCommands
+from rumormill.protocols.pulsarcast.tree.topic_commands import TopicCommands
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
@@ -363,7 +363,7 @@ class PulsarcastPeer:
                 self._publishing.begin(publication, now, effects)
             case commands.ReadHistory():
                 self._reading.begin(number, body, now, effects)
-            case _ if isinstance(body, Question):
+            case commands.Question():
                 self._topic_commands.ask(number, body, effects)
             case _:
                 raise LocalError(f"{type(body).__name__} is not a command of Pulsarcast")

@@ -45,7 +45,7 @@ class Children:
         if not self.may_join(branch.topic, branch.author, peer, now, effects):
             return False
         if len(branch.children) >= config.max_children:
-            self._refuse(branch.topic, peer, reasons.TOO_MANY_CHILDREN, 0.0, now, effects)
+            self.turn_away(peer, branch.topic, reasons.TOO_MANY_CHILDREN, now, effects)
             return False
         full = not silent and not original and len(_settled(branch)) >= config.fan_out
         farthest = max([*_movable(branch), peer], key=lambda one: gap(one, branch.author))
@@ -67,18 +67,20 @@ class Children:
         own = gap(self._context.id, author)
         if gap(peer, author) > own or self._context.is_original(peer):
             return True
-        self._refuse(topic, peer, reasons.NOT_FARTHER, SLIGHT, now, effects)
+        self.turn_away(peer, topic, reasons.NOT_FARTHER, now, effects, points=SLIGHT)
         return False
 
-    def _refuse(
+    def turn_away(
         self,
-        topic: bytes,
         peer: PeerId,
+        topic: bytes,
         reason: str,
-        points: float,
         now: float,
         effects: Effects,
+        *,
+        points: float = 0.0,
     ) -> None:
+        """Do not take a peer in, and tell it why."""
         self._context.send(peer, refusal(topic, reason), effects)
         self._context.refuse(peer, reason, topic, points, now, effects)
 

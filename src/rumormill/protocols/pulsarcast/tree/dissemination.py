@@ -21,6 +21,7 @@ well, and no event links to one that does not exist. The next one is linked to t
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -52,6 +53,11 @@ _RESENT_TOGETHER = 128
 """Of those, how many are read from the log together; our choice."""
 
 
+_Arrival: TypeAlias = tuple[Feed, PeerId, SignedEvent, Rpc | None, bool]
+"""Into which feed an event came and from whom, in what, if it came alone, and whether it came along
+the tree, not because we missed it."""
+
+
 class Resending(msgspec.Struct, frozen=True):
     """Events that a new parent lacks are read from the log."""
 
@@ -77,7 +83,8 @@ class Dissemination:
     _topics: KnownTopics
     _fetcher: BlockFetcher
     _on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None]
-    _pending: dict[MessageId, tuple[Feed, PeerId, SignedEvent, bool]] = field(default_factory=dict)
+    """Hears of a parent link to an event that is not there."""
+    _pending: dict[MessageId, _Arrival] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._validator = self._context.hooks.validator
@@ -101,32 +108,17 @@ class Dissemination:
         if cid in feed.timeline.dates:
             effects.append(trace.DuplicateMessage(cid, peer, feed.text))
             return
-        self._judge(feed, peer, signed, message, True, now, effects)
+        self._judge((feed, peer, signed, message, True), now, effects)
 
     def backfill(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        now: float,
-        effects: Effects,
-    ) -> bool:
-        """An event came because we missed it; whether it is known now."""
-        cid = signed.cid
-        if cid not in feed.timeline.dates:
-            self._judge(feed, peer, signed, None, False, now, effects)
-        return cid in feed.timeline.dates
-
-    def _judge(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        message: Rpc | None,
-        live: bool,
-        now: float,
-        effects: Effects,
+        self, feed: Feed, peer: PeerId, signed: SignedEvent, now: float, effects: Effects
     ) -> None:
+        """An event came because we missed it."""
+        if signed.cid not in feed.timeline.dates:
+            self._judge((feed, peer, signed, None, False), now, effects)
+
+    def _judge(self, arrival: _Arrival, now: float, effects: Effects) -> None:
+        feed, peer, signed, _, _ = arrival
         fault = self.fault(feed, signed, now)
         if fault is not None:
             effects.append(trace.RejectMessage(signed.cid, peer, fault, feed.text))
@@ -139,41 +131,38 @@ class Dissemination:
         verdict = Verdict.ACCEPT
         if self._validator is not None:
             verdict = self._validator(core_event(signed), peer)
-        self._on_verdict(feed, peer, signed, message, verdict, live, now, effects)
+        self._on_verdict(arrival, verdict, now, effects)
 
     def fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
         """Why an event must not be passed on, or None."""
-        event, config = signed.event, self._context.config
-        publisher = event.publisher
+        event, publisher = signed.event, signed.event.publisher
         if publisher is None:
             return reasons.NO_PUBLISHER
         if feed.allowed is not None and publisher not in feed.allowed:
             return reasons.NOT_ALLOWED
         if event.author != publisher and not feed.descriptor.may_request(event.author):
             return reasons.AUTHOR_NOT_ALLOWED
-        if date_of(event.created) > (now + config.max_clock_skew) * 1000:
-            return reasons.FUTURE_DATE
-        if len(event.payload) > config.limits.payload_bytes:
-            return reasons.TOO_LARGE
-        fault = fault_of(signed, self._context.identity, required=config.require_signatures)
+        fault = self.fault_of_content(signed, now)
         return reasons.NOT_SIGNED if fault == UNSIGNED else fault
 
+    def fault_of_content(self, signed: SignedEvent, now: float) -> str | None:
+        """What is wrong with an event, or a request for one, whatever the topic's rules."""
+        config = self._context.config
+        if date_of(signed.event.created) > (now + config.max_clock_skew) * 1000:
+            return reasons.FUTURE_DATE
+        if len(signed.event.payload) > config.limits.payload_bytes:
+            return reasons.TOO_LARGE
+        return fault_of(signed, self._context.identity, required=config.require_signatures)
+
     def _on_verdict(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        message: Rpc | None,
-        verdict: Verdict,
-        live: bool,
-        now: float,
-        effects: Effects,
+        self, arrival: _Arrival, verdict: Verdict, now: float, effects: Effects
     ) -> None:
+        feed, peer, signed, _, live = arrival
         cid = signed.cid
         if verdict is Verdict.ACCEPT:
-            self._accept(feed, peer, signed, message, live, now, effects)
+            self._accept(arrival, now, effects)
         elif verdict is Verdict.DEFER and len(self._pending) < _MOST_PENDING:
-            self._pending[cid] = (feed, peer, signed, live)
+            self._pending[cid] = (feed, peer, signed, None, live)
             effects.append(Validate(core_event(signed), peer))
         else:
             reason = _VERDICTS.get(verdict, reasons.VALIDATION_THROTTLED)
@@ -188,22 +177,14 @@ class Dissemination:
         waiting = self._pending.pop(event.message_id, None)
         if waiting is None:
             return
-        feed, peer, signed, live = waiting
+        feed = waiting[0]
         if self._feeds.open.get(feed.topic) is feed and event.message_id not in feed.timeline.dates:
-            self._on_verdict(feed, peer, signed, None, event.verdict, live, now, effects)
+            self._on_verdict(waiting, event.verdict, now, effects)
 
     # Acceptance.
 
-    def _accept(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        message: Rpc | None,
-        live: bool,
-        now: float,
-        effects: Effects,
-    ) -> None:
+    def _accept(self, arrival: _Arrival, now: float, effects: Effects) -> None:
+        feed, peer, signed, message, live = arrival
         date = date_of(signed.event.created)
         known = feed.timeline.dates
         parent = signed.event.parent

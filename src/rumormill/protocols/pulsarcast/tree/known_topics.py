@@ -103,8 +103,6 @@ class NoteReading(msgspec.Struct, frozen=True):
 class TopicSearch(msgspec.Struct, frozen=True):
     """Others are asked for a topic's descriptor."""
 
-    topic: bytes
-
 
 class PatientLook(msgspec.Struct, frozen=True):
     """An operation that lets a topic be looked for a few times more."""
@@ -272,18 +270,18 @@ class KnownTopics:
             if known is not None and known.author == self._context.id:
                 self.offer(known, now, effects)
         if known is None and self._fetcher.seek(
-            cid, cid, reading.sources, TopicSearch(cid), now, effects
+            cid, cid, reading.sources, TopicSearch(), now, effects
         ):
             return
         self._context.operations.tell(TopicFound(cid, known), now, effects)
 
     def _on_block_found(
-        self, search: TopicSearch, news: BlockFound, now: float, effects: Effects
+        self, _: TopicSearch, news: BlockFound, now: float, effects: Effects
     ) -> None:
         found = news.block if isinstance(news.block, TopicDescriptor) else None
         if found is not None:
             self.add(found)
-        self._context.operations.tell(TopicFound(search.topic, found), now, effects)
+        self._context.operations.tell(TopicFound(news.about, found), now, effects)
 
     def _on_look(self, look: PatientLook, news: TopicFound, now: float, effects: Effects) -> None:
         operations, cid = self._context.operations, news.about

@@ -22,7 +22,7 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import accepted, leave, refusal
+from rumormill.protocols.pulsarcast.format.rpc import accepted, leave
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
 from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
 from rumormill.protocols.pulsarcast.operations import (
@@ -45,13 +45,9 @@ _PATIENCE = 3
 class Joiners(msgspec.Struct, frozen=True):
     """Peers want to join below us in a tree in which we do not stand yet."""
 
-    topic: bytes
-
 
 class Entering(msgspec.Struct, frozen=True):
     """We enter a tree as soon as the log has been read."""
-
-    topic: bytes
 
 
 @dataclass(eq=False)
@@ -152,13 +148,13 @@ class TreeMembership:
                 error = reasons.WAITING_FULL
             else:
                 if not opening:
-                    self._operations.hold(FeedRead, cid, Entering(cid))
+                    self._operations.hold(FeedRead, cid, Entering())
                     self._feeds.read(descriptor, self._topics.kept_since(cid), now, effects)
                 return
         self._operations.go_on(operation, TreeEntered(cid, error), now, effects)
 
-    def _on_read(self, entering: Entering, _: FeedRead, now: float, effects: Effects) -> None:
-        cid = entering.topic
+    def _on_read(self, _: Entering, news: FeedRead, now: float, effects: Effects) -> None:
+        cid = news.about
         feed = self._feeds.open[cid]
         author = feed.descriptor.author
         branch = Branch(cid, author, gap(self._context.id, author))
@@ -240,12 +236,12 @@ class TreeMembership:
         if waiting is not None and (peer in waiting or len(waiting) < most):
             waiting[peer] = terms
         elif waiting is not None or len(self._joining) >= most:
-            self._turn_away(peer, cid, reasons.WAITING_FULL, effects)
+            self._children.turn_away(peer, cid, reasons.WAITING_FULL, now, effects)
         elif cid not in self._feeds.opening and self.full:
-            self._turn_away(peer, cid, reasons.BRANCHES_FULL, effects)
+            self._children.turn_away(peer, cid, reasons.BRANCHES_FULL, now, effects)
         else:
             self._joining[cid] = {peer: terms}
-            self._topics.find(cid, Joiners(cid), now, effects, sources=[peer])
+            self._topics.find(cid, Joiners(), now, effects, sources=[peer])
 
     def _on_joined_topic(
         self, wish: Joiners, news: TopicFound, now: float, effects: Effects
@@ -254,11 +250,11 @@ class TreeMembership:
 
         Who is taken in is decided before anything is read for it.
         """
-        cid, topic = wish.topic, news.topic
+        cid, topic = news.about, news.topic
         waiting = self._joining[cid]
         for peer in list(waiting):
             if topic is None and peer in self._context.connected:
-                self._turn_away(peer, cid, reasons.NO_SUCH_TOPIC, effects)
+                self._children.turn_away(peer, cid, reasons.NO_SUCH_TOPIC, now, effects)
             elif (
                 topic is None
                 or peer not in self._context.connected
@@ -270,24 +266,18 @@ class TreeMembership:
         else:
             self.enter(topic, wish, now, effects)
 
-    def _on_joined_tree(
-        self, wish: Joiners, news: TreeEntered, now: float, effects: Effects
-    ) -> None:
-        cid = wish.topic
+    def _on_joined_tree(self, _: Joiners, news: TreeEntered, now: float, effects: Effects) -> None:
+        cid = news.about
         for peer, terms in self._joining.pop(cid, {}).items():
             if peer not in self._context.connected:
                 continue
             if news.error:
-                self._turn_away(peer, cid, news.error, effects)
+                self._children.turn_away(peer, cid, news.error, now, effects)
             else:
                 branch = self._trees.branches[cid]
                 self._admit(branch, peer, terms, now, effects)
                 if branch.needed(now):
                     self.on_wish(branch, now, effects)
-
-    def _turn_away(self, peer: PeerId, cid: bytes, reason: str, effects: Effects) -> None:
-        self._context.send(peer, refusal(cid, reason), effects)
-        effects.append(trace.Refuse(peer, reason, cids.text(cid)))
 
     def _admit(
         self, branch: Branch, peer: PeerId, terms: Terms | None, now: float, effects: Effects

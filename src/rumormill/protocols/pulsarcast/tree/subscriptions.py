@@ -46,8 +46,6 @@ class Arrival(msgspec.Struct, frozen=True):
 class StandBy(msgspec.Struct, frozen=True):
     """The application wants to publish in a topic soon."""
 
-    topic: bytes
-
 
 @dataclass(eq=False)
 class Subscriptions:
@@ -166,19 +164,17 @@ class Subscriptions:
     def stand_by(self, cid: bytes, now: float, effects: Effects) -> None:
         """Be ready to publish in a topic, if there is such a one and it fits."""
         self._publish_only[cid] = None
-        self._topics.find(cid, StandBy(cid), now, effects, patiently=True)
+        self._topics.find(cid, StandBy(), now, effects, patiently=True)
 
     def _on_wanted_topic(
         self, wish: StandBy, news: TopicFound, now: float, effects: Effects
     ) -> None:
-        if news.topic is not None and wish.topic in self._publish_only:
+        if news.topic is not None and news.about in self._publish_only:
             self._membership.enter(news.topic, wish, now, effects)
 
-    def _on_standing_by(
-        self, wish: StandBy, news: TreeEntered, now: float, effects: Effects
-    ) -> None:
-        if not news.error and wish.topic in self._publish_only:
-            self._membership.stay_to_publish(wish.topic, now, effects)
+    def _on_standing_by(self, _: StandBy, news: TreeEntered, now: float, effects: Effects) -> None:
+        if not news.error and news.about in self._publish_only:
+            self._membership.stay_to_publish(news.about, now, effects)
 
     def resume(self, now: float, effects: Effects) -> None:
         """We come back with our state: everything but the application's wishes is gone."""

@@ -7,14 +7,15 @@ so whoever subscribes to that learns of every version.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rumormill.core.effects import Effects, Notes, Outcome
-from rumormill.core.errors import LimitError, LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core.errors import DecodeError, LimitError, LocalError
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
@@ -22,10 +23,10 @@ from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
     ListVersions,
+    Question,
     ShowTopic,
     TopicView,
     cid_of,
-    names_topic,
 )
 from rumormill.protocols.pulsarcast.context import Context
 from rumormill.protocols.pulsarcast.format import cid as cids
@@ -33,7 +34,6 @@ from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.descriptors import (
     MAX_TOPIC_BYTES,
     META,
-    EventLinking,
     TopicDescriptor,
     meta_topic,
 )
@@ -50,19 +50,13 @@ class Creation(msgspec.Struct, frozen=True):
     """A topic is to be created, once what it links is known to exist."""
 
     command: int
-    name: str
+    wish: CreateTopic
     links: dict[str, bytes]
     parent: bytes | None
-    allowed: tuple[PeerId, ...] | None
-    asking: tuple[PeerId, ...] | None
-    linking: EventLinking
     needed: tuple[bytes, ...]
     """What has not been found yet."""
     earlier: TopicDescriptor | None = None
     """The parent, once it was found."""
-
-
-Question: TypeAlias = ShowTopic | BrowseTopic | ListVersions | DescribeTopic
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -99,28 +93,15 @@ class TopicCommands:
         limits = self._context.config.limits
         if not wish.name or len(wish.name.encode()) > limits.name_bytes:
             raise LocalError(f"a topic's name has 1 to {limits.name_bytes} bytes")
-        if names_topic(wish.name):
+        with suppress(DecodeError):
+            cids.parse(wish.name)
             raise LocalError(f"{wish.name} is a topic already: subscribe to it, or make a version")
         if META in wish.sub_topics:
             raise LocalError("the sub-topic called meta is made, not chosen")
-        allowed = wish.allowed_publishers
-        if isinstance(allowed, msgspec.UnsetType):
-            anyone = self._context.config.default_publishers == "anyone"
-            allowed = None if anyone else (self._context.id,)
         links = {name: cid_of(topic) for name, topic in wish.sub_topics.items()}
         parent = None if wish.parent is None else cid_of(wish.parent)
         needed = tuple(links.values()) if parent is None else (*links.values(), parent)
-        creation = Creation(
-            command,
-            wish.name,
-            links,
-            parent,
-            allowed,
-            wish.request_to_publish,
-            wish.event_linking,
-            needed,
-        )
-        self._go_on(creation, now, effects)
+        self._go_on(Creation(command, wish, links, parent, needed), now, effects)
 
     def _on_link(self, creation: Creation, news: TopicFound, now: float, effects: Effects) -> None:
         if news.topic is None:
@@ -148,29 +129,31 @@ class TopicCommands:
         effects.append(Outcome(creation.command, None, error))
 
     def _create(self, creation: Creation, now: float, effects: Effects) -> None:
-        own = self._context.id
-        created = dates.iso_at(now)
+        own, wish, created = self._context.id, creation.wish, dates.iso_at(now)
+        allowed = wish.allowed_publishers
+        if isinstance(allowed, msgspec.UnsetType):
+            anyone = self._context.config.default_publishers == "anyone"
+            allowed = None if anyone else (own,)
         meta = None if creation.earlier is None else creation.earlier.meta
-        made = meta_topic(creation.name, own, created) if meta is None else None
-        if made is not None:
-            meta = made.cid
-        assert meta is not None
+        made: list[TopicDescriptor] = []
+        if meta is None:
+            made.append(meta_topic(wish.name, own, created))
+            meta = made[0].cid
         topic = TopicDescriptor(
-            creation.name,
+            wish.name,
             own,
             created,
             creation.parent,
             {**creation.links, META: meta},
-            creation.allowed,
-            creation.asking,
-            creation.linking,
+            allowed,
+            wish.request_to_publish,
+            wish.event_linking,
         )
         if len(topic.dag()) > MAX_TOPIC_BYTES:
             raise LimitError(f"a topic's descriptor has at most {MAX_TOPIC_BYTES} bytes")
-        for each in (made, topic):
-            if each is not None:
-                self._topics.keep(each, now, effects)
-                self._topics.offer(each, now, effects)
+        for each in (*made, topic):
+            self._topics.keep(each, now, effects)
+            self._topics.offer(each, now, effects)
         self._subscriptions.subscribe(meta, now, effects, meta=False)
         self._subscriptions.subscribe(topic.cid, now, effects, meta=False)
         announcement = Publication(meta, topic.dag(), command=creation.command, announces=topic)
@@ -185,7 +168,7 @@ class TopicCommands:
 
     def _on_found(self, survey: Survey, news: TopicFound, now: float, effects: Effects) -> None:
         found = {**survey.found, news.about: news.topic}
-        self._survey(Survey(survey.command, survey.body, found), effects)
+        self._survey(replace(survey, found=found), effects)
 
     def _survey(self, survey: Survey, effects: Effects) -> None:
         """Look for the first topic that is not at hand; when none is left, see what is noted."""
@@ -194,14 +177,14 @@ class TopicCommands:
         for cid in _wanted(body, found):
             if cid not in found:
                 known = self._topics.get(cid)
-                waits = Survey(survey.command, body, dict(found))
+                waits = replace(survey, found=dict(found))
                 if known is None and self._topics.look_for(
                     cid, waits, effects, patiently=patiently
                 ):
                     return
                 found[cid] = known
         topic = found[cid_of(body.topic)]
-        survey = Survey(survey.command, body, found)
+        survey = replace(survey, found=found)
         scans = isinstance(body, ListVersions | DescribeTopic) and topic is not None
         if not scans or not self._scan(survey, "", effects):
             self._finish(survey, effects)
@@ -214,14 +197,13 @@ class TopicCommands:
         topic = survey.found[cid_of(survey.body.topic)]
         if topic is not None and topic.meta is not None:
             noted = (*survey.noted, *versions_in(loaded.notes, topic.meta))
-            survey = Survey(survey.command, survey.body, survey.found, noted[:MOST_VERSIONS])
+            survey = replace(survey, noted=noted[:MOST_VERSIONS])
         if not loaded.more or not self._scan(survey, loaded.notes[-1].key, effects):
             self._finish(survey, effects)
 
     def _finish(self, survey: Survey, effects: Effects) -> None:
         body, found = survey.body, survey.found
         topic = found[cid_of(body.topic)]
-        result: object = topic
         if topic is None:
             error = reasons.sentence(reasons.NO_SUCH_TOPIC)
             effects.append(Outcome(survey.command, None, error))
@@ -229,20 +211,19 @@ class TopicCommands:
         sub_topics = {name: found.get(link) for name, link in topic.sub_topics.items()}
         versions = [*_line(topic, found), *self._topics.versions(topic), *survey.noted]
         ordered = sorted({each.cid: each for each in versions}.values(), key=age)
-        if isinstance(body, BrowseTopic):
-            result = sub_topics
-        elif isinstance(body, ListVersions):
-            result = ordered
-        elif isinstance(body, DescribeTopic):
-            result = TopicView(topic, sub_topics, tuple(ordered))
-        effects.append(Outcome(survey.command, result))
+        results: dict[type[Question], object] = {
+            ShowTopic: topic,
+            BrowseTopic: sub_topics,
+            ListVersions: ordered,
+            DescribeTopic: TopicView(topic, sub_topics, tuple(ordered)),
+        }
+        effects.append(Outcome(survey.command, results[type(body)]))
 
 
 def _without(creation: Creation, found: TopicDescriptor) -> Creation:
     """A creation that has found what it needed first."""
-    is_parent = found.cid == creation.parent
-    earlier = found if is_parent else creation.earlier
-    return msgspec.structs.replace(creation, needed=creation.needed[1:], earlier=earlier)
+    earlier = found if found.cid == creation.parent else creation.earlier
+    return replace(creation, needed=creation.needed[1:], earlier=earlier)
 
 
 def _wanted(body: Question, found: dict[bytes, TopicDescriptor | None]) -> Iterator[bytes]:
