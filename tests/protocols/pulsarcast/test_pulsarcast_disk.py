@@ -30,6 +30,7 @@ from rumormill.core.trace import DeliverMessage, PublishMessage, SkipPublish
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
+from rumormill.protocols.pulsarcast.context import HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
 from rumormill.protocols.pulsarcast.format.additions import (
@@ -42,7 +43,6 @@ from rumormill.protocols.pulsarcast.format.additions import (
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import addition, encode_rpc, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_request
-from rumormill.protocols.pulsarcast.operations import HoldTimer
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal

@@ -23,6 +23,7 @@ from rumormill.core.inputs import (
 )
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory
+from rumormill.protocols.pulsarcast.context import MOST_PER_PEER
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import codec, dates, rpc
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, JoinReply, Terms
@@ -30,7 +31,6 @@ from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.operations import MOST_PER_PEER
 from rumormill.protocols.pulsarcast.tree.known_topics import note_of
 from rumormill.protocols.pulsarcast.tree.trees import gap
 from rumormill.sim.journal import PIECE

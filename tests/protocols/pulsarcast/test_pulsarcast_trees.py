@@ -7,12 +7,12 @@ from rumormill.core.effects import Connect
 from rumormill.core.inputs import ConnectFailed, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DuplicateMessage, SendRPC
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
+from rumormill.protocols.pulsarcast.context import BranchTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.additions import JoinReply, JoinStatus, Terms
 from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL, TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import join
-from rumormill.protocols.pulsarcast.operations import BranchTimer
 from rumormill.protocols.pulsarcast.tree.trees import gap
 from rumormill.sim.network import peer_id
 

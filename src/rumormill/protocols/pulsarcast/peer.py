@@ -7,7 +7,7 @@ peer that is closest to the author in Kademlia's metric. An event travels along 
 and down, once over each. What a peer missed it finds by the links and gets from its neighbours or
 from the DHT, so every subscriber ends with the whole history and can prove every piece of it.
 
-The machine only distributes inputs. What is under way is a table of values (`operations`); the
+The machine only distributes inputs. What is under way is a table of values (`context`); the
 parts are `tree` (topics, trees, the way of events) and `history` (what is known, missing, read), on
 the formats that stand beside them; the DHT is Kademlia.
 """
@@ -27,7 +27,7 @@ from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
 from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VALIDATORS
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
-from rumormill.protocols.pulsarcast import commands, operations, reasons
+from rumormill.protocols.pulsarcast import commands, context, reasons
 from rumormill.protocols.pulsarcast.commands import cid_of
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
@@ -41,13 +41,12 @@ from rumormill.protocols.pulsarcast.history.missing_parents import MissingParent
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
 from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.edges import ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
-from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
 from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
 from rumormill.protocols.pulsarcast.tree.requests import Requests
-from rumormill.protocols.pulsarcast.tree.subscriptions import Subscriptions
-from rumormill.protocols.pulsarcast.tree.topic_commands import TopicCommands
+from rumormill.protocols.pulsarcast.tree.topic_commands import Subscriptions, TopicCommands
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
@@ -63,12 +62,12 @@ class PulsarcastPeer:
         hooks: Hooks = NO_HOOKS,
     ) -> None:
         config.validate()
-        context = self._context = Context(identity, randomness, config, hooks)
-        self.id = context.id
-        self._operations = context.operations
+        shared = self._context = Context(identity, randomness, config, hooks)
+        self.id = shared.id
+        self._operations = shared.operations
         self._started = False
         self.dht = Kademlia(
-            context.id,
+            shared.id,
             randomness,
             config.kademlia,
             on_result=self._on_result,
@@ -78,26 +77,26 @@ class PulsarcastPeer:
                 CONTENT_NAMESPACE: BlockValidator(identity, required=config.require_signatures),
             },
         )
-        trees, feeds = self.trees, self.feeds = Trees(), Feeds(context)
-        fetcher = self._fetcher = BlockFetcher(context, self.dht)
-        topics = self.topics = KnownTopics(context, fetcher, trees.branches)
+        trees, feeds = self.trees, self.feeds = Trees(), Feeds(shared)
+        fetcher = self._fetcher = BlockFetcher(shared, self.dht)
+        topics = self.topics = KnownTopics(shared, fetcher, trees.branches)
         events = self._events = Dissemination(
-            context, trees, feeds, topics, fetcher, self._on_missing
+            shared, trees, feeds, topics, fetcher, self._on_missing
         )
-        self._missing = MissingParents(context, trees, feeds, events, fetcher)
-        compared = self._reconciliation = Reconciliation(context, trees, feeds, self._missing)
-        requests = self._requests = Requests(context, trees, feeds, events)
-        parents = self._parents = ParentSearch(context, trees, self.dht, events, requests, compared)
+        self._missing = MissingParents(shared, trees, feeds, events, fetcher)
+        compared = self._reconciliation = Reconciliation(shared, trees, feeds, self._missing)
+        requests = self._requests = Requests(shared, trees, feeds, events)
+        parents = self._parents = ParentSearch(shared, trees, self.dht, events, requests, compared)
         membership = self.membership = TreeMembership(
-            context, trees, feeds, topics, parents, events, compared
+            shared, trees, feeds, topics, parents, events, compared
         )
-        self._subscriptions = Subscriptions(context, trees, feeds, topics, membership)
+        self._subscriptions = Subscriptions(shared, trees, feeds, topics, membership)
         self._publishing = Publishing(
-            context, trees, feeds, topics, membership, events, fetcher, requests
+            shared, trees, feeds, topics, membership, events, fetcher, requests
         )
-        self._topic_commands = TopicCommands(context, topics, self._subscriptions, self._publishing)
+        self._topic_commands = TopicCommands(shared, topics, self._subscriptions, self._publishing)
         self._reading = HistoryReading(
-            context, trees, feeds, topics, membership, events, compared, fetcher
+            shared, trees, feeds, topics, membership, events, compared, fetcher
         )
 
     def handle(self, event: inputs.Input, now: float, effects: Effects) -> None:
@@ -213,9 +212,9 @@ class PulsarcastPeer:
         timer = event.timer
         if self.dht.owns(timer):
             self.dht.handle(event, now, effects)
-        elif isinstance(timer, operations.News):
+        elif isinstance(timer, context.News):
             self._operations.tell(timer, now, effects)
-        elif isinstance(timer, operations.Timer):
+        elif isinstance(timer, context.Timer):
             _TIMERS[type(timer)](self)(timer.about, now, effects)
 
     # What the log says.
@@ -226,7 +225,7 @@ class PulsarcastPeer:
         error = event.reason if isinstance(event, inputs.NotStored) else ""
         for cid in event.barriers:
             assert isinstance(cid, bytes)
-            self._operations.tell(operations.EventStored(cid, error), now, effects)
+            self._operations.tell(context.EventStored(cid, error), now, effects)
 
     def _on_loaded(self, event: inputs.Loaded, now: float, effects: Effects) -> None:
         self._operations.tell(event, now, effects)
@@ -390,10 +389,10 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
 }
 
 _TIMERS: dict[type, Callable[[PulsarcastPeer], Callable[[bytes, float, Effects], None]]] = {
-    operations.BranchTimer: lambda peer: peer.membership.on_timer,
-    operations.HoldTimer: lambda peer: peer._events.on_hold_timer,
-    operations.ParentTimer: lambda peer: peer._missing.on_timer,
-    operations.FetchTimer: lambda peer: peer._fetcher.on_timer,
-    operations.RangeTimer: lambda peer: peer._reconciliation.end,
-    operations.RequestTimer: lambda peer: peer._requests.on_timer,
+    context.BranchTimer: lambda peer: peer.membership.on_timer,
+    context.HoldTimer: lambda peer: peer._events.on_hold_timer,
+    context.ParentTimer: lambda peer: peer._missing.on_timer,
+    context.FetchTimer: lambda peer: peer._fetcher.on_timer,
+    context.RangeTimer: lambda peer: peer._reconciliation.end,
+    context.RequestTimer: lambda peer: peer._requests.on_timer,
 }

@@ -10,6 +10,7 @@ are hashed. A time without an offset is taken for UTC (there: for the machine's 
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 MAX_MILLISECONDS: Final = 8_640_000_000_000_000
@@ -71,12 +72,18 @@ def iso_at(now: float) -> str:
     return iso(round(now * 1000))
 
 
-def seconds(created: str) -> float:
-    """Return the time that a normal date means, in seconds since 1970."""
-    milliseconds = parse(created)
-    if milliseconds is None:
+@lru_cache(maxsize=65536)
+def date_of(created: str) -> int:
+    """A normal date in milliseconds. Every hop asks for the same few, hence the memory."""
+    found = parse(created)
+    if found is None:
         raise ValueError("not a date")
-    return milliseconds / 1000
+    return found
+
+
+def seconds(created: str) -> float:
+    """A normal date in seconds since 1970."""
+    return date_of(created) / 1000
 
 
 def normal(written: str) -> str | None:

@@ -8,6 +8,7 @@ author chose the parent; so the author's signature holds for the request without
 the event's own. Signatures are never part of what is hashed.
 """
 
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -46,20 +47,15 @@ class SignedEvent(msgspec.Struct, eq=False, gc=False):
         return self.event.cid
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SignedEvent):
-            return NotImplemented
-        return self.event == other.event and self._signatures() == other._signatures()
+        return isinstance(other, SignedEvent) and _signed(self) == _signed(other)
 
     def __hash__(self) -> int:
         return hash(self.event)
 
-    def _signatures(self) -> tuple[bytes, ...]:
-        return (
-            self.publisher_signature,
-            self.publisher_key,
-            self.author_signature,
-            self.author_key,
-        )
+
+_signed = attrgetter(
+    "event", "publisher_signature", "publisher_key", "author_signature", "author_key"
+)
 
 
 def payload_of(cid: bytes) -> bytes:

@@ -23,7 +23,7 @@ from rumormill.core.identity import Verifier
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.validators import ContentValidator, content_key
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import BlockFound, Context, FetchTimer
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
 from rumormill.protocols.pulsarcast.format.codec import add_signatures
 from rumormill.protocols.pulsarcast.format.descriptors import (
@@ -33,7 +33,6 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 )
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of
-from rumormill.protocols.pulsarcast.operations import BlockFound, FetchTimer
 
 _MOST_SOURCES: Final = 3
 """Peers asked before the DHT; our choice: a tree's neighbours have it, or nobody nearby does."""

@@ -12,7 +12,6 @@ in the log, from which a feed is read, piece by piece, before it opens. Three th
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -25,13 +24,11 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import Context, FeedRead
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.operations import FeedRead
 
 BUCKET: Final = 1000
 """Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""
@@ -145,12 +142,6 @@ def whole(date: int) -> int:
 def milliseconds(seconds: float) -> int:
     """A time as dates count it."""
     return int(seconds * 1000)
-
-
-@lru_cache(maxsize=65536)
-def date_of(created: str) -> int:
-    """A normal date in milliseconds. Every hop asks for the same few, hence the memory."""
-    return round(dates.seconds(created) * 1000)
 
 
 def core_event(signed: SignedEvent) -> Event:

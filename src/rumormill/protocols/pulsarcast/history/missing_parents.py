@@ -20,14 +20,19 @@ from rumormill.core.effects import ById, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import (
+    GRAVE,
+    BlockFound,
+    Context,
+    ParentTimer,
+    PeerOperation,
+)
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
 from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, unread_of
-from rumormill.protocols.pulsarcast.operations import BlockFound, ParentTimer, PeerOperation
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 

@@ -20,7 +20,14 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import (
+    BlockFound,
+    Context,
+    RangeFetched,
+    TopicFound,
+    TreeEntered,
+    WayFound,
+)
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.codec import read_back
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
@@ -28,15 +35,8 @@ from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
 from rumormill.protocols.pulsarcast.history.graph import EventGraph
 from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
-from rumormill.protocols.pulsarcast.operations import (
-    BlockFound,
-    RangeFetched,
-    TopicFound,
-    TreeEntered,
-    WayFound,
-)
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
-from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics, PatientLook
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
@@ -101,7 +101,7 @@ class HistoryReading:
         """Get a topic's history."""
         cid, reading = cid_of(wish.topic), Reading(command)
         self._open[command] = _Progress(cid, wish)
-        self._topics.find(cid, reading, now, effects, patiently=True)
+        self._topics.find(cid, PatientLook(reading), now, effects)
 
     def _end(
         self, reading: Reading, history: History | None, reason: str, effects: Effects

@@ -19,7 +19,7 @@ import msgspec
 from rumormill.core.effects import ById, CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import Context, PeerOperation, RangeFetched, RangeTimer
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, Terms
 from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition, join
@@ -32,7 +32,6 @@ from rumormill.protocols.pulsarcast.history.feed import (
     whole,
 )
 from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
-from rumormill.protocols.pulsarcast.operations import PeerOperation, RangeFetched, RangeTimer
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
 

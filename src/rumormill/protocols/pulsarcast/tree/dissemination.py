@@ -31,16 +31,16 @@ from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Loaded, Validated, Verdict
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import GRAVE, Context, HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.codec import encode_signatures, read_back
+from rumormill.protocols.pulsarcast.format.dates import date_of
 from rumormill.protocols.pulsarcast.format.descriptors import EventLinking
 from rumormill.protocols.pulsarcast.format.rpc import Rpc
 from rumormill.protocols.pulsarcast.format.signing import UNSIGNED, SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, date_of, unread_of
-from rumormill.protocols.pulsarcast.operations import HoldTimer
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, unread_of
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 

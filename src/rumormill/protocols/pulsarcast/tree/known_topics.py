@@ -22,13 +22,12 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import TopicView
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import GRAVE, BlockFound, Context, LookTimer, TopicFound
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import Block
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor, read_topic
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.operations import BlockFound, LookTimer, TopicFound
 
 _MORE_LOOKS: Final = 3
 _FIRST_PAUSE: Final = 0.5
@@ -105,7 +104,8 @@ class TopicSearch(msgspec.Struct, frozen=True):
 
 
 class PatientLook(msgspec.Struct, frozen=True):
-    """An operation that lets a topic be looked for a few times more."""
+    """An operation that lets a topic be looked for a few times more where it is not found: it may be
+    so new that the DHT does not have it yet, and we that we know nobody to ask."""
 
     operation: msgspec.Struct
     looks: int = 0
@@ -218,15 +218,11 @@ class KnownTopics:
         operation: msgspec.Struct,
         now: float,
         effects: Effects,
-        *,
         sources: Sequence[PeerId] = (),
-        patiently: bool = False,
     ) -> None:
         """Let an operation go on with a descriptor, which is looked for where it is not at hand."""
         known = self._known.get(cid)
-        if known is not None or not self.look_for(
-            cid, operation, effects, sources=sources, patiently=patiently
-        ):
+        if known is not None or not self.look_for(cid, operation, effects, sources):
             self._context.operations.go_on(operation, TopicFound(cid, known), now, effects)
 
     def look_for(
@@ -234,20 +230,13 @@ class KnownTopics:
         cid: bytes,
         operation: msgspec.Struct,
         effects: Effects,
-        *,
         sources: Sequence[PeerId] = (),
-        patiently: bool = False,
     ) -> bool:
-        """Look for a descriptor; `TopicFound` follows. False when too much is looked for already.
-
-        `patiently` looks a few times more where the topic is not found: it may be so new that the
-        DHT does not have it yet, and we that we know nobody to ask.
-        """
+        """Look for a descriptor; `TopicFound` follows. False when too much is looked for already."""
         operations = self._context.operations
-        waits = PatientLook(operation) if patiently else operation
         reading = NoteReading(cid, tuple(sources))
         begun = operations.awaits(TopicFound, cid) or self._read_note(reading, cid, effects)
-        return begun and operations.wait(TopicFound, cid, waits)
+        return begun and operations.wait(TopicFound, cid, operation)
 
     def _read_note(self, operation: msgspec.Struct, cid: bytes, effects: Effects) -> bool:
         text = cids.text(cid)

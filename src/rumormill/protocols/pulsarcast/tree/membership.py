@@ -13,7 +13,14 @@ from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import (
+    BranchTimer,
+    Context,
+    FeedRead,
+    TopicFound,
+    TreeEntered,
+    WayFound,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import (
     JoinReply,
@@ -25,17 +32,9 @@ from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import accepted, leave
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
 from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
-from rumormill.protocols.pulsarcast.operations import (
-    BranchTimer,
-    FeedRead,
-    TopicFound,
-    TreeEntered,
-    WayFound,
-)
-from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.edges import Children, ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
-from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
 from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Trees, gap
 
 _PATIENCE = 3
@@ -241,7 +240,7 @@ class TreeMembership:
             self._children.turn_away(peer, cid, reasons.BRANCHES_FULL, now, effects)
         else:
             self._joining[cid] = {peer: terms}
-            self._topics.find(cid, Joiners(), now, effects, sources=[peer])
+            self._topics.find(cid, Joiners(), now, effects, [peer])
 
     def _on_joined_topic(
         self, wish: Joiners, news: TopicFound, now: float, effects: Effects

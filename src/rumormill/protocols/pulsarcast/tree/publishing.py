@@ -18,7 +18,14 @@ from rumormill.core.effects import Effects, Outcome, Published
 from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import (
+    BlockFound,
+    Context,
+    EventStored,
+    RequestAnswered,
+    TopicFound,
+    TreeEntered,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import RequestStatus
@@ -30,15 +37,8 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event, sign_request
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
-from rumormill.protocols.pulsarcast.operations import (
-    BlockFound,
-    EventStored,
-    RequestAnswered,
-    TopicFound,
-    TreeEntered,
-)
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
-from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics, PatientLook
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.requests import Requests
 from rumormill.protocols.pulsarcast.tree.trees import Trees
@@ -107,8 +107,8 @@ class Publishing:
         if publication.at_once and not self._can_at_once(publication.topic):
             self._fail(publication, reasons.MUST_WAIT, effects)
         else:
-            patiently = publication.number is not None
-            self._topics.find(publication.topic, publication, now, effects, patiently=patiently)
+            wish = publication if publication.number is None else PatientLook(publication)
+            self._topics.find(publication.topic, wish, now, effects)
 
     def _can_at_once(self, cid: bytes) -> bool:
         """Whether an event can be made and appended without anything coming first."""

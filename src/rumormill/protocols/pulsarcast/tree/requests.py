@@ -18,14 +18,19 @@ from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import (
+    GRAVE,
+    Context,
+    EventStored,
+    RequestAnswered,
+    RequestTimer,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.additions import RequestReply, RequestStatus
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, publish_request
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
-from rumormill.protocols.pulsarcast.operations import EventStored, RequestAnswered, RequestTimer
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 

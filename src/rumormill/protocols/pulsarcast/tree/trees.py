@@ -9,8 +9,8 @@ A peer is in a topic's tree while somebody needs it there: its own subscription,
 its own a short while ago, or a child. When nobody does any more it says LEAVE and forgets the
 topic; a relay keeps nothing of a topic that it no longer serves.
 
-Everything that a branch waits for hangs on one timer. The way up is `parent_search`'s, the children
-are `children`'s; entering and leaving is `membership`'s.
+Everything that a branch waits for hangs on one timer. The way up and the children are `edges`'s;
+entering and leaving is `membership`'s.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ import msgspec
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.table import distance
-from rumormill.protocols.pulsarcast.operations import BranchTimer
+from rumormill.protocols.pulsarcast.context import BranchTimer
 
 NEVER: Final = float("inf")
 
