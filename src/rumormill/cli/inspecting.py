@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, RumormillError
+from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.codec import encode_event, encode_topic, read_event
 from rumormill.protocols.pulsarcast.format.descriptors import read_event as read_event_block
 from rumormill.protocols.pulsarcast.format.descriptors import (
     read_topic,
 )
-from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS
 from rumormill.protocols.pulsarcast.format.readable import (
     event_from_readable,
     hex_bytes,

@@ -10,6 +10,7 @@ from pulsarcast_vectors import PEERS, block_cid
 from oracles import pulsarcast_pb2 as pb
 from refusals import reason_of
 from rumormill.core.errors import ConfigError, DecodeError
+from rumormill.protocols.pulsarcast.config import RpcLimits
 from rumormill.protocols.pulsarcast.format.additions import (
     Addition,
     Block,
@@ -24,7 +25,6 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.limits import RpcLimits
 from rumormill.protocols.pulsarcast.format.rpc import (
     Operation,
     PeerTree,

@@ -16,6 +16,7 @@ peer that sees it, so only the liar's neighbours ever pay.
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -229,21 +230,21 @@ _MOST_RECORDS = 4096
 """Peers with a record at most; our choice. The oldest record goes first."""
 
 
+@dataclass(eq=False)
 class PeerPenalties:
     """The records of misbehaving peers."""
 
-    def __init__(self, limit: float, half_life: float, ban_time: float) -> None:
-        self._limit = limit
-        self._half_life = half_life
-        self._ban_time = ban_time
-        self._points: dict[PeerId, tuple[float, float]] = {}
-        self.banned: dict[PeerId, float] = {}
-        """Peers that are not listened to, and until when."""
+    limit: float
+    half_life: float
+    ban_time: float
+    _points: dict[PeerId, tuple[float, float]] = field(default_factory=dict)
+    banned: dict[PeerId, float] = field(default_factory=dict)
+    """Peers that are not listened to, and until when."""
 
     def points(self, peer: PeerId, now: float) -> float:
         """What a peer's record weighs now."""
         points, since = self._points.get(peer, (0.0, now))
-        faded: float = 0.5 ** ((now - since) / self._half_life)
+        faded: float = 0.5 ** ((now - since) / self.half_life)
         return points * faded
 
     def penalise(
@@ -252,25 +253,20 @@ class PeerPenalties:
         """Add to a peer's record; at the limit it is shut out."""
         points = self.points(peer, now) + amount
         effects.append(trace.Penalise(peer, reason, amount))
-        if points >= self._limit:
-            self._points.pop(peer, None)
-            _make_room(self.banned)
-            self.banned[peer] = now + self._ban_time
-            effects.append(Disconnect(peer, reasons.BANNED))
-            return
         self._points.pop(peer, None)
-        _make_room(self._points)
-        self._points[peer] = (points, now)
+        if points < self.limit:
+            _make_room(self._points)
+            self._points[peer] = (points, now)
+        else:
+            _make_room(self.banned)
+            self.banned[peer] = now + self.ban_time
+            effects.append(Disconnect(peer, reasons.BANNED))
 
     def is_banned(self, peer: PeerId, now: float) -> bool:
         """Whether a peer is shut out."""
-        until = self.banned.get(peer)
-        if until is None:
-            return False
-        if until <= now:
+        if peer in self.banned and self.banned[peer] <= now:
             del self.banned[peer]
-            return False
-        return True
+        return peer in self.banned
 
 
 def _make_room(records: dict[PeerId, Any]) -> None:
@@ -278,26 +274,23 @@ def _make_room(records: dict[PeerId, Any]) -> None:
         del records[next(iter(records))]
 
 
+@dataclass(eq=False)
 class Context:
     """What the parts share."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        randomness: Randomness,
-        config: PulsarcastConfig,
-        hooks: Hooks,
-    ) -> None:
-        self.id = identity.peer
-        self.identity = identity
-        self.randomness = randomness
-        self.config = config
-        self.hooks = hooks
+    identity: Identity
+    randomness: Randomness
+    config: PulsarcastConfig
+    hooks: Hooks
+    connected: dict[PeerId, str] = field(default_factory=dict)
+    """Peers that can be sent to, and the dialect that they speak."""
+    _loads: int = 0
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.id = self.identity.peer
         self.operations = Operations(config.max_waiting)
         self.penalties = PeerPenalties(config.ban_score, config.penalty_decay, config.ban_time)
-        self.connected: dict[PeerId, str] = {}
-        """Peers that can be sent to, and the dialect that they speak."""
-        self._loads = 0
 
     def is_original(self, peer: PeerId) -> bool:
         """Whether a peer speaks only the original's dialect: it acknowledges nothing."""

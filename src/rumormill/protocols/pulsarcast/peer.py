@@ -36,10 +36,9 @@ from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
+from rumormill.protocols.pulsarcast.history.exchange import MissingParents, Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
-from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
-from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics

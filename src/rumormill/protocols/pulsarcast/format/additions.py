@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rumormill.core.errors import DecodeError
+from rumormill.protocols.pulsarcast.config import RpcLimits
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.codec import (
     encode_event,
@@ -22,7 +23,6 @@ from rumormill.protocols.pulsarcast.format.codec import (
     read_event,
     text_field,
 )
-from rumormill.protocols.pulsarcast.format.limits import RpcLimits
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import Field, Nested, Number, Octets, OneOf, enumeration
 

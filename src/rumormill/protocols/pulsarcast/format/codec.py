@@ -28,13 +28,14 @@ any third party to check. The payload is not kept twice.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
+from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.descriptors import (
@@ -43,7 +44,6 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
     Metadata,
     TopicDescriptor,
 )
-from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import UNBOUNDED, Field, Nested, Number, Octets, Text
 from rumormill.wire.protobuf import bytes_field
@@ -51,12 +51,6 @@ from rumormill.wire.schema import Layout, Schema, T
 
 _PAYLOAD: Final = "event.payload"
 _SIGNATURES: Final = ("publisher_signature", "publisher_key", "author_signature", "author_key")
-
-
-class _Link(msgspec.Struct, frozen=True):
-    """A link to another block, or to none."""
-
-    cid: bytes | None
 
 
 def lenient(make: Callable[..., T], fields: Mapping[str, Field], limits: RpcLimits) -> Schema[T]:
@@ -69,26 +63,23 @@ def text_field(number: int, max_bytes: int, *, always: bool = False) -> Text:
     return Text(number, max_bytes, too_long="text-too-long", always=always)
 
 
-@lru_cache(maxsize=16)
-def _link_schema(limits: RpcLimits) -> Schema[_Link]:
-    return lenient(_Link, {"cid": Octets(1, UNBOUNDED, optional=True)}, limits)
-
-
-def _read_link(data: bytes, limits: RpcLimits) -> bytes:
-    """The CID in a link; no bytes for an empty link."""
-    cid = _link_schema(limits).decode(data).cid
+def _linked(cid: bytes | None) -> bytes:
     # A CID of no bytes is not the same as no CID: it is a bad one.
     return b"" if cid is None else cid or b"\0"
 
 
 def _write_link(cid: bytes) -> bytes:
-    return _link_schema(DEFAULT_LIMITS).encode(_Link(cid or None))
+    return bytes_field(1, cid) if cid else b""
+
+
+def _link(limits: RpcLimits) -> Schema[bytes]:
+    """A link to another block; no bytes for a link to none."""
+    return lenient(_linked, {"cid": Octets(1, UNBOUNDED, optional=True)}, limits)
 
 
 def _link_field(number: int, limits: RpcLimits) -> Octets:
     """A CID in a link; None where the field is absent."""
-    read = partial(_read_link, limits=limits)
-    return Octets(number, UNBOUNDED, read=read, write=_write_link, optional=True)
+    return Octets(number, UNBOUNDED, read=_link(limits).decode, write=_write_link, optional=True)
 
 
 def _metadata_fields(limits: RpcLimits) -> dict[str, Field]:
@@ -329,7 +320,7 @@ def read_topic_message(data: bytes, limits: RpcLimits) -> TopicDescriptor:
         read.name,
         author[: limits.peer_id_bytes],
         metadata.created,
-        _read_link(parent, limits) or None,
+        _link(limits).decode(parent) or None,
         {each.name: each.topic or b"" for each in read.sub_topics},
         () if metadata.allowed_publishers.enabled else None,
         () if metadata.request_to_publish.enabled else None,

@@ -21,7 +21,10 @@ MAX_DATE_CHARACTERS: Final = 64
 
 _DAY = 86_400_000
 _SPACES = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_PLAIN = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z", re.ASCII)
+_NORMAL = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3])(?::[0-5]\d){2}\.\d{3}Z",
+    re.ASCII,
+)
 _NUMERAL = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 _HOUR = r"(?:[01]\d|2[0-3])"
@@ -88,12 +91,8 @@ def seconds(created: str) -> float:
 
 def normal(written: str) -> str | None:
     """Rewrite a date as the original does on receipt; None where it refuses the date."""
-    found = _PLAIN.fullmatch(written)
-    if found is not None:
-        _, month, day, hour, minute, second, _ = found.groups()
-        is_day = "01" <= month <= "12" and "01" <= day <= "28"
-        if is_day and hour < "24" and minute < "60" and second < "60":
-            return written
+    if _NORMAL.fullmatch(written):
+        return written
     milliseconds = parse(written)
     return None if milliseconds is None else iso(milliseconds)
 

@@ -69,8 +69,31 @@ class Metadata(msgspec.Struct, frozen=True, gc=False):
     protocol_version: str
 
 
-class TopicDescriptor(msgspec.Struct, eq=False):
-    """A topic, or one version of it. Two are equal when their CIDs are.
+class _Descriptor(msgspec.Struct, eq=False, kw_only=True):
+    """What is named by the CID of its dag-cbor bytes. Two are equal when their CIDs are."""
+
+    cached_cid: bytes = b""
+
+    def dag(self) -> bytes:
+        """The dag-cbor bytes."""
+        raise NotImplementedError
+
+    @property
+    def cid(self) -> bytes:
+        """The name of this event, or of this version of a topic."""
+        if not self.cached_cid:
+            self.cached_cid = cids.of(self.dag())
+        return self.cached_cid
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descriptor) and self.cid == other.cid
+
+    def __hash__(self) -> int:
+        return hash(self.cid)
+
+
+class TopicDescriptor(_Descriptor, eq=False):
+    """A topic, or one version of it.
 
     `allowed_publishers` is None where everybody may publish. `request_to_publish` is None where
     nobody may ask to publish, and empty where everybody may. `sub_topics` is in the order in which
@@ -87,7 +110,6 @@ class TopicDescriptor(msgspec.Struct, eq=False):
     event_linking: EventLinking = EventLinking.LAST_SEEN
     protocol_version: str = PROTOCOL
     cached_dag: bytes = b""
-    cached_cid: bytes = b""
 
     def dag(self) -> bytes:
         """The dag-cbor bytes."""
@@ -110,13 +132,6 @@ class TopicDescriptor(msgspec.Struct, eq=False):
         return self.cached_dag
 
     @property
-    def cid(self) -> bytes:
-        """The name of this version of the topic."""
-        if not self.cached_cid:
-            self.cached_cid = cids.of(self.dag())
-        return self.cached_cid
-
-    @property
     def meta(self) -> bytes | None:
         """The CID of the meta topic."""
         return self.sub_topics.get(META)
@@ -131,17 +146,9 @@ class TopicDescriptor(msgspec.Struct, eq=False):
         listed = self.request_to_publish
         return listed is not None and (not listed or peer in listed)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, TopicDescriptor):
-            return self.dag() == other.dag()
-        return NotImplemented
 
-    def __hash__(self) -> int:
-        return hash(self.cid)
-
-
-class EventDescriptor(msgspec.Struct, eq=False, gc=False):
-    """An event, or without a publisher a request for one. Two are equal when their CIDs are."""
+class EventDescriptor(_Descriptor, eq=False, gc=False):
+    """An event, or without a publisher a request for one."""
 
     topic: bytes
     author: bytes
@@ -150,7 +157,6 @@ class EventDescriptor(msgspec.Struct, eq=False, gc=False):
     publisher: bytes | None = None
     parent: bytes | None = None
     protocol_version: str = PROTOCOL
-    cached_cid: bytes = b""
 
     def dag(self) -> bytes:
         """The dag-cbor bytes. They hold the payload, so they are made anew each time; and every
@@ -187,13 +193,6 @@ class EventDescriptor(msgspec.Struct, eq=False, gc=False):
         """The parent as a link holds it: no bytes where there is none."""
         return self.parent or b""
 
-    @property
-    def cid(self) -> bytes:
-        """The event's name."""
-        if not self.cached_cid:
-            self.cached_cid = cids.of(self.dag())
-        return self.cached_cid
-
     def request(self, parent: bytes | None = None) -> "EventDescriptor":
         """The request to publish from which this event was made: its author's part of it."""
         return replace(self, publisher=None, parent=parent, cached_cid=b"")
@@ -201,14 +200,6 @@ class EventDescriptor(msgspec.Struct, eq=False, gc=False):
     def published(self, publisher: bytes, parent: bytes | None) -> "EventDescriptor":
         """What this request becomes when somebody publishes it: another CID, the same content."""
         return replace(self, publisher=publisher, parent=parent, cached_cid=b"")
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, EventDescriptor):
-            return self.cid == other.cid
-        return NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.cid)
 
 
 def meta_topic(name: str, author: bytes, created: str) -> TopicDescriptor:

@@ -22,6 +22,7 @@ import msgspec
 
 from rumormill.core.ids import PeerId
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
+from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import codec, dates
 from rumormill.protocols.pulsarcast.format.additions import (
@@ -36,7 +37,6 @@ from rumormill.protocols.pulsarcast.format.additions import (
     peers_field,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL, Metadata, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import UNBOUNDED, Field, LeftOut, Number, Octets, OneOf
 from rumormill.wire.protobuf import field_size

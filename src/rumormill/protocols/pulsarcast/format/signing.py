@@ -76,11 +76,9 @@ def sign_event(event: EventDescriptor, identity: Identity) -> SignedEvent:
 
 def publish_request(request: SignedEvent, identity: Identity, parent: bytes | None) -> SignedEvent:
     """Publish another's request: link it, sign it, keep its author's signature."""
-    event = request.event.published(identity.peer, parent)
-    signature = identity.sign(payload_of(event.cid))
-    return SignedEvent(
-        event, signature, identity.public_key, request.author_signature, request.author_key
-    )
+    signed = sign_event(request.event.published(identity.peer, parent), identity)
+    signed.author_signature, signed.author_key = request.author_signature, request.author_key
+    return signed
 
 
 def fault_of(signed: SignedEvent, verifier: Verifier, *, required: bool = True) -> str | None:
@@ -107,11 +105,10 @@ def _author_fault(signed: SignedEvent, verifier: Verifier) -> str | None:
     event, signature, key = signed.event, signed.author_signature, signed.author_key
     if not signature:
         return UNSIGNED
-    request = event if event.publisher is None else event.request()
-    if verifier.verify(event.author, key, payload_of(request.cid), signature):
-        return None
-    if event.publisher is not None and event.parent is not None:
-        linked = event.request(event.parent)
-        if verifier.verify(event.author, key, payload_of(linked.cid), signature):
+    requests = [event]
+    if event.publisher is not None:
+        requests = [event.request(parent) for parent in dict.fromkeys((None, event.parent))]
+    for request in requests:
+        if verifier.verify(event.author, key, payload_of(request.cid), signature):
             return None
     return BAD_SIGNATURE

@@ -32,7 +32,7 @@ from rumormill.protocols.pulsarcast.context import GRAVE, SLIGHT, Context, WayFo
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import Terms
 from rumormill.protocols.pulsarcast.format.rpc import join, leave, redirect, refusal
-from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
+from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.requests import Requests
 from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Child, Trees, gap

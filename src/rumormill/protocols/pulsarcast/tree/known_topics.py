@@ -104,8 +104,8 @@ class TopicSearch(msgspec.Struct, frozen=True):
 
 
 class PatientLook(msgspec.Struct, frozen=True):
-    """An operation that lets a topic be looked for a few times more where it is not found: it may be
-    so new that the DHT does not have it yet, and we that we know nobody to ask."""
+    """An operation that lets a topic be looked for a few times more: it may be so new that the DHT
+    does not have it yet, and we that we know nobody to ask."""
 
     operation: msgspec.Struct
     looks: int = 0
@@ -232,7 +232,7 @@ class KnownTopics:
         effects: Effects,
         sources: Sequence[PeerId] = (),
     ) -> bool:
-        """Look for a descriptor; `TopicFound` follows. False when too much is looked for already."""
+        """Look for a descriptor; `TopicFound` follows. False when too much is looked for."""
         operations = self._context.operations
         reading = NoteReading(cid, tuple(sources))
         begun = operations.awaits(TopicFound, cid) or self._read_note(reading, cid, effects)

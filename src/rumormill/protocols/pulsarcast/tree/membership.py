@@ -30,8 +30,8 @@ from rumormill.protocols.pulsarcast.format.additions import (
 )
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import accepted, leave
+from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
-from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import Children, ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics

@@ -1,38 +1,228 @@
-"""Reconciliation: a child and its parent see to it that they have the same events.
+"""What neighbours in a tree exchange so that everybody has every event.
 
-Links find an event that others link to. Where many publish at once most events are nobody's
-parent, and one that is lost with a dying peer would be missed by nobody. So every renewal of an
-edge compares: the child names a range of dates, how many events it has in it, and a checksum; the
-parent says the same of its own. Where they differ the child lists what it has, the parent sends
-what is lacking and asks for what it lacks itself. Events that are too young to have arrived
-everywhere are left out, and so is what was agreed upon long ago.
+*Missing parents.* A link to an event that is not there means that we missed it (thesis: NACK). On a
+quiet tree it cannot happen: whoever linked to an event had it before, and along the edges of a tree
+it reaches everybody before the event that links to it. After a lost edge it does. The missing event
+is looked for at the neighbour that sent its child, then at the other neighbours, then in the DHT.
+In an ordered topic delivery waits for it, so it is asked for at once, and with it the chain before
+it; elsewhere it gets a moment to arrive by itself. Neighbours' questions for events are answered
+from memory and from the log, within bounds.
 
-A parent that entered the tree later than the range begins first gets the range from its own parent:
-so what a subtree missed while its relay was being replaced comes down to it. The same exchange over
-all dates fetches a topic's history.
+*Reconciliation.* Links find an event that others link to. Where many publish at once most events
+are nobody's parent, and one that is lost with a dying peer would be missed by nobody. So every
+renewal of an edge compares: the child names a range of dates, how many events it has in it, and a
+checksum; the parent says the same of its own. Where they differ the child lists what it has, the
+parent sends what is lacking and asks for what it lacks itself. Events that are too young to have
+arrived everywhere are left out, and so is what was agreed upon long ago. A parent that entered the
+tree later than the range begins first gets the range from its own parent: so what a subtree missed
+while its relay was being replaced comes down to it. The same exchange over all dates fetches a
+topic's history.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rumormill.core.effects import ById, CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.pulsarcast.context import Context, PeerOperation, RangeFetched, RangeTimer
+from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.context import (
+    GRAVE,
+    BlockFound,
+    Context,
+    ParentTimer,
+    PeerOperation,
+    RangeFetched,
+    RangeTimer,
+)
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, Terms
 from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import (
     Feed,
     Feeds,
+    Walk,
     milliseconds,
     unread_of,
     whole,
 )
-from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
+
+_ANSWER_WINDOW: Final = 60.0
+"""Seconds for which a peer that was asked may send events; our choice: a long answer takes many
+messages."""
+
+
+class MissingParent(msgspec.Struct, frozen=True):
+    """A parent of an event that we have is looked for."""
+
+    topic: bytes
+
+
+class ChildsQuestion(PeerOperation, frozen=True):
+    """A child misses an event that we miss too: our own parent is asked for it."""
+
+    topic: bytes
+
+
+class FetchAnswer(PeerOperation, frozen=True):
+    """A neighbour asks for events, and the log is read for it."""
+
+    question: Fetch
+    asking: tuple[bytes, ...] = ()
+    """What the log is asked for now."""
+    asked: tuple[bytes, ...] = ()
+    """What it was asked for before."""
+    read: tuple[SignedEvent, ...] = ()
+    """What it had of that."""
+
+
+@dataclass(eq=False)
+class MissingParents:
+    """Finds what is missing, and gives others what they miss."""
+
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _events: Dissemination
+    _fetcher: BlockFetcher
+    _noted: dict[bytes, tuple[bytes, PeerId]] = field(default_factory=dict)
+    _expected: dict[tuple[bytes, PeerId], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
+            (MissingParent, BlockFound): self._on_parent,
+            (ChildsQuestion, BlockFound): self._on_childs_event,
+            (FetchAnswer, Loaded): self._on_loaded,
+        }
+
+    def clear(self) -> None:
+        """Forget what was waited for; comparing with the parent will find it."""
+        self._noted.clear()
+        self._expected.clear()
+
+    # What we miss.
+
+    def note(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
+        """An event that `peer` sent links to one that is not there."""
+        if cid in self._fetcher or cid in self._noted:
+            return
+        if feed.hold is not None or peer == self._context.id:
+            self.fetch(feed, cid, peer, now, effects)
+        elif len(self._noted) < self._context.config.max_fetches:
+            self._noted[cid] = (feed.topic, peer)
+            effects.append(SetTimer(ParentTimer(cid), now + self._context.config.gap_delay))
+
+    def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
+        """It had time enough to arrive by itself."""
+        topic, peer = self._noted.pop(cid, (b"", b""))
+        feed = self._feeds.open.get(topic)
+        if feed is not None and cid not in feed.timeline:
+            self.fetch(feed, cid, peer, now, effects)
+
+    def fetch(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
+        """Look for a missing event, at its child's sender first."""
+        topic = feed.topic
+        sources = (peer, *self._trees.neighbours(topic))
+        for each in sources:
+            self.expect(topic, each, now)
+        # A chain comes whole; elsewhere most of what lies before the event is here already.
+        batch = self._context.config.fetch_batch if feed.hold is not None else 0
+        self._fetcher.seek(
+            cid, topic, sources, MissingParent(topic), now, effects, ancestors=batch, known=feed.tip
+        )
+
+    def _on_parent(
+        self, missing: MissingParent, news: BlockFound, now: float, effects: Effects
+    ) -> None:
+        feed = self._feeds.open.get(missing.topic)
+        if feed is not None and isinstance(news.block, SignedEvent):
+            self._events.backfill(feed, news.source, news.block, now, effects)
+
+    def expect(self, topic: bytes, peer: PeerId, now: float) -> None:
+        """A peer is about to be asked for events of a topic."""
+        if len(self._expected) >= self._context.config.max_fetches:
+            self._expected = {key: until for key, until in self._expected.items() if until > now}
+        self._expected[topic, peer] = now + _ANSWER_WINDOW
+
+    def on_events(self, peer: PeerId, answer: Events, now: float, effects: Effects) -> None:
+        """A peer sent events that we missed."""
+        topic = answer.topic
+        if self._expected.get((topic, peer), 0.0) <= now:
+            self._context.refuse(peer, reasons.NOT_ASKED_FOR, topic, 0.0, now, effects)
+            return
+        for signed in answer.events:
+            if signed.event.topic != topic:
+                self._context.refuse(peer, reasons.WRONG_CID, topic, GRAVE, now, effects)
+            elif not self._fetcher.found(signed, peer, now, effects):
+                feed = self._feeds.open.get(topic)
+                if feed is not None:
+                    self._events.backfill(feed, peer, signed, now, effects)
+        self._fetcher.on_missing(peer, answer, now, effects)
+
+    # What others miss.
+
+    def on_fetch(self, peer: PeerId, question: Fetch, now: float, effects: Effects) -> None:
+        """A peer asks for events."""
+        self._answer(FetchAnswer(peer, question), now, effects)
+
+    def _on_loaded(self, answer: FetchAnswer, loaded: Loaded, now: float, effects: Effects) -> None:
+        left = unread_of(answer.asking, loaded)
+        asked = answer.asked + answer.asking[: len(answer.asking) - len(left)]
+        read = answer.read + tuple(read_back(loaded.events))
+        self._answer(replace(answer, asking=(), asked=asked, read=read), now, effects)
+
+    def _answer(self, answer: FetchAnswer, now: float, effects: Effects) -> None:
+        """Answer a question with what is at hand, after reading what else it needs."""
+        peer, question = answer.peer, answer.question
+        feed = self._feeds.open.get(question.topic)
+        found: dict[bytes, SignedEvent] = {}
+        missing = [cid for cid in question.wanted if cid != question.topic]
+        if feed is not None:
+            walk = Walk(feed, question, answer.asked, answer.read, self._context.config)
+            found, missing = walk.found, walk.missing
+            ids = walk.to_read()
+            waits = replace(answer, asking=ids)
+            if ids and self._context.load(waits, feed.text, ById(ids), effects):
+                return
+        lacking = [cid for cid in missing if not self._ask_above(peer, question, cid, now, effects)]
+        if found or lacking:
+            told = Events(question.topic, tuple(found.values()), tuple(lacking))
+            self._context.send(peer, addition(told), effects)
+
+    def _ask_above(
+        self, peer: PeerId, question: Fetch, cid: bytes, now: float, effects: Effects
+    ) -> bool:
+        """A child misses what we miss too: get it from our own parent, and answer then.
+
+        Whatever came is judged before it is passed on: the child holds us to account for it.
+        """
+        topic = question.topic
+        branch = self._trees.branches.get(topic)
+        if branch is None or peer not in branch.children or branch.parent is None:
+            return False
+        self.expect(topic, branch.parent, now)
+        sources, asks = (branch.parent,), ChildsQuestion(peer, topic)
+        return self._fetcher.seek(cid, topic, sources, asks, now, effects, everywhere=False)
+
+    def _on_childs_event(
+        self, asked: ChildsQuestion, news: BlockFound, now: float, effects: Effects
+    ) -> None:
+        feed, block = self._feeds.open.get(asked.topic), news.block
+        answer = Events(asked.topic, missing=(news.about,))
+        if (
+            feed is not None
+            and isinstance(block, SignedEvent)
+            and self._events.fault(feed, block, now) is None
+        ):
+            answer = Events(asked.topic, (block,))
+        self._context.send(asked.peer, addition(answer), effects)
 
 
 class _Range(msgspec.Struct):
@@ -160,7 +350,7 @@ class Reconciliation:
 
         `RangeFetched` follows. There is one range per topic: a new one ends the earlier.
         """
-        self._finish(feed.topic, False, now, effects)
+        self.end(feed.topic, now, effects)
         self._context.operations.hold(RangeFetched, feed.topic, operation)
         wanted = self._ranges[feed.topic] = _Range(peer, whole(start), whole(end))
         self._ask(feed, wanted, now, effects)
@@ -264,18 +454,15 @@ class Reconciliation:
         advanced = answer.end > wanted.start or len(feed.timeline) > wanted.known
         wanted.start = min(max(answer.end, wanted.start), wanted.end)
         if wanted.start >= wanted.end or not advanced:
-            self._finish(answer.topic, wanted.start >= wanted.end, now, effects)
+            self.end(answer.topic, now, effects, complete=wanted.start >= wanted.end)
         else:
             self._ask(feed, wanted, now, effects)
 
-    def _finish(self, topic: bytes, complete: bool, now: float, effects: Effects) -> None:
+    def end(self, topic: bytes, now: float, effects: Effects, *, complete: bool = False) -> None:
+        """A range is here, or its peer has not answered, or we have left the topic."""
         if self._ranges.pop(topic, None) is not None:
             effects.append(CancelTimer(RangeTimer(topic)))
             self._context.operations.tell(RangeFetched(topic, complete), now, effects)
-
-    def end(self, topic: bytes, now: float, effects: Effects) -> None:
-        """A peer has not answered, or we have left the topic."""
-        self._finish(topic, False, now, effects)
 
 
 def _not_among(feed: Feed, have: Have) -> list[bytes]:
