@@ -25,7 +25,6 @@ from rumormill.protocols.pulsarcast.format.rpc import (
     Rpc,
     addition,
     decode_rpc,
-    encode_rpc,
     join,
     leave,
     publish,
@@ -72,7 +71,7 @@ class Exchange:
 
     async def send(self, rpc: Rpc) -> None:
         """Send an RPC of ours."""
-        await self._bridge.ask("send", data=frame(encode_rpc(rpc)).hex())
+        await self._bridge.ask("send", data=frame(Rpc.encode(rpc)).hex())
 
     async def next_rpc(self) -> Rpc:
         """Wait for an RPC of the original's; there is one at a time."""

@@ -32,7 +32,6 @@ from rumormill.protocols.pulsarcast.format.rpc import (
     RpcMessage,
     addition,
     decode_rpc,
-    encode_rpc,
     join,
     leave,
     publish,
@@ -177,18 +176,18 @@ def message_bytes(*parts: bytes, op: int = Operation.PUBLISH_EVENT) -> bytes:
 @given(rpcs)
 def test_every_rpc_comes_back(rpc: Rpc) -> None:
     """Reading and writing are inverse, ours included."""
-    data = encode_rpc(rpc)
+    data = Rpc.encode(rpc)
     back = decode_rpc(data)
     assert back.refused == ()
     assert back.messages == rpc.messages
     assert back.additions == rpc.additions
-    assert encode_rpc(back) == data
+    assert Rpc.encode(back) == data
 
 
 @given(rpcs)
 def test_the_library_reads_and_writes_the_same_bytes(rpc: Rpc) -> None:
     """Google's protobuf finds every field of ours, and writes them in the same order."""
-    data = encode_rpc(rpc)
+    data = Rpc.encode(rpc)
     read = pb.RPC.FromString(data)
     assert len(read.msgs) == len(rpc.messages)
     # The library groups repeated fields by number, as does an RPC whose additions are so ordered.
@@ -203,7 +202,7 @@ def test_the_library_reads_and_writes_the_same_bytes(rpc: Rpc) -> None:
 def test_the_size_in_the_trace_is_the_size_on_the_wire(rpc: Rpc) -> None:
     """And the part of it that is events is no more than that."""
     meta = rpc.meta
-    assert meta.size == len(encode_rpc(rpc))
+    assert meta.size == len(Rpc.encode(rpc))
     assert meta.data_size <= meta.size
     assert rpc.meta is meta
 
@@ -218,19 +217,19 @@ def test_any_bytes_are_an_rpc_or_the_one_error(data: bytes) -> None:
 @given(rpcs, st.data())
 def test_neither_does_anything_else_from_spoilt_rpcs(rpc: Rpc, draw: st.DataObject) -> None:
     """A flipped byte anywhere is an error, a refusal or another RPC."""
-    data = bytearray(encode_rpc(rpc) or b"\n\0")
+    data = bytearray(Rpc.encode(rpc) or b"\n\0")
     data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     try:
         back = decode_rpc(bytes(data))
     except DecodeError:
         return
-    assert back.meta.size == len(encode_rpc(back))
+    assert back.meta.size == len(Rpc.encode(back))
 
 
 @pytest.mark.parametrize("op", [7, 100, 2**40, 2**64 - 1])
 def test_unknown_operations_are_refused_by_name_and_the_rest_stands(op: int) -> None:
     """The reader says which operation it was; the sound message beside it is delivered."""
-    data = message_bytes(bytes_field(5, TOPIC), op=op) + encode_rpc(publish(example(), 0.0))
+    data = message_bytes(bytes_field(5, TOPIC), op=op) + Rpc.encode(publish(example(), 0.0))
     rpc = decode_rpc(data)
     assert [message.event for message in rpc.messages] == [example()]
     [refused] = rpc.refused
@@ -254,24 +253,24 @@ def test_the_original_would_skip_what_is_ours() -> None:
     plain = publish(example(), 1.0)
     signed = example()
     signed.publisher_signature = b"s" * 64
-    read = pb.RPC.FromString(encode_rpc(publish(signed, 1.0)))
+    read = pb.RPC.FromString(Rpc.encode(publish(signed, 1.0)))
     read.msgs[0].event.ClearField("publisherSignature")
-    assert read.SerializeToString() == encode_rpc(plain)
+    assert read.SerializeToString() == Rpc.encode(plain)
     with_hint = leave(TOPIC, 1.0, (PeerAddress(BOB, (b"address",)),))
-    read = pb.RPC.FromString(encode_rpc(with_hint))
+    read = pb.RPC.FromString(Rpc.encode(with_hint))
     read.msgs[0].ClearField("elsewhere")
-    assert read.SerializeToString() == encode_rpc(leave(TOPIC, 1.0))
+    assert read.SerializeToString() == Rpc.encode(leave(TOPIC, 1.0))
 
 
 def test_an_event_is_forwarded_as_it_arrived() -> None:
     """Fields that nobody here knows go on with it."""
     strange = bytes_field(77, b"from the future")
-    event = encode_rpc(publish(example(), 0.0))
+    event = Rpc.encode(publish(example(), 0.0))
     [message] = pb.RPC.FromString(event).msgs
     body = message.event.SerializeToString() + strange
     [arrived] = decode_rpc(message_bytes(bytes_field(3, body))).messages
     assert arrived.event == example()
-    assert strange in encode_rpc(Rpc((arrived,)))
+    assert strange in Rpc.encode(Rpc((arrived,)))
 
 
 def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
@@ -281,7 +280,7 @@ def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
     signed = SignedEvent(EventDescriptor(TOPIC, ALICE, b"", CREATED, ALICE), bytes(2000))
     rpc = decode_rpc(
         b"".join(
-            encode_rpc(publish(each, 0.0))
+            Rpc.encode(publish(each, 0.0))
             for each in (SignedEvent(big), SignedEvent(long_id), signed, example())
         ),
         RpcLimits(payload_bytes=100),
@@ -289,7 +288,7 @@ def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
     assert [message.event for message in rpc.messages] == [example()]
     assert [each.reason for each in rpc.refused] == ["event-oversized"] * 3
     answer = addition(Events(TOPIC, (SignedEvent(big), example())))
-    rpc = decode_rpc(encode_rpc(answer), RpcLimits(payload_bytes=100))
+    rpc = decode_rpc(Rpc.encode(answer), RpcLimits(payload_bytes=100))
     assert rpc.additions == (Events(TOPIC, (example(),)),)
     assert [each.reason for each in rpc.refused] == ["event-oversized"]
 
@@ -298,46 +297,46 @@ def test_what_an_author_overdoes_spoils_that_event_alone() -> None:
     ("data", "limits", "reason"),
     [
         (bytes(11), RpcLimits(rpc_bytes=10, payload_bytes=1), "rpc-too-long"),
-        (encode_rpc(join(TOPIC, None, 0.0)) * 3, RpcLimits(messages=2), "too-many-messages"),
+        (Rpc.encode(join(TOPIC, None, 0.0)) * 3, RpcLimits(messages=2), "too-many-messages"),
         (varint_field(9, 1) * 17, RpcLimits(), "too-many-fields"),
         (message_bytes(varint_field(9, 1) * 99), RpcLimits(), "too-many-fields"),
-        (encode_rpc(addition(Have(TOPIC, 0, 1, (TOPIC,) * 3))), RpcLimits(cids=2), "too-many-cids"),
-        (encode_rpc(addition(Fetch(TOPIC, (b"x",)))), RpcLimits(), "bad-cid"),
-        (encode_rpc(addition(Fetch(b""))), RpcLimits(), "bad-cid"),
+        (Rpc.encode(addition(Have(TOPIC, 0, 1, (TOPIC,) * 3))), RpcLimits(cids=2), "too-many-cids"),
+        (Rpc.encode(addition(Fetch(TOPIC, (b"x",)))), RpcLimits(), "bad-cid"),
+        (Rpc.encode(addition(Fetch(b""))), RpcLimits(), "bad-cid"),
         (
-            encode_rpc(addition(Events(TOPIC, (example(),) * 3))),
+            Rpc.encode(addition(Events(TOPIC, (example(),) * 3))),
             RpcLimits(events=2),
             "too-many-events",
         ),
         (
-            encode_rpc(leave(TOPIC, 0.0, (PeerAddress(BOB),) * 3)),
+            Rpc.encode(leave(TOPIC, 0.0, (PeerAddress(BOB),) * 3)),
             RpcLimits(peers=2),
             "too-many-peers",
         ),
         (
-            encode_rpc(leave(TOPIC, 0.0, (PeerAddress(BOB, (bytes(300),)),))),
+            Rpc.encode(leave(TOPIC, 0.0, (PeerAddress(BOB, (bytes(300),)),))),
             RpcLimits(),
             "bad-address",
         ),
         (
-            encode_rpc(leave(TOPIC, 0.0, (PeerAddress(BOB, (b"a",) * 17),))),
+            Rpc.encode(leave(TOPIC, 0.0, (PeerAddress(BOB, (b"a",) * 17),))),
             RpcLimits(),
             "bad-address",
         ),
-        (encode_rpc(leave(TOPIC, 0.0, (PeerAddress(b""),))), RpcLimits(), "bad-peer-id"),
+        (Rpc.encode(leave(TOPIC, 0.0, (PeerAddress(b""),))), RpcLimits(), "bad-peer-id"),
         (
-            encode_rpc(addition(JoinReply(TOPIC, JoinStatus.REDIRECTED, (PeerAddress(BOB),) * 3))),
+            Rpc.encode(addition(JoinReply(TOPIC, JoinStatus.REDIRECTED, (PeerAddress(BOB),) * 3))),
             RpcLimits(peers=2),
             "too-many-peers",
         ),
-        (encode_rpc(addition(Have(TOPIC, 2, 1))), RpcLimits(), "bad-range"),
+        (Rpc.encode(addition(Have(TOPIC, 2, 1))), RpcLimits(), "bad-range"),
         (
-            encode_rpc(addition(Terms(TOPIC, start=0, end=1 << 60))),
+            Rpc.encode(addition(Terms(TOPIC, start=0, end=1 << 60))),
             RpcLimits(),
             "bad-range",
         ),
         (
-            encode_rpc(addition(JoinReply(TOPIC, JoinStatus.REFUSED, reason="x" * 300))),
+            Rpc.encode(addition(JoinReply(TOPIC, JoinStatus.REFUSED, reason="x" * 300))),
             RpcLimits(),
             "text-too-long",
         ),

@@ -41,7 +41,7 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import addition, encode_rpc, join
+from rumormill.protocols.pulsarcast.format.rpc import Rpc, addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_request
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.sim.identity import SimulatedIdentity
@@ -325,7 +325,7 @@ class Discreet(PulsarcastPeer):
 def bytes_of(effect: object) -> bytes:
     """What others learn of an effect."""
     if isinstance(effect, Send | SendAll | Mail):
-        return encode_rpc(effect.message)  # type: ignore[arg-type]
+        return Rpc.encode(effect.message)  # type: ignore[arg-type]
     if isinstance(effect, Ask | Answer):
         return encode_kad(effect.message)  # type: ignore[arg-type]
     if isinstance(effect, Published) and effect.event is not None:

@@ -9,7 +9,7 @@ from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.codec import from_stored, stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import decode_rpc, encode_rpc, publish
+from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc, publish
 from rumormill.protocols.pulsarcast.format.signing import (
     BAD_SIGNATURE,
     UNSIGNED,
@@ -96,7 +96,7 @@ def test_signatures_travel_beside_what_is_hashed() -> None:
     """A signed event has the same CID as an unsigned one, and arrives with its signatures."""
     for signed in (own_event(), asked_event()):
         assert signed.cid == SignedEvent(signed.event).cid
-        [message] = decode_rpc(encode_rpc(publish(signed, 0.0))).messages
+        [message] = decode_rpc(Rpc.encode(publish(signed, 0.0))).messages
         assert message.event == signed
         assert message.event is not None
         assert fault_of(message.event, CAROL) is None

@@ -15,6 +15,7 @@ and not listened to for a while. Nobody else notices: a false event is refused b
 peer that sees it, so only the liar's neighbours ever pay.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -152,8 +153,8 @@ class Operations:
     def __init__(self, most_for_one: int) -> None:
         self._most_for_one = most_for_one
         self._waiting: dict[tuple[type, Hashable], list[msgspec.Struct]] = {}
-        self._kinds: dict[type, int] = {}
-        self._peers: dict[PeerId, int] = {}
+        self._kinds: Counter[type] = Counter()
+        self._peers: Counter[PeerId] = Counter()
         self._for_peers = 0
         self.steps: dict[tuple[type, type], Step] = {}
         """What an operation of some kind does with news of some kind: each part says so for its
@@ -161,16 +162,16 @@ class Operations:
 
     def count(self, kind: type) -> int:
         """How many operations of a kind there are."""
-        return self._kinds.get(kind, 0)
+        return self._kinds[kind]
 
     def wait(self, kind: type, about: Hashable, operation: msgspec.Struct) -> bool:
         """Let an operation wait for news; false when too many do."""
         if len(self._waiting.get((kind, about), ())) >= self._most_for_one:
             return False
-        if self._kinds.get(type(operation), 0) >= MOST_OF_A_KIND:
+        if self._kinds[type(operation)] >= MOST_OF_A_KIND:
             return False
         if isinstance(operation, PeerOperation):
-            own = self._peers.get(operation.peer, 0)
+            own = self._peers[operation.peer]
             if own >= MOST_PER_PEER or self._for_peers >= MOST_FOR_PEERS:
                 return False
         self.hold(kind, about, operation)
@@ -206,16 +207,12 @@ class Operations:
         self._for_peers = 0
 
     def _count(self, operation: msgspec.Struct, change: int) -> None:
-        _add(self._kinds, type(operation), change)
+        self._kinds[type(operation)] += change
         if isinstance(operation, PeerOperation):
-            _add(self._peers, operation.peer, change)
             self._for_peers += change
-
-
-def _add(counts: dict[Any, int], key: Hashable, change: int) -> None:
-    counts[key] = counts.get(key, 0) + change
-    if not counts[key]:
-        del counts[key]
+            self._peers[operation.peer] += change
+            if not self._peers[operation.peer]:
+                del self._peers[operation.peer]
 
 
 OURS: Final = "/rumormill/pulsarcast/1.0.0"

@@ -37,7 +37,7 @@ from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
 from rumormill.protocols.pulsarcast.history.exchange import MissingParents, Reconciliation
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
+from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import ParentSearch
@@ -45,7 +45,7 @@ from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
 from rumormill.protocols.pulsarcast.tree.requests import Requests
-from rumormill.protocols.pulsarcast.tree.topic_commands import Subscriptions, TopicCommands
+from rumormill.protocols.pulsarcast.tree.topic_commands import Arrival, Subscriptions, TopicCommands
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
@@ -79,9 +79,7 @@ class PulsarcastPeer:
         trees, feeds = self.trees, self.feeds = Trees(), Feeds(shared)
         fetcher = self._fetcher = BlockFetcher(shared, self.dht)
         topics = self.topics = KnownTopics(shared, fetcher, trees.branches)
-        events = self._events = Dissemination(
-            shared, trees, feeds, topics, fetcher, self._on_missing
-        )
+        events = self._events = Dissemination(shared, trees, feeds, topics, fetcher)
         self._missing = MissingParents(shared, trees, feeds, events, fetcher)
         compared = self._reconciliation = Reconciliation(shared, trees, feeds, self._missing)
         requests = self._requests = Requests(shared, trees, feeds, events)
@@ -116,11 +114,6 @@ class PulsarcastPeer:
 
     # Between the parts.
 
-    def _on_missing(
-        self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects
-    ) -> None:
-        self._missing.note(feed, cid, peer, now, effects)
-
     def _on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
         if result.kind is LookupKind.FIND_CLOSEST:
             self._parents.on_found(result.key, result.peers, now, effects)
@@ -134,11 +127,7 @@ class PulsarcastPeer:
     def view(self) -> View:
         """Show the trees in which we stand (see `core.machine`)."""
         branches = {cids.text(cid): branch for cid, branch in self.trees.branches.items()}
-        parents = {
-            topic: (branch.parent,)
-            for topic, branch in branches.items()
-            if branch.parent is not None
-        }
+        parents = {topic: (each.parent,) for topic, each in branches.items() if each.parent}
         return View(
             tuple([cids.text(cid) for cid in self.membership.subscriptions]),
             {
@@ -351,7 +340,7 @@ class PulsarcastPeer:
             case commands.SubscribeTo(topic=topic, meta=meta):
                 cid = cid_of(topic)
                 self._subscriptions.subscribe(cid, now, effects, meta=meta)
-                self._subscriptions.announce_arrival(number, cid, now, effects)
+                self.membership.wait_for_way(cid, Arrival(number), now, effects)
             case commands.UnsubscribeFrom(topic=topic, meta=meta):
                 self._subscriptions.unsubscribe(cid_of(topic), now, effects, meta=meta)
                 effects.append(Outcome(number))

@@ -1,7 +1,7 @@
 """Pulsarcast, as the registry lists it."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from rumormill.core.ids import Topic
 from rumormill.core.topics import ANYONE, TopicOptions
@@ -18,11 +18,9 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 )
 from rumormill.protocols.pulsarcast.format.junk import junk_rpc
 from rumormill.protocols.pulsarcast.format.readable import readable_view
-from rumormill.protocols.pulsarcast.format.rpc import decode_rpc, encode_rpc
+from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.registry import ProtocolSpec, QuerySpec, TopicMaking
-
-_LINKING: Final = {"last-seen": EventLinking.LAST_SEEN, "custom": EventLinking.CUSTOM}
 
 
 def _creation(name: str, options: TopicOptions) -> CreateTopic:
@@ -34,7 +32,7 @@ def _creation(name: str, options: TopicOptions) -> CreateTopic:
         asks = options.request_to_publish
         wish["request_to_publish"] = asks if isinstance(asks, tuple) else () if asks else None
     if options.linking is not None:
-        wish["event_linking"] = _LINKING[options.linking]
+        wish["event_linking"] = EventLinking[options.linking.upper().replace("-", "_")]
     return CreateTopic(name=name, **wish)
 
 
@@ -48,7 +46,7 @@ SPEC = ProtocolSpec(
     protocol_ids=(OURS, PROTOCOL),
     presets=PRESETS,
     build=PulsarcastPeer,
-    encode=encode_rpc,
+    encode=Rpc.encode,
     decoder=lambda config, _: partial(decode_rpc, limits=config.limits),
     max_message=lambda config: config.limits.rpc_bytes,
     junk=junk_rpc,

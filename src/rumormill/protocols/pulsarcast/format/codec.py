@@ -160,14 +160,10 @@ _READ_VOUCHERS: Final[Schema[tuple[bytes, bytes, bytes, bytes]]] = lenient(
 )
 
 
-def encode_event(signed: SignedEvent) -> bytes:
-    """The protobuf form of an event with its signatures; made once."""
-    return _EVENT.encode(signed)
-
-
-def encode_signatures(signed: SignedEvent) -> bytes:
-    """The fields that vouch for an event."""
-    return _VOUCHERS.encode(signed)
+encode_event: Final = _EVENT.encode
+"""The protobuf form of an event with its signatures; made once."""
+encode_signatures: Final = _VOUCHERS.encode
+"""The fields that vouch for an event."""
 
 
 def read_event(

@@ -111,8 +111,20 @@ def _write(value: Value, parts: list[bytes], depth: int) -> None:
         parts.append(head(_LIST, len(value)))
         for item in value:
             _write(item, parts, depth - 1)
+    elif value is None:
+        parts.append(bytes((_NULL,)))
+    elif isinstance(value, bool):
+        parts.append(bytes((_TRUE if value else _FALSE,)))
+    elif isinstance(value, int):
+        if not -(1 << 64) <= value < 1 << 64:
+            raise ValueError("an integer has at most 64 bits")
+        parts.append(head(_UNSIGNED, value) if value >= 0 else head(_NEGATIVE, -1 - value))
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("a number that is not finite")
+        parts.append(struct.pack(">Bd", _FLOAT64, value))
     else:
-        parts.append(_scalar(value))
+        raise ValueError(f"dag-cbor cannot hold a {type(value).__name__}")
 
 
 def _write_map(value: Mapping[str, Value], parts: list[bytes], depth: int) -> None:
@@ -128,22 +140,6 @@ def _write_map(value: Mapping[str, Value], parts: list[bytes], depth: int) -> No
         parts.append(head(_TEXT, length))
         parts.append(raw)
         _write(value[key], parts, depth - 1)
-
-
-def _scalar(value: object) -> bytes:
-    if value is None:
-        return b"\xf6"
-    if isinstance(value, bool):
-        return b"\xf5" if value else b"\xf4"
-    if isinstance(value, int):
-        if not -(1 << 64) <= value < 1 << 64:
-            raise ValueError("an integer has at most 64 bits")
-        return head(_UNSIGNED, value) if value >= 0 else head(_NEGATIVE, -1 - value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError("a number that is not finite")
-        return struct.pack(">Bd", _FLOAT64, value)
-    raise ValueError(f"dag-cbor cannot hold a {type(value).__name__}")
 
 
 def decode(data: bytes, *, max_bytes: int = MAX_BYTES, max_items: int = MAX_ITEMS) -> Value:

@@ -62,7 +62,7 @@ _LINK_HEAD = dag_cbor.link(b"\0" * cids.LENGTH)[: -cids.LENGTH]
 _ABSENT, _NULL = dag_cbor.encode({}), dag_cbor.encode(None)
 
 
-class Metadata(msgspec.Struct, frozen=True, gc=False):
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     """A date and a version, which travel together."""
 
     created: str
@@ -223,10 +223,8 @@ class _Peers(msgspec.Struct):
         return self.peers if self.enabled else None
 
 
-class _TopicMetadata(msgspec.Struct, rename="camel"):
-    created: str
+class _TopicMetadata(Metadata, frozen=True, rename="camel"):
     event_linking: EventLinking
-    protocol_version: str
     request_to_publish: _Peers
     allowed_publishers: _Peers
 
@@ -239,17 +237,12 @@ class _Topic(msgspec.Struct):
     sub_topics: dict[str, Link] = msgspec.field(name="#")
 
 
-class _EventMetadata(msgspec.Struct, rename="camel"):
-    created: str
-    protocol_version: str
-
-
 class _Event(msgspec.Struct):
     topic: Link
     author: _PeerId
     parent: Any
     payload: bytes
-    metadata: _EventMetadata
+    metadata: Metadata
     publisher: _PeerId | None
 
 

@@ -340,11 +340,6 @@ def _schema(limits: RpcLimits) -> Schema[tuple[tuple[_Judged, ...], tuple[Additi
     )
 
 
-def encode_rpc(rpc: Rpc) -> bytes:
-    """The bytes of an RPC, without the length prefix of the stream."""
-    return rpc.encode()
-
-
 def decode_rpc(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> Rpc:
     """Read an RPC."""
     left_out: LeftOut = {}

@@ -46,6 +46,7 @@ from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import (
     Feed,
     Feeds,
+    FetchAnswer,
     Walk,
     milliseconds,
     unread_of,
@@ -62,25 +63,11 @@ messages."""
 class MissingParent(msgspec.Struct, frozen=True):
     """A parent of an event that we have is looked for."""
 
-    topic: bytes
-
 
 class ChildsQuestion(PeerOperation, frozen=True):
     """A child misses an event that we miss too: our own parent is asked for it."""
 
     topic: bytes
-
-
-class FetchAnswer(PeerOperation, frozen=True):
-    """A neighbour asks for events, and the log is read for it."""
-
-    question: Fetch
-    asking: tuple[bytes, ...] = ()
-    """What the log is asked for now."""
-    asked: tuple[bytes, ...] = ()
-    """What it was asked for before."""
-    read: tuple[SignedEvent, ...] = ()
-    """What it had of that."""
 
 
 @dataclass(eq=False)
@@ -96,6 +83,7 @@ class MissingParents:
     _expected: dict[tuple[bytes, PeerId], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._events.on_missing = self.note
         self._context.operations.steps |= {
             (MissingParent, BlockFound): self._on_parent,
             (ChildsQuestion, BlockFound): self._on_childs_event,
@@ -135,15 +123,14 @@ class MissingParents:
         # A chain comes whole; elsewhere most of what lies before the event is here already.
         batch = self._context.config.fetch_batch if feed.hold is not None else 0
         self._fetcher.seek(
-            cid, topic, sources, MissingParent(topic), now, effects, ancestors=batch, known=feed.tip
+            cid, topic, sources, MissingParent(), now, effects, ancestors=batch, known=feed.tip
         )
 
-    def _on_parent(
-        self, missing: MissingParent, news: BlockFound, now: float, effects: Effects
-    ) -> None:
-        feed = self._feeds.open.get(missing.topic)
-        if feed is not None and isinstance(news.block, SignedEvent):
-            self._events.backfill(feed, news.source, news.block, now, effects)
+    def _on_parent(self, _: MissingParent, news: BlockFound, now: float, effects: Effects) -> None:
+        block = news.block
+        feed = self._feeds.open.get(block.event.topic) if isinstance(block, SignedEvent) else None
+        if feed is not None and isinstance(block, SignedEvent):
+            self._events.backfill(feed, news.source, block, now, effects)
 
     def expect(self, topic: bytes, peer: PeerId, now: float) -> None:
         """A peer is about to be asked for events of a topic."""
@@ -185,7 +172,7 @@ class MissingParents:
         found: dict[bytes, SignedEvent] = {}
         missing = [cid for cid in question.wanted if cid != question.topic]
         if feed is not None:
-            walk = Walk(feed, question, answer.asked, answer.read, self._context.config)
+            walk = Walk(feed, answer, self._context.config)
             found, missing = walk.found, walk.missing
             ids = walk.to_read()
             waits = replace(answer, asking=ids)

@@ -26,7 +26,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
-from rumormill.protocols.pulsarcast.context import Context, FeedRead
+from rumormill.protocols.pulsarcast.context import Context, FeedRead, PeerOperation
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import Fetch
 from rumormill.protocols.pulsarcast.format.codec import encode_event, stored
@@ -321,22 +321,26 @@ def is_ordered(descriptor: TopicDescriptor) -> bool:
     return descriptor.allowed_publishers == only and linking is EventLinking.LAST_SEEN
 
 
+class FetchAnswer(PeerOperation, frozen=True):
+    """A neighbour asks for events, and the log is read for it."""
+
+    question: Fetch
+    asking: tuple[bytes, ...] = ()
+    """What the log is asked for now."""
+    asked: tuple[bytes, ...] = ()
+    """What it was asked for before."""
+    read: tuple[SignedEvent, ...] = ()
+    """What it had of that."""
+
+
 class Walk:
     """What a question finds: the wanted events and their ancestors, parents first."""
 
-    def __init__(
-        self,
-        feed: Feed,
-        question: Fetch,
-        asked: tuple[bytes, ...],
-        read: tuple[SignedEvent, ...],
-        config: PulsarcastConfig,
-    ) -> None:
-        """`asked` is what the log was asked for, `read` what it had of that."""
+    def __init__(self, feed: Feed, answer: FetchAnswer, config: PulsarcastConfig) -> None:
+        question = self._question = answer.question
         self._feed = feed
-        self._question = question
-        self._asked = dict.fromkeys(asked)
-        self._read = {signed.cid: signed for signed in read}
+        self._asked = dict.fromkeys(answer.asked)
+        self._read = {signed.cid: signed for signed in answer.read}
         self._most = self._left = config.fetch_batch
         self._room = config.limits.rpc_bytes // 2
         self._unread: list[bytes] = []

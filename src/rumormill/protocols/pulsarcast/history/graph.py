@@ -11,6 +11,7 @@ one peer publishes and links to what it saw last, that is one chain and the orde
 
 import heapq
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -165,6 +166,7 @@ class HistoryReport(msgspec.Struct, frozen=True):
         return not self.gaps and not self.faults
 
 
+@dataclass(eq=False)
 class HistoryVerifier:
     """Checks kept events one by one: CIDs, topic, signatures, links.
 
@@ -172,25 +174,20 @@ class HistoryVerifier:
     each author for whom another published to have asked for it.
     """
 
-    def __init__(
-        self,
-        topic: bytes,
-        verifier: Verifier,
-        descriptor: TopicDescriptor | None = None,
-        limit: int = MAX_EVENTS,
-    ) -> None:
-        self._topic = topic
-        self._verifier = verifier
-        self._descriptor = descriptor
-        self._graph = EventGraph(limit)
+    topic: bytes
+    verifier: Verifier
+    descriptor: TopicDescriptor | None = None
+    limit: int = MAX_EVENTS
+
+    def __post_init__(self) -> None:
+        self._graph = EventGraph(self.limit)
         self._faults: list[Fault] = []
-        self._limit = limit
         self._count = self._unsigned = 0
 
     def check(self, kept: Event) -> str | None:
         """Check one event and take it up; return what is wrong with it."""
-        if self._count == self._limit:
-            raise LimitError(f"more than {self._limit} events in one history")
+        if self._count == self.limit:
+            raise LimitError(f"more than {self.limit} events in one history")
         self._count += 1
         reason = self._fault(kept)
         if reason is None:
@@ -218,9 +215,9 @@ class HistoryVerifier:
             signed = from_stored(kept)
         except DecodeError as error:
             return error.reason
-        event, descriptor = signed.event, self._descriptor
+        event, descriptor = signed.event, self.descriptor
         publisher, author = event.publisher, event.author
-        if event.topic != self._topic:
+        if event.topic != self.topic:
             return WRONG_TOPIC
         if kept.author != author or kept.parents != (() if not event.parent else (event.parent,)):
             return WRONG_FIELDS
@@ -233,7 +230,7 @@ class HistoryVerifier:
         if not signed.publisher_signature and not signed.author_signature:
             self._unsigned += 1
             return None
-        return fault_of(signed, self._verifier)
+        return fault_of(signed, self.verifier)
 
 
 # A history drawn with characters: newest first, a column for each branch. An event is `*`, a parent

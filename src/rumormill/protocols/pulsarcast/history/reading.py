@@ -23,6 +23,7 @@ from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
 from rumormill.protocols.pulsarcast.context import (
     BlockFound,
     Context,
+    News,
     RangeFetched,
     TopicFound,
     TreeEntered,
@@ -88,7 +89,7 @@ class HistoryReading:
             (Reading, TopicFound): self._on_topic,
             (Reading, TreeEntered): self._on_tree,
             (Reading, WayFound): self._on_way,
-            (Reading, RangeFetched): self._on_range,
+            (Reading, RangeFetched): self._fetch,
             (Reading, Loaded): self._on_loaded,
             (Reading, BlockFound): self._on_parent,
         }
@@ -125,12 +126,9 @@ class HistoryReading:
     def _on_way(self, reading: Reading, news: WayFound, now: float, effects: Effects) -> None:
         progress = self._open[reading.command]
         progress.sources = list(self._trees.neighbours(progress.topic)[:_SOURCES])
-        self._fetch(reading, now, effects)
+        self._fetch(reading, news, now, effects)
 
-    def _on_range(self, reading: Reading, _: RangeFetched, now: float, effects: Effects) -> None:
-        self._fetch(reading, now, effects)
-
-    def _fetch(self, reading: Reading, now: float, effects: Effects) -> None:
+    def _fetch(self, reading: Reading, _: News, now: float, effects: Effects) -> None:
         """Get everything that the next neighbour has; after the last one, read the log."""
         progress = self._open[reading.command]
         feed = self._feeds.open.get(progress.topic)

@@ -82,8 +82,8 @@ class Dissemination:
     _feeds: Feeds
     _topics: KnownTopics
     _fetcher: BlockFetcher
-    _on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None]
-    """Hears of a parent link to an event that is not there."""
+    on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None] = field(init=False)
+    """Hears of a parent link to an event that is not there; `history.exchange` sets it."""
     _pending: dict[MessageId, _Arrival] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -200,7 +200,7 @@ class Dissemination:
         if live or date >= feed.cover:
             self._forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
-                self._on_missing(feed, parent, peer, now, effects)
+                self.on_missing(feed, parent, peer, now, effects)
 
     def _forward(
         self,

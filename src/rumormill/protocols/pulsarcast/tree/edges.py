@@ -419,12 +419,16 @@ class ParentSearch:
         if branch.candidate is None and self._best(branch, (target,), now) is not None:
             self.try_parent(branch, target, now, effects)
 
-    def on_parent_gone(self, branch: Branch, now: float, effects: Effects) -> None:
-        """The connection to the parent is gone: dial it again before another is chosen."""
-        parent = self._orphan(branch, effects)
-        if branch.candidate is None:
-            self._choose(branch, parent)
-            self._trees.arm(branch, now + self._context.backoff(0) / 4, effects)
+    def on_gone(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        """A connection is gone: a parent is dialled again before another is chosen."""
+        if peer == branch.parent:
+            self._orphan(branch, effects)
+            if branch.candidate is None:
+                self._choose(branch, peer)
+                self._trees.arm(branch, now + self._context.backoff(0) / 4, effects)
+        elif peer == branch.candidate and branch.asked:
+            branch.asked = False
+            self._dial_failed(branch, now, effects)
 
     def _orphan(self, branch: Branch, effects: Effects) -> PeerId:
         parent = branch.parent
@@ -434,11 +438,6 @@ class ParentSearch:
         branch.unanswered = 0
         effects.append(trace.Prune(parent, cids.text(branch.topic)))
         return parent
-
-    def on_candidate_gone(self, branch: Branch, now: float, effects: Effects) -> None:
-        """The connection to the peer that we asked is gone."""
-        branch.asked = False
-        self._dial_failed(branch, now, effects)
 
     # What becomes due.
 

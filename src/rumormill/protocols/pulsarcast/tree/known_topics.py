@@ -138,9 +138,6 @@ class KnownTopics:
             (VersionHeard, Loaded): self._on_version_note,
         }
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def get(self, cid: bytes) -> TopicDescriptor | None:
         """A descriptor that is at hand."""
         return self._known.get(cid)

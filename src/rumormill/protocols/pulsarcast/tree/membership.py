@@ -210,10 +210,7 @@ class TreeMembership:
                 self._remove_child(branch, peer, now, effects)
                 if self._trees.branches.get(branch.topic) is not branch:
                     continue
-            if peer == branch.parent:
-                self._parents.on_parent_gone(branch, now, effects)
-            elif peer == branch.candidate and branch.asked:
-                self._parents.on_candidate_gone(branch, now, effects)
+            self._parents.on_gone(branch, peer, now, effects)
 
     def _remove_child(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         self._children.remove(branch, peer, now, effects)

@@ -169,10 +169,6 @@ class Subscriptions:
         except LimitError:
             effects.append(trace.Refuse(self._context.id, reasons.BRANCHES_FULL, cids.text(meta)))
 
-    def announce_arrival(self, command: int, cid: bytes, now: float, effects: Effects) -> None:
-        """Answer a command when there is a way to a topic's root."""
-        self._membership.wait_for_way(cid, Arrival(command), now, effects)
-
     def _on_arrival(self, arrival: Arrival, news: WayFound, now: float, effects: Effects) -> None:
         result = None if news.error else self._topics.get(news.about)
         effects.append(Outcome(arrival.command, result, reasons.sentence(news.error)))
@@ -363,19 +359,17 @@ class TopicCommands:
         topic = found[cid_of(body.topic)]
         survey = replace(survey, found=found)
         scans = isinstance(body, ListVersions | DescribeTopic) and topic is not None
-        if not scans or not self._scan(survey, "", effects):
+        if not scans or not self._context.load(survey, body.topic, Notes(NOTES), effects):
             self._finish(survey, effects)
-
-    def _scan(self, survey: Survey, after: str, effects: Effects) -> bool:
-        """Read the notes about topics behind a key."""
-        return self._context.load(survey, survey.body.topic, Notes(NOTES, after), effects)
 
     def _on_notes(self, survey: Survey, loaded: Loaded, now: float, effects: Effects) -> None:
         topic = survey.found[cid_of(survey.body.topic)]
         if topic is not None and topic.meta is not None:
             noted = (*survey.noted, *versions_in(loaded.notes, topic.meta))
             survey = replace(survey, noted=noted[:MOST_VERSIONS])
-        if not loaded.more or not self._scan(survey, loaded.notes[-1].key, effects):
+        following = Notes(NOTES, loaded.notes[-1].key) if loaded.more else None
+        body = survey.body
+        if not following or not self._context.load(survey, body.topic, following, effects):
             self._finish(survey, effects)
 
     def _finish(self, survey: Survey, effects: Effects) -> None:
