@@ -189,9 +189,6 @@ class PulsarcastPeer:
         self.dht.handle(event, now, effects)
         self._parents.on_connect_failed(event.peer, now, effects)
 
-    def _on_query(self, event: inputs.Input, now: float, effects: Effects) -> None:
-        self.dht.handle(event, now, effects)
-
     def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         """What was lost is asked for again: joins, fetches and requests by their timers, events
         by the comparison of neighbours."""
@@ -214,9 +211,6 @@ class PulsarcastPeer:
         for cid in event.barriers:
             assert isinstance(cid, bytes)
             self._operations.tell(context.EventStored(cid, error), now, effects)
-
-    def _on_loaded(self, event: inputs.Loaded, now: float, effects: Effects) -> None:
-        self._operations.tell(event, now, effects)
 
     # What peers send.
 
@@ -324,9 +318,6 @@ class PulsarcastPeer:
         publication = Publication(cid, event.data, number=number, at_once=event.at_once)
         self._publishing.begin(publication, now, effects)
 
-    def _on_validated(self, event: inputs.Validated, now: float, effects: Effects) -> None:
-        self._events.on_validated(event, now, effects)
-
     def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
         try:
             self._carry_out(event.number, event.body, now, effects)
@@ -363,17 +354,17 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
     inputs.Publish: PulsarcastPeer._on_publish,
     inputs.Stored: PulsarcastPeer._on_stored,
     inputs.NotStored: PulsarcastPeer._on_stored,
-    inputs.Loaded: PulsarcastPeer._on_loaded,
+    inputs.Loaded: lambda peer, *loaded: peer._operations.tell(*loaded),
     inputs.Command: PulsarcastPeer._on_command,
     inputs.PeerConnected: PulsarcastPeer._on_peer_connected,
     inputs.PeerDisconnected: PulsarcastPeer._on_peer_disconnected,
     inputs.ConnectFailed: PulsarcastPeer._on_connect_failed,
-    inputs.Asked: PulsarcastPeer._on_query,
-    inputs.Answered: PulsarcastPeer._on_query,
-    inputs.AskFailed: PulsarcastPeer._on_query,
+    inputs.Asked: lambda peer, *query: peer.dht.handle(*query),
+    inputs.Answered: lambda peer, *query: peer.dht.handle(*query),
+    inputs.AskFailed: lambda peer, *query: peer.dht.handle(*query),
     inputs.SendDropped: PulsarcastPeer._on_send_dropped,
     inputs.TimerFired: PulsarcastPeer._on_timer,
-    inputs.Validated: PulsarcastPeer._on_validated,
+    inputs.Validated: lambda peer, *verdict: peer._events.on_validated(*verdict),
 }
 
 _TIMERS: dict[type, Callable[[PulsarcastPeer], Callable[[bytes, float, Effects], None]]] = {

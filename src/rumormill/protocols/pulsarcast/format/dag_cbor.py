@@ -32,8 +32,7 @@ _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _LIST, _MAP, _TAG, _SIMPLE = range(8)
 _LINK_TAG = 42
 _LINK_HEAD = b"\xd8\x2a"
 _FALSE, _TRUE, _NULL, _FLOAT64 = 0xF4, 0xF5, 0xF6, 0xFB
-_LEAST = {24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}
-_WIDTHS = {24: 1, 25: 2, 26: 4, 27: 8}
+_LONG_HEADS = {24: (1, 24), 25: (2, 1 << 8), 26: (4, 1 << 16), 27: (8, 1 << 32)}
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -198,11 +197,11 @@ class _Reader:
     def _argument(self, low: int) -> int:
         if low < 24:
             return low
-        width = _WIDTHS.get(low)
-        if width is None:
+        if low not in _LONG_HEADS:
             raise DecodeError("bad-dag-cbor", "an indefinite or reserved length")
+        width, least = _LONG_HEADS[low]
         argument = int.from_bytes(self._take(width))
-        if argument < _LEAST[low]:
+        if argument < least:
             raise DecodeError("not-canonical", "a head is longer than it must be")
         return argument
 

@@ -12,6 +12,7 @@ whoever he trusts with the topic.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -166,15 +167,11 @@ class BlockFetcher:
         if search is None or search.asked is not None:
             return
         block: TopicDescriptor | SignedEvent | None = None
-        if value is not None:
-            try:
-                if search.topic == cid:
-                    block = read_topic(value)
-                else:
-                    event = read_event(value)
-                    block = add_signatures(event, proof) if event.topic == search.topic else None
-            except DecodeError:
-                block = None
+        with suppress(DecodeError):
+            if value is not None and search.topic == cid:
+                block = read_topic(value)
+            elif value is not None and (event := read_event(value)).topic == search.topic:
+                block = add_signatures(event, proof)
         self._finish(search, block, self._context.id, now, effects)
 
 

@@ -127,10 +127,7 @@ class MissingParents:
         )
 
     def _on_parent(self, _: MissingParent, news: BlockFound, now: float, effects: Effects) -> None:
-        block = news.block
-        feed = self._feeds.open.get(block.event.topic) if isinstance(block, SignedEvent) else None
-        if feed is not None and isinstance(block, SignedEvent):
-            self._events.backfill(feed, news.source, block, now, effects)
+        self._events.on_found(news, now, effects)
 
     def expect(self, topic: bytes, peer: PeerId, now: float) -> None:
         """A peer is about to be asked for events of a topic."""
@@ -224,7 +221,6 @@ class _Range(msgspec.Struct):
 class Agreement(msgspec.Struct, frozen=True):
     """Once a range is complete, our parent and we agree up to a date."""
 
-    topic: bytes
     end: int
 
 
@@ -311,13 +307,13 @@ class Reconciliation:
         if feed.timeline.digest(terms.start, terms.end) == (terms.count, terms.checksum):
             feed.synced = max(feed.synced, terms.end)
         elif branch.topic not in self._ranges:
-            agreement = Agreement(branch.topic, terms.end)
+            agreement = Agreement(terms.end)
             self.fetch(feed, peer, terms.start, terms.end, agreement, now, effects)
 
     def _on_agreement(
         self, agreement: Agreement, news: RangeFetched, now: float, effects: Effects
     ) -> None:
-        feed = self._feeds.open.get(agreement.topic)
+        feed = self._feeds.open.get(news.about)
         if news.complete and feed is not None:
             feed.synced = max(feed.synced, agreement.end)
 

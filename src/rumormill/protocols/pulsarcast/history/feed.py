@@ -13,7 +13,6 @@ A `Walk` goes through a feed for what a neighbour asks.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -392,16 +391,14 @@ class FeedReading(msgspec.Struct, frozen=True):
     topic: bytes
 
 
-@dataclass(eq=False)
 class Feeds:
     """The feeds of the topics in whose trees we stand, and those that are about to open."""
 
-    _context: Context
-    open: dict[bytes, Feed] = field(default_factory=dict)
-    opening: dict[bytes, Feed] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._context.operations.steps[FeedReading, Loaded] = self._on_loaded
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.open: dict[bytes, Feed] = {}
+        self.opening: dict[bytes, Feed] = {}
+        context.operations.steps[FeedReading, Loaded] = self._on_loaded
 
     def read(
         self, descriptor: TopicDescriptor, since: float | None, now: float, effects: Effects

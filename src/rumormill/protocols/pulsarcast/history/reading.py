@@ -202,9 +202,7 @@ class HistoryReading:
 
     def _on_parent(self, reading: Reading, news: BlockFound, now: float, effects: Effects) -> None:
         progress = self._open[reading.command]
-        feed = self._feeds.open.get(progress.topic)
-        if feed is not None and isinstance(news.block, SignedEvent):
-            self._events.backfill(feed, news.source, news.block, now, effects)
+        self._events.on_found(news, now, effects)
         progress.lost[news.about] = None  # unless it is there when we have read on
         self._read_on(reading, effects)
 

@@ -31,7 +31,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Loaded, Validated, Verdict
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, Context, HoldTimer
+from rumormill.protocols.pulsarcast.context import GRAVE, BlockFound, Context, HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.codec import encode_signatures, read_back
@@ -116,6 +116,15 @@ class Dissemination:
         """An event came because we missed it."""
         if signed.cid not in feed.timeline.dates:
             self._judge((feed, peer, signed, None, False), now, effects)
+
+    def on_found(self, news: BlockFound, now: float, effects: Effects) -> Feed | None:
+        """An event that we missed was looked for; return into which feed it came, if it did."""
+        if not isinstance(news.block, SignedEvent):
+            return None
+        feed = self._feeds.open.get(news.block.event.topic)
+        if feed is not None:
+            self.backfill(feed, news.source, news.block, now, effects)
+        return feed
 
     def _judge(self, arrival: _Arrival, now: float, effects: Effects) -> None:
         feed, peer, signed, _, _ = arrival

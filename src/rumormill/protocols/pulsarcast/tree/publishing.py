@@ -34,7 +34,7 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
     EventLinking,
     TopicDescriptor,
 )
-from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event, sign_request
+from rumormill.protocols.pulsarcast.format.signing import sign_event, sign_request
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
@@ -160,12 +160,11 @@ class Publishing:
         self, publication: Publication, news: BlockFound, now: float, effects: Effects
     ) -> None:
         """The parent that the application names has been found, or has not."""
-        feed = self._feeds.open.get(publication.topic)
-        if feed is None or not isinstance(news.block, SignedEvent):
+        feed = self._events.on_found(news, now, effects)
+        if feed is None:
             self._fail(publication, reasons.NO_SUCH_PARENT, effects)
-            return
-        self._events.backfill(feed, news.source, news.block, now, effects)
-        self._compose(feed, publication, now, effects)
+        else:
+            self._compose(feed, publication, now, effects)
 
     def _compose(self, feed: Feed, publication: Publication, now: float, effects: Effects) -> None:
         """Make the event, and have it stored; or the request for it, and send that."""

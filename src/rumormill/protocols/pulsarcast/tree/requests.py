@@ -114,10 +114,9 @@ class Requests:
     def _listed_publisher(self, topic: bytes) -> PeerId | None:
         """A peer other than us that may publish, a connected one first."""
         feed = self._feeds.open.get(topic)
-        listed = [] if feed is None else list(feed.allowed or ())
+        listed = () if feed is None else feed.allowed or ()
         others = [peer for peer in listed if peer != self._context.id]
-        near = [peer for peer in others if peer in self._context.connected]
-        return next(iter(near or others), None)
+        return min(others, key=lambda peer: peer not in self._context.connected, default=None)
 
     def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
         """A request has not been answered: repeat it, unless its time is up."""
