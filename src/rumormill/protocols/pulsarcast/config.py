@@ -234,7 +234,7 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     """Seconds for which a banned peer is not listened to. Our choice."""
 
     limits: RpcLimits = RpcLimits()
-    """How much one RPC may hold. See `limits`."""
+    """How much one RPC may hold. See `RpcLimits`."""
 
     kademlia: KademliaConfig = KademliaConfig()
     """The parameters of the DHT."""

@@ -10,6 +10,7 @@ metadata for a topic; topic, author, parent, payload, metadata, publisher for an
 link is an empty map. Peer ids are opaque bytes.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
@@ -74,9 +75,9 @@ class _Descriptor(msgspec.Struct, eq=False, kw_only=True):
 
     cached_cid: bytes = b""
 
+    @abstractmethod
     def dag(self) -> bytes:
         """The dag-cbor bytes."""
-        raise NotImplementedError
 
     @property
     def cid(self) -> bytes:
