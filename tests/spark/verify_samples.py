@@ -8,8 +8,8 @@ from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
 from rumormill.protocols.pubsub.naming import Authorship, author_and_seqno
 from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import sign_event
 from rumormill.protocols.radius.messages import Publication, sign
 from rumormill.protocols.skipring.envelope import Author

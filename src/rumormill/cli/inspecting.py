@@ -15,14 +15,12 @@ from typing import Any, Final
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, RumormillError
+from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import descriptors, readable
-from rumormill.protocols.pulsarcast.format.codec import encode_event, read_event
-from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS
-from rumormill.protocols.pulsarcast.format.readable_rpc import readable_rpc, rpc_from_readable
+from rumormill.protocols.pulsarcast.format.codec import encode_event, encode_topic, read_event
 from rumormill.protocols.pulsarcast.format.rpc import decode_rpc
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.format.topic_message import encode_topic
 from rumormill.wire.protobuf import read_varint
 
 MAX_INPUT_BYTES: Final = 16 << 20
@@ -155,12 +153,12 @@ def _event_of(data: bytes) -> SignedEvent:
 def _rpc(value: object) -> dict[str, Any]:
     value = _item(value, "protobuf_hex", "framed_hex")
     if isinstance(value, dict):
-        data = rpc_from_readable(value).encode()
+        data = readable.rpc_from_readable(value).encode()
     else:
         data = _unframed(
             value if isinstance(value, bytes) else readable.hex_bytes(value, "the RPC")
         )
-    return {"kind": "rpc", "protobuf_hex": data.hex(), "readable": readable_rpc(data)}
+    return {"kind": "rpc", "protobuf_hex": data.hex(), "readable": readable.readable_rpc(data)}
 
 
 def _unframed(data: bytes) -> bytes:
