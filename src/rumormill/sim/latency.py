@@ -19,8 +19,8 @@ import functools
 import math
 import random
 from array import array
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -47,62 +47,35 @@ MACHINES: Final = 490
 _WORD = (1 << 64) - 1
 
 
-class LatencyModel(Protocol):
-    """Answers how long a message travels."""
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the seconds from peer number `source` to peer number `target`."""
-        ...
+LatencyModel: TypeAlias = Callable[[int, int], float]
+"""Answers how many seconds a message travels from one peer's number to another's."""
 
 
-class Constant(msgspec.Struct, frozen=True):
+def constant(seconds: float) -> LatencyModel:
     """Every pair alike."""
-
-    seconds: float
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the same for every pair."""
-        return self.seconds
+    return lambda _source, _target: seconds
 
 
-class Uniform(msgspec.Struct, frozen=True):
+def _uniform(low: float, high: float, key: int) -> LatencyModel:
     """Each pair draws from a range, once and for both directions."""
-
-    low: float
-    high: float
-    key: int
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the pair's draw."""
-        draw = _mixed(self.key, source, target)
-        return self.low + (self.high - self.low) * (draw / 2.0**64)
+    return lambda source, target: low + (high - low) * (_mixed(key, source, target) / 2.0**64)
 
 
-class Normal(msgspec.Struct, frozen=True):
+def _normal(mean: float, deviation: float, key: int) -> LatencyModel:
     """Each pair draws from a bell curve, once and for both directions (Box and Muller's way)."""
 
-    mean: float
-    deviation: float
-    key: int
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the pair's draw, never below a tenth of the mean."""
-        first = (_mixed(self.key, source, target) + 1) / (2.0**64 + 1)
-        second = _mixed(self.key ^ _WORD, source, target) / 2.0**64
+    def one_way(source: int, target: int) -> float:
+        first = (_mixed(key, source, target) + 1) / (2.0**64 + 1)
+        second = _mixed(key ^ _WORD, source, target) / 2.0**64
         bell = math.sqrt(-2.0 * math.log(min(first, 1.0))) * math.cos(2.0 * math.pi * second)
-        return max(self.mean / 10.0, self.mean + self.deviation * bell)
+        return max(mean / 10.0, mean + deviation * bell)
+
+    return one_way
 
 
-class Placed(msgspec.Struct, frozen=True):
+def _placed(places: Sequence[int], table: Sequence[float], width: int) -> LatencyModel:
     """Each peer stands at a place; a square table has the seconds between places."""
-
-    places: Sequence[int]
-    table: Sequence[float]
-    width: int
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the seconds between the two peers' places."""
-        return self.table[self.places[source] * self.width + self.places[target]]
+    return lambda source, target: table[places[source] * width + places[target]]
 
 
 def check_latency(spec: str) -> None:
@@ -114,18 +87,18 @@ def parse_latency(spec: str, peers: int, rng: random.Random) -> LatencyModel:
     """Build the model that `spec` names for peers numbered from 0."""
     kind, numbers = _parsed(spec)
     if kind == "constant":
-        return Constant(numbers[0])
+        return constant(numbers[0])
     if kind == "uniform":
-        return Uniform(numbers[0], numbers[1], rng.getrandbits(64))
+        return _uniform(numbers[0], numbers[1], rng.getrandbits(64))
     if kind == "normal":
-        return Normal(numbers[0], numbers[1], rng.getrandbits(64))
+        return _normal(numbers[0], numbers[1], rng.getrandbits(64))
     if kind == "regions":
         weights, table = _regions()
         places = rng.choices(range(len(weights)), weights, k=peers)
-        return Placed(array("H", places), table, len(weights))
+        return _placed(array("H", places), table, len(weights))
     order = rng.sample(range(MACHINES), MACHINES)
     places = [order[peer % MACHINES] for peer in range(peers)]
-    return Placed(array("H", places), _planetlab(numbers[0]), MACHINES)
+    return _placed(array("H", places), _planetlab(numbers[0]), MACHINES)
 
 
 def _parsed(spec: str) -> tuple[str, tuple[float, ...]]:

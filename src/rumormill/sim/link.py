@@ -70,24 +70,19 @@ class Endpoint(Protocol):
     @property
     def limits_bandwidth(self) -> bool:
         """Whether messages to and from this peer take time to transmit."""
-        ...
 
     @property
     def round_trip(self) -> Callable[[WireMessage], WireMessage] | None:
         """What every message must go through, where codecs are checked."""
-        ...
 
     def carry_out(self) -> None:
         """Carry out the effects of one input."""
-        ...
 
     def notify(self, news: Input) -> None:
         """Tell the machine what the runtime learned."""
-        ...
 
     def enqueue(self, way: "Way", parcel: Parcel) -> None:
         """Keep a message that arrived while the peer does not read."""
-        ...
 
 
 class Way:

@@ -12,17 +12,12 @@ import random
 from collections.abc import Callable
 
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import (
-    ConnectFailed,
-    PeerConnected,
-    PeerDisconnected,
-    Start,
-)
+from rumormill.core.inputs import ConnectFailed, PeerConnected, PeerDisconnected, Start
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
-from rumormill.sim.latency import Constant, LatencyModel
+from rumormill.sim.latency import LatencyModel, constant
 from rumormill.sim.link import PEER_DOWN, Link, LinkFaults
 from rumormill.sim.mail import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Correspondent, Post
 from rumormill.trace.recorder import Recorder
@@ -51,7 +46,7 @@ class Network:
     ) -> None:
         self.seed = seed
         self.engine = Engine(Recorder() if recorder is None else recorder)
-        self.latency = latency or Constant(0.05)
+        self.latency = latency or constant(0.05)
         self.faults = faults or LinkFaults()
         self.inbox_limit = self.faults.queue_limit
         self.round_trip = round_trip
@@ -143,7 +138,7 @@ class Network:
         if peer in dialler.links or pair in self._dialling:
             return
         self._dialling[pair] = None
-        latency = self.latency.one_way(dialler.index, listener.index)
+        latency = self.latency(dialler.index, listener.index)
         self.engine.schedule(self.engine.now + latency, self._establish, (dialler, listener))
 
     def connect(self, host: Host, peer: PeerId) -> None:
@@ -160,8 +155,8 @@ class Network:
             self.dial(host, peer)
 
     def _round_trip_time(self, one: Host, other: Host) -> float:
-        there = self.latency.one_way(one.index, other.index)
-        return there + self.latency.one_way(other.index, one.index)
+        there = self.latency(one.index, other.index)
+        return there + self.latency(other.index, one.index)
 
     def _report_failure(self, host: Host, peer: PeerId, delay: float, reason: str) -> None:
         host.connecting[peer] = None
@@ -178,7 +173,7 @@ class Network:
         """A dial came to nothing: tell whoever wanted it, when that can be known."""
         for one, other in ((dialler, listener), (listener, dialler)):
             if other.id in one.connecting:
-                latency = self.latency.one_way(other.index, one.index)
+                latency = self.latency(other.index, one.index)
                 self._report_failure(one, other.id, latency, reason)
 
     def _establish(self, pair: tuple[Host, Host]) -> None:
@@ -195,7 +190,7 @@ class Network:
             self._fail(dialler, listener, NO_COMMON_PROTOCOL)
             return
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
-            latency = self.latency.one_way(one.index, other.index) + self.processing_delay
+            latency = self.latency(one.index, other.index) + self.processing_delay
             one.links[other.id] = Link(
                 one, other, latency, self.faults, self.link_randomness, outbound=outbound
             )

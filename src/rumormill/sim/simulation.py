@@ -4,6 +4,7 @@ Each source of randomness has a generator of its own, named after what it decide
 the scenario's seed, so that a change in one part of a run does not reshuffle the others.
 """
 
+import functools
 import gc
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from rumormill.sim.latency import parse_latency
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network, peer_id
 from rumormill.sim.replay import how_to_repeat
-from rumormill.sim.scenario import Scenario
+from rumormill.sim.scenario import FaultKind, Scenario
 from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.snapshot import Given, state_of
 from rumormill.sim.topology import build_topology
@@ -116,15 +117,15 @@ class Simulation:
                 journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit)
             given = Given(SimulatedIdentity(peer_id(index)), hooks)
             self.given.append(given)
-            host = self.network.add_host(spec.protocol_ids, self._builder(given))
+            build = functools.partial(self._build, given)
+            host = self.network.add_host(spec.protocol_ids, build)
             host.journal = journal
             if index < scenario.peers:
                 host.upload = bandwidth.upload[index]
                 host.download = bandwidth.download[index]
 
-    def _builder(self, given: Given) -> Callable[[PeerId, random.Random], Machine]:
-        spec, config = self.spec, self.config
-        return lambda _, rng: spec.build(given.identity, rng, config, given.hooks)
+    def _build(self, given: Given, _: PeerId, randomness: random.Random) -> Machine:
+        return self.spec.build(given.identity, randomness, self.config, given.hooks)
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
@@ -310,9 +311,8 @@ class Simulation:
         elif action.kind == "heal":
             self.network.heal()
         else:
-            strike = getattr(self, f"_{action.kind.replace('-', '_')}")
             for index in action.peers:
-                strike(self.network.hosts[index], action)
+                _STRIKES[action.kind](self, self.network.hosts[index], action)
 
     def _crash(self, host: Host, action: FaultAction) -> None:
         self._crashed[host.index] = None
@@ -322,41 +322,18 @@ class Simulation:
         self._crashed.pop(host.index, None)
         self._come_up(host, keep_state=action.keep_state)
 
-    def _pause(self, host: Host, action: FaultAction) -> None:
-        host.pause()
-
-    def _resume(self, host: Host, action: FaultAction) -> None:
-        host.resume()
-
-    def _slow_reader(self, host: Host, action: FaultAction) -> None:
-        host.read_slowly(action.rate)
-
-    def _normal_reader(self, host: Host, action: FaultAction) -> None:
-        host.read_slowly(0.0)
-
-    def _byzantine(self, host: Host, action: FaultAction) -> None:
-        self._hostile[host.index] = action.rate
+    def _turn(self, host: Host, action: FaultAction) -> None:
+        """Make a peer hostile, or honest again."""
+        if action.kind == "byzantine":
+            self._hostile[host.index] = action.rate
+        else:
+            self._hostile.pop(host.index, None)
         self.network.crash(host)
         self._come_up(host)
 
-    def _honest(self, host: Host, action: FaultAction) -> None:
-        self._hostile.pop(host.index, None)
-        self.network.crash(host)
-        self._come_up(host)
-
-    def _disk_full(self, host: Host, action: FaultAction) -> None:
-        self._set_trouble(host, DISK_TROUBLE[action.kind])
-
-    _disk_broken = _disk_full
-
-    def _disk_freed(self, host: Host, action: FaultAction) -> None:
-        self._set_trouble(host, "")
-
-    _disk_mended = _disk_freed
-
-    def _set_trouble(self, host: Host, trouble: str) -> None:
+    def _trouble_disk(self, host: Host, action: FaultAction) -> None:
         assert host.journal is not None
-        host.journal.trouble = trouble
+        host.journal.trouble = DISK_TROUBLE.get(action.kind, "")
 
     def _attacker(self, index: int) -> Attacker:
         return Attacker(
@@ -366,6 +343,23 @@ class Simulation:
             self._hostile[index],
             self._randomness(f"attacker/{index}"),
         )
+
+
+_STRIKES: Mapping[FaultKind, Callable[[Simulation, Host, FaultAction], None]] = {
+    "crash": Simulation._crash,
+    "restart": Simulation._restart,
+    "pause": lambda _, host, _action: host.pause(),
+    "resume": lambda _, host, _action: host.resume(),
+    "slow-reader": lambda _, host, action: host.read_slowly(action.rate),
+    "normal-reader": lambda _, host, _action: host.read_slowly(0.0),
+    "byzantine": Simulation._turn,
+    "honest": Simulation._turn,
+    "disk-full": Simulation._trouble_disk,
+    "disk-freed": Simulation._trouble_disk,
+    "disk-broken": Simulation._trouble_disk,
+    "disk-mended": Simulation._trouble_disk,
+}
+"""What befalls one peer, by the kind of fault."""
 
 
 def round_trip_of(
