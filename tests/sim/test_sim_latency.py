@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
-from rumormill.sim.bandwidth import build_bandwidth, check_bandwidth
-from rumormill.sim.latency import MACHINES, SAME_MACHINE, check_latency, parse_latency
+from rumormill.sim.latency import (
+    MACHINES,
+    SAME_MACHINE,
+    build_bandwidth,
+    check_bandwidth,
+    check_latency,
+    parse_latency,
+)
 from rumormill.sim.shipped import shipped_bytes
 
 SPECS = [
@@ -151,8 +157,8 @@ def test_bandwidth_is_bytes_per_second_per_direction() -> None:
     assert both.upload == both.download == [1_250_000.0] * 3
     two = build_bandwidth("8mbit/80mbit", 2, random.Random(1))
     assert (two.upload, two.download) == ([1e6, 1e6], [1e7, 1e7])
-    assert not two.unlimited
-    assert build_bandwidth("unlimited", 2, random.Random(1)).unlimited
+    unlimited = build_bandwidth("unlimited", 2, random.Random(1))
+    assert unlimited.upload == unlimited.download == [math.inf] * 2
 
 
 def test_bandwidth_of_regions_is_drawn_by_node_type() -> None:

@@ -196,9 +196,8 @@ def test_reddit_on_fewer_peers_folds_the_users() -> None:
 
 FINGERPRINT = """
 import hashlib, random
-from rumormill.sim.bandwidth import build_bandwidth
 from rumormill.sim.faults import expand_faults
-from rumormill.sim.latency import parse_latency
+from rumormill.sim.latency import build_bandwidth, parse_latency
 from rumormill.sim.scenario import Churn, Fault, Scenario, Topology, Workload
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import build_plan

@@ -22,11 +22,10 @@ from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import MAX_HINTS, WILDCARDS, AddressBook, endpoints_among
 from rumormill.libp2p.config import ConnectionConfig
-from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.connection import RETIRED, Connection, Stream, StreamHandler
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
-from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.version import __version__
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr

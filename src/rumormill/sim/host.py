@@ -16,13 +16,10 @@ from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input, Stored, TimerFired
 from rumormill.core.machine import Machine
-from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
 from rumormill.sim.journal import Journal
-from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Link, Parcel, Way, pack
-from rumormill.sim.mail import Post, Question, Route
-
-_UNLIMITED = float("inf")
+from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Parcel, RoundTrip, Way, pack
+from rumormill.sim.mail import Correspondent, Post
 
 
 class _Network(Protocol):
@@ -31,14 +28,14 @@ class _Network(Protocol):
     engine: Engine
     post: Post
     inbox_limit: int
-    round_trip: Callable[[WireMessage], WireMessage] | None
+    round_trip: RoundTrip | None
 
     def connect(self, host: "Host", peer: PeerId, /) -> None: ...
 
     def disconnect(self, host: "Host", peer: PeerId, /) -> None: ...
 
 
-class Host:
+class Host(Correspondent):
     """One simulated peer."""
 
     def __init__(
@@ -50,37 +47,19 @@ class Host:
         protocols: tuple[str, ...],
         build: Callable[[random.Random], Machine],
     ) -> None:
+        super().__init__(index, peer, network.engine, network.round_trip)
         self.network = network
-        self.engine: Engine = network.engine
-        self.index = index
-        self.id = peer
         self.address = address
         self.protocols = protocols
         self.build = build
-        self.machine: Machine
-        self.links: dict[PeerId, Link] = {}
-        self.routes: dict[PeerId, Route] = {}
-        """Where letters go without a handshake, the least recently used first."""
-        self.questions: dict[int, Question] = {}
-        """Its own questions that are open, by its machine's number."""
-        self.asked: dict[int, Question] = {}
-        """Questions of others that wait for its answer."""
         self.connecting: dict[PeerId, None] = {}
         """Whom its machine asked to be connected to."""
-        self.session = 0
-        """How often it came up: what belongs to an earlier time is not told."""
         self.journal: Journal | None = None
         """Its disk, where the scenario gives it one: without it everything is safe at once, and
         nothing can be read back."""
         self._answers: deque[Input] = deque()
         """What the journal has to say, when the effects of the present input are carried out."""
         self._answering = False
-        self.up = False
-        self.busy = False
-        self.effects: effects.Effects = []
-        self.record = self.engine.recorder.record
-        self.upload = self.download = _UNLIMITED
-        self.upload_free = self.download_free = 0.0
         self.on_event: Callable[[Event], None] | None = None
         self.receipts: list[effects.Published] | None = None
         self.validation_delay = 0.0
@@ -97,16 +76,6 @@ class Host:
         self._waiting_timers: list[Hashable] = []
         self._waiting_requests: list[Input] = []
         self._commands: dict[int, Callable[[effects.Outcome], None]] = {}
-
-    @property
-    def round_trip(self) -> Callable[[WireMessage], WireMessage] | None:
-        """What every message must go through, where codecs are checked."""
-        return self.network.round_trip
-
-    @property
-    def limits_bandwidth(self) -> bool:
-        """Whether messages to and from this peer take time to transmit."""
-        return self.upload < _UNLIMITED or self.download < _UNLIMITED
 
     # The runtime of a machine.
 

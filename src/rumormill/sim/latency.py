@@ -1,8 +1,8 @@
-"""Latency models: the one-way delay between any two peers, in seconds.
+"""Latency between any two peers, in one-way seconds, and the bandwidth of each.
 
-A model answers for a pair of peer numbers and always answers the same; what varies from message to
-message is the link's jitter. No model keeps a table of all pairs: a drawn latency is computed from
-the pair and a key, so 10,000 peers cost nothing. Specifications:
+A latency model answers for a pair of peer numbers and always answers the same; what varies from
+message to message is the link's jitter. No model keeps a table of all pairs: a drawn latency is
+computed from the pair and a key, so 10,000 peers cost nothing. Specifications:
 
 - `constant:50ms`: every pair alike.
 - `uniform:10ms-100ms`: each pair draws once, the same in both directions.
@@ -13,6 +13,10 @@ the pair and a key, so 10,000 peers cost nothing. Specifications:
   evenly over the machines in an order drawn by the seed. Round trips above 1000 ms (134 of 239,610,
   up to 2984 ms) count as 1000 ms: a few overloaded machines would otherwise decide every maximum.
   `planetlab:uncapped` keeps them. Two peers on one machine are `SAME_MACHINE` apart.
+
+Bandwidth, how many bytes per second each peer sends and receives, is `unlimited`, `10mbit` for both
+directions of every peer, `10mbit/50mbit` for up and down, or `regions`, where every peer draws a
+node type of the gossipsub-interop harness by weight (one in five has 1024 Mbit/s, the others 50).
 """
 
 import functools
@@ -24,15 +28,16 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from rumormill.core.config import nearest
+from rumormill.core.config import nearest, require
 from rumormill.core.errors import ConfigError
 from rumormill.sim.shipped import shipped_bytes
-from rumormill.sim.units import parse_duration
+from rumormill.sim.units import parse_bandwidth, parse_duration
 
 SPECS: Final = (
     "constant:50ms, uniform:10ms-100ms, normal:50ms,10ms (mean, deviation), "
     "regions, planetlab, planetlab:uncapped"
 )
+BANDWIDTHS: Final = "unlimited, 10mbit, 10mbit/50mbit (up/down), regions"
 LONGEST: Final = 3600.0
 """Longest latency in seconds; our choice: beyond an hour it is a typing error."""
 
@@ -160,3 +165,45 @@ def _planetlab(cap: float) -> "array[float]":
     for machine in range(MACHINES):
         table[machine * MACHINES + machine] = SAME_MACHINE
     return table
+
+
+class Bandwidth(msgspec.Struct, frozen=True):
+    """Bytes per second by peer number; `math.inf` where nothing limits."""
+
+    upload: list[float]
+    download: list[float]
+
+
+def check_bandwidth(spec: str) -> None:
+    """Refuse a specification that `build_bandwidth` would not read."""
+    if spec != "regions":
+        _directions(spec)
+
+
+def build_bandwidth(spec: str, peers: int, rng: random.Random) -> Bandwidth:
+    """Give every peer its bandwidth."""
+    if spec == "regions":
+        types = msgspec.json.decode(shipped_bytes("regions.json"))["node_types"]
+        drawn = rng.choices(types, [kind["weight"] for kind in types], k=peers)
+        return Bandwidth(
+            [kind["upload_mbit"] * 1e6 / 8 for kind in drawn],
+            [kind["download_mbit"] * 1e6 / 8 for kind in drawn],
+        )
+    upload, download = _directions(spec)
+    return Bandwidth([upload] * peers, [download] * peers)
+
+
+def _directions(spec: str) -> tuple[float, float]:
+    """Upload and download in bytes per second."""
+    if spec == "unlimited":
+        return math.inf, math.inf
+    parts = spec.split("/")
+    try:
+        require(len(parts) <= 2, "bandwidth", "has more than two directions")
+        rates = [parse_bandwidth(part) / 8 for part in parts]
+        require(min(rates) >= 1, "bandwidth", "must be at least 8bit")
+    except ConfigError as error:
+        raise ConfigError(
+            f"bandwidth: {spec!r} is unknown ({error}); allowed: {BANDWIDTHS}"
+        ) from None
+    return rates[0], rates[-1]

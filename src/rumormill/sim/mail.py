@@ -12,7 +12,7 @@ answer, with the time that the asker gave, or with the first thing that goes wro
 
 import functools
 import random
-from collections.abc import Callable
+from abc import abstractmethod
 from itertools import count
 from typing import Final, Protocol
 
@@ -32,6 +32,7 @@ from rumormill.sim.link import (
     Link,
     LinkFaults,
     Parcel,
+    RoundTrip,
     Way,
     pack,
 )
@@ -51,16 +52,25 @@ UNKNOWN_AFTER: Final = 0.1
 """Seconds until a peer is known not to exist; our choice: a round trip at the default latency."""
 
 
-class Correspondent(Endpoint, Protocol):
+class Correspondent(Endpoint):
     """A peer, as its letters and questions see it."""
 
-    index: int
-    session: int
-    links: dict[PeerId, Link]
-    routes: dict[PeerId, "Route"]
-    questions: dict[int, "Question"]
-    asked: dict[int, "Question"]
+    def __init__(
+        self, index: int, peer: PeerId, engine: Engine, round_trip: RoundTrip | None
+    ) -> None:
+        super().__init__(peer, engine, round_trip)
+        self.index = index
+        self.session = 0
+        """How often it came up: what belongs to an earlier time is not told."""
+        self.links: dict[PeerId, Link] = {}
+        self.routes: dict[PeerId, Route] = {}
+        """Where letters go without a handshake, the least recently used first."""
+        self.questions: dict[int, Question] = {}
+        """Its own questions that are open, by its machine's number."""
+        self.asked: dict[int, Question] = {}
+        """Questions of others that wait for its answer."""
 
+    @abstractmethod
     def handle(self, event: Input) -> None:
         """Feed an input to the machine and carry out what it asks for."""
 
@@ -73,7 +83,7 @@ class Surroundings(Protocol):
     faults: LinkFaults
     link_randomness: random.Random
     processing_delay: float
-    query_round_trip: Callable[[WireMessage], WireMessage] | None
+    query_round_trip: RoundTrip | None
 
     def find(self, peer: PeerId) -> Correspondent | None:
         """The peer with this id."""

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import ConnectFailed, PeerConnected, PeerDisconnected, Start
 from rumormill.core.machine import Machine
-from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
 from rumormill.sim.latency import LatencyModel, constant
-from rumormill.sim.link import PEER_DOWN, Link, LinkFaults
+from rumormill.sim.link import PEER_DOWN, Link, LinkFaults, RoundTrip
 from rumormill.sim.mail import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Correspondent, Post
 from rumormill.trace.recorder import Recorder
 
@@ -40,9 +39,9 @@ class Network:
         recorder: Recorder | None = None,
         latency: LatencyModel | None = None,
         faults: LinkFaults | None = None,
-        round_trip: Callable[[WireMessage], WireMessage] | None = None,
+        round_trip: RoundTrip | None = None,
         processing_delay: float = 0.0,
-        query_round_trip: Callable[[WireMessage], WireMessage] | None = None,
+        query_round_trip: RoundTrip | None = None,
     ) -> None:
         self.seed = seed
         self.engine = Engine(Recorder() if recorder is None else recorder)
@@ -149,14 +148,14 @@ class Network:
         if other is None or other is host:
             self._report_failure(host, peer, UNKNOWN_AFTER, UNKNOWN_PEER)
         elif not self.reachable(host, other):
-            self._report_failure(host, peer, self._round_trip_time(host, other), _why(other))
+            there, back = (
+                self.latency(host.index, other.index),
+                self.latency(other.index, host.index),
+            )
+            self._report_failure(host, peer, there + back, _why(other))
         else:
             host.connecting[peer] = None
             self.dial(host, peer)
-
-    def _round_trip_time(self, one: Host, other: Host) -> float:
-        there = self.latency(one.index, other.index)
-        return there + self.latency(other.index, one.index)
 
     def _report_failure(self, host: Host, peer: PeerId, delay: float, reason: str) -> None:
         host.connecting[peer] = None
@@ -191,9 +190,9 @@ class Network:
             return
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
             latency = self.latency(one.index, other.index) + self.processing_delay
-            one.links[other.id] = Link(
-                one, other, latency, self.faults, self.link_randomness, outbound=outbound
-            )
+            link = Link(one, other, latency, self.faults, self.link_randomness)
+            link.outbound, link.on_arrival = outbound, link.arrive
+            one.links[other.id] = link
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
             one.connecting.pop(other.id, None)
             if one.disconnects.pop(other.id, None) is not None:
@@ -254,7 +253,6 @@ class Network:
 
 
 def _why(other: Host) -> str:
-    """Why a host that is out of reach is."""
     return UNREACHABLE if other.up else PEER_DOWN
 
 

@@ -7,6 +7,7 @@ others subscribe: what the creation stored has had time to arrive. In a topic th
 created nobody publishes. Protocols without creation use the plan's names, and nobody waits.
 """
 
+import functools
 from collections import Counter
 from typing import Final
 
@@ -47,18 +48,14 @@ class SetUp:
         """Let every author that is up create its topics."""
         assert self._making is not None
         for name, author in self.authors.items():
-            self._create(name, hosts[author])
+            if hosts[author].up:
+                command = self._making.command(name, NO_OPTIONS)
+                hosts[author].command(command, functools.partial(self._created, name))
 
-    def _create(self, name: str, host: Host) -> None:
-        making = self._making
-        assert making is not None
-
-        def created(outcome: Outcome) -> None:
-            if not outcome.error:  # else its author went down, or has no room on its disk
-                self.names[name] = making.topic_of(outcome.result)
-
-        if host.up:
-            host.command(making.command(name, NO_OPTIONS), created)
+    def _created(self, name: str, outcome: Outcome) -> None:
+        assert self._making is not None
+        if not outcome.error:  # else its author went down, or has no room on its disk
+            self.names[name] = self._making.topic_of(outcome.result)
 
 
 def _authors(plan: Plan) -> dict[str, int]:

@@ -18,13 +18,12 @@ from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.protocols.registry import NO_HOOKS, Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.attacker import Attacker
-from rumormill.sim.bandwidth import build_bandwidth
 from rumormill.sim.faults import FaultAction, expand_faults
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import DEFAULT_LIMIT, Journal
-from rumormill.sim.latency import parse_latency
-from rumormill.sim.link import LinkFaults
+from rumormill.sim.latency import build_bandwidth, parse_latency
+from rumormill.sim.link import LinkFaults, RoundTrip
 from rumormill.sim.network import Network, peer_id
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import FaultKind, Scenario
@@ -362,9 +361,7 @@ _STRIKES: Mapping[FaultKind, Callable[[Simulation, Host, FaultAction], None]] = 
 """What befalls one peer, by the kind of fault."""
 
 
-def round_trip_of(
-    spec: ProtocolSpec | QuerySpec, config: Config
-) -> Callable[[WireMessage], WireMessage]:
+def round_trip_of(spec: ProtocolSpec | QuerySpec, config: Config) -> RoundTrip:
     """Return a check that sends every message through a protocol's codec.
 
     The receiver gets what was decoded, and decoding must lose nothing. The metadata stays the
