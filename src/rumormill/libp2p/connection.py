@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_used = 0.0
         self.transient = False
-        """Whether it was opened for letters or questions only, so that it ends when idle."""
+        """Whether it was opened for mail or questions only, so that it ends when idle."""
         self.active = False
         """Whether a protocol's message has passed since the swarm looked last."""
         self._owner = owner

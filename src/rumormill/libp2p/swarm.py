@@ -411,7 +411,10 @@ class Swarm:
         self._wanted.clear()
         for server in self._servers:
             server.close()
-        await until(self._drained, self.config.shutdown_timeout)
+        await until(
+            lambda: not self.has_queued() and all(each.drained for each in self._all),
+            self.config.shutdown_timeout,
+        )
         tasks = [*self._tasks, *self._dialling.values()]
         for task in tasks:
             task.cancel()
@@ -425,9 +428,6 @@ class Swarm:
         await asyncio.gather(*tasks, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
-
-    def _drained(self) -> bool:
-        return not self.has_queued() and all(connection.drained for connection in self._all)
 
 
 async def until(condition: Callable[[], bool], seconds: float) -> None:

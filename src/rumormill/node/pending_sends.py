@@ -31,15 +31,13 @@ Reached: TypeAlias = Callable[[PeerId, Connection | None, str], None]
 """Called with the peer and its connection, or with None and the reason why there is none."""
 
 
-class Sender(MachineSide, Protocol):
+class _Sender(MachineSide, Protocol):
     """What is needed of the driver."""
 
     @property
-    def channels(self) -> Mapping[PeerId, Channel]:
-        """The peers that are connected."""
+    def channels(self) -> Mapping[PeerId, Channel]: ...
 
-    def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
-        """Send a message to a peer that is connected."""
+    def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None: ...
 
 
 class _Queue(msgspec.Struct):
@@ -51,7 +49,7 @@ class _Queue(msgspec.Struct):
 
 
 class Dialler:
-    """Dials for those who cannot wait: letters and questions ask for a peer and are called back.
+    """Dials for those who cannot wait: mail and questions ask for a peer and are called back.
 
     So many peers are dialled at a time (`max_pending_dials`), so many more wait for their turn
     (`max_waiting_dials`), and beyond that a peer is refused at once. One task dials one peer,
@@ -103,7 +101,7 @@ class Dialler:
 class PendingSends:
     """All messages of a node that wait for their peers."""
 
-    def __init__(self, driver: Sender, dialler: Dialler, config: NodeConfig) -> None:
+    def __init__(self, driver: _Sender, dialler: Dialler, config: NodeConfig) -> None:
         self._driver = driver
         self._dialler = dialler
         self._config = config

@@ -199,20 +199,22 @@ class Queries:
 
     def answer(self, effect: Answer) -> None:
         """Send an answer; one to a question that is no longer open is forgotten."""
-        asker = self._asked.pop(effect.number, None)
-        if asker is None:
-            return
-        asker.open.remove(effect.number)
-        message = effect.message
-        self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
-        asker.send(frame(self._encode(message)))
+        asker, message = self._take(effect.number), effect.message
+        if asker is not None:
+            self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
+            asker.send(frame(self._encode(message)))
 
     def decline(self, effect: Decline) -> None:
         """Refuse a question by closing its stream, once all others on it are answered."""
-        asker = self._asked.pop(effect.number, None)
+        asker = self._take(effect.number)
         if asker is not None:
-            asker.open.remove(effect.number)
             asker.decline()
+
+    def _take(self, number: int) -> "Answering | None":
+        asker = self._asked.pop(number, None)
+        if asker is not None:
+            asker.open.remove(number)
+        return asker
 
     def forget(self, asker: "Answering") -> None:
         """A peer's stream is gone, and its questions with it."""

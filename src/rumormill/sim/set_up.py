@@ -46,16 +46,17 @@ class SetUp:
 
     def create(self, hosts: list[Host]) -> None:
         """Let every author that is up create its topics."""
-        assert self._making is not None
+        making = self._making
+        if making is None:
+            return
         for name, author in self.authors.items():
             if hosts[author].up:
-                command = self._making.command(name, NO_OPTIONS)
-                hosts[author].command(command, functools.partial(self._created, name))
+                created = functools.partial(self._created, name, making)
+                hosts[author].command(making.command(name, NO_OPTIONS), created)
 
-    def _created(self, name: str, outcome: Outcome) -> None:
-        assert self._making is not None
+    def _created(self, name: str, making: TopicMaking, outcome: Outcome) -> None:
         if not outcome.error:  # else its author went down, or has no room on its disk
-            self.names[name] = self._making.topic_of(outcome.result)
+            self.names[name] = making.topic_of(outcome.result)
 
 
 def _authors(plan: Plan) -> dict[str, int]:

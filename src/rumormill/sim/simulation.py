@@ -175,7 +175,7 @@ class Simulation:
             engine.schedule(action.at, self._strike, action)
         if self.set_up.waits:
             begin, warm_up = scenario.joined_at, scenario.warm_up
-            engine.schedule(begin + CREATE_AT * warm_up, self._create_topics)
+            engine.schedule(begin + CREATE_AT * warm_up, self.set_up.create, self.network.hosts)
             engine.schedule(begin + SUBSCRIBE_AT * warm_up, self._subscribe_all)
         self._publications = iter(self.plan.publications)
         self._schedule_publication()
@@ -249,7 +249,9 @@ class Simulation:
             self.network.start(host, keep_state=keep_state)
             if index < self.scenario.peers:
                 self._subscribe(host)
-        self._dial_neighbours(host)
+        hosts = self.network.hosts
+        for dialler, listener in self._neighbours[index]:
+            self.network.dial(hosts[dialler], hosts[listener].id)
 
     def _topics_of(self, index: int) -> list[Topic]:
         """What a peer subscribes to, of what exists."""
@@ -261,19 +263,11 @@ class Simulation:
             for topic in self._topics_of(host.index):
                 host.handle(Subscribe(topic))
 
-    def _create_topics(self, _argument: None = None) -> None:
-        self.set_up.create(self.network.hosts)
-
     def _subscribe_all(self, _argument: None = None) -> None:
         self._may_subscribe = True
         for host in self.network.hosts[: self.scenario.peers]:
             if host.up and host.index not in self._hostile:
                 self._subscribe(host)
-
-    def _dial_neighbours(self, host: Host) -> None:
-        hosts = self.network.hosts
-        for dialler, listener in self._neighbours[host.index]:
-            self.network.dial(hosts[dialler], hosts[listener].id)
 
     def _schedule_publication(self) -> None:
         assert self._publications is not None
