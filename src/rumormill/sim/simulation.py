@@ -47,6 +47,9 @@ _PROGRESS_STEPS = 200
 _PORT = 4001
 """The port that simulated peers name when they introduce each other: libp2p's usual one."""
 
+_filler = functools.lru_cache(16)(bytes)
+"""One payload per size, shared by all messages: a simulated message is its metadata."""
+
 
 class Simulation:
     """One run of one scenario."""
@@ -89,8 +92,6 @@ class Simulation:
         self._faults = expand_faults(
             scenario, self.plan, self._randomness("faults"), len(self.servers)
         )
-        self._fillers: dict[int, bytes] = {}
-        self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
         self._joined: dict[int, None] = {}
         self._crashed: dict[int, None] = {}
         self._hostile: dict[int, float] = {}
@@ -105,7 +106,7 @@ class Simulation:
         bandwidth = build_bandwidth(
             scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
         )
-        hooks = Hooks(addresses=self._addresses_of)
+        hooks = Hooks(addresses=functools.cache(self._addresses_of))
         disk = scenario.disk
         troubled = disk.commit_delay > 0 or any(
             fault.kind in DISK_TROUBLE for fault in scenario.faults
@@ -128,12 +129,8 @@ class Simulation:
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
-        known = self._addresses.get(peer)
-        if known is None:
-            host = self.network.by_id.get(peer)
-            known = () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
-            self._addresses[peer] = known
-        return known
+        host = self.network.by_id.get(peer)
+        return () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
 
     def run(
         self, progress: Callable[[float], None] | None = None, *, until: float | None = None
@@ -285,16 +282,9 @@ class Simulation:
         elif planned.publisher in self._hostile:
             host.skip_publish(topic, PUBLISHER_HOSTILE)
         else:
-            data = self._filler(planned.size) if planned.data is None else planned.data
+            data = _filler(planned.size) if planned.data is None else planned.data
             host.submit(Publish(topic, data))
         self._schedule_publication()
-
-    def _filler(self, size: int) -> bytes:
-        """One payload per size, shared by all messages: a simulated message is its metadata."""
-        filler = self._fillers.get(size)
-        if filler is None:
-            filler = self._fillers[size] = bytes(size)
-        return filler
 
     # Faults.
 
