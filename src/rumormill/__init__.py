@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rumormill.node.node import Node
     from rumormill.node.subscription import Overflow, Subscription
     from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
-    from rumormill.node.topic import Topic
 
 __all__ = [
     "Doors",
@@ -54,7 +53,7 @@ _HOMES = {
     "SyncDoors": "rumormill.node.sync",
     "SyncNode": "rumormill.node.sync",
     "SyncSubscription": "rumormill.node.sync",
-    "Topic": "rumormill.node.topic",
+    "Topic": "rumormill.node.node",
     "Verdict": "rumormill.core.inputs",
 }
 
