@@ -33,9 +33,9 @@ from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.multistream import Initiator
 from rumormill.libp2p.noise import NOISE
 from rumormill.libp2p.services import PING
-from rumormill.node.channel import SLOW_PEER
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
+from rumormill.node.readers import SLOW_PEER
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, IHave, Prune, Rpc, SubOpts
 from rumormill.wire.frames import frame

@@ -1,4 +1,4 @@
-"""A connection: TCP bytes through noise and yamux to streams, and back.
+"""A connection and its streams: TCP bytes through noise and yamux to streams, and back.
 
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
@@ -10,6 +10,10 @@ So whoever sends more than we can handle fills its own buffers, and holds up its
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
 buffer is full, bytes stay in the bounded queues of yamux, and from there push back.
+
+A stream negotiates its protocol, then belongs to a handler, which gets bytes by calls and sends by
+calls. It must take what it is given; a handler that wants its peer to slow down holds the stream,
+and the window stays closed until it lets go.
 """
 
 import asyncio
@@ -20,6 +24,7 @@ from collections.abc import Container
 from typing import Any, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
+from rumormill.libp2p import yamux_types
 from rumormill.libp2p.admission import Origin, origin_of
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.multistream import Initiator, Listener
@@ -27,15 +32,7 @@ from rumormill.libp2p.noise import NoiseSession
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
 from rumormill.libp2p.upgrade import Upgrade
 from rumormill.libp2p.yamux import YamuxSession
-from rumormill.libp2p.yamux_types import (
-    DataReceived,
-    Event,
-    GoneAway,
-    PingAnswered,
-    StreamEnded,
-    StreamOpened,
-    StreamReset,
-)
+from rumormill.libp2p.yamux_types import DataReceived, Event
 from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -76,7 +73,7 @@ class _Owner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One connection to one peer."""
+    """One connection to one peer; it ends when the peer ends its half, as asyncio has it."""
 
     def __init__(
         self, owner: _Owner, *, outbound: bool, expected_peer: PeerId | None = None
@@ -94,7 +91,7 @@ class Connection(asyncio.Protocol):
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_used = 0.0
         self.transient = False
-        """Whether it was opened for letters or questions only, so that it ends when idle."""
+        """Whether it was opened for mail or questions only, so that it ends when idle."""
         self.active = False
         """Whether a protocol's message has passed since the swarm looked last."""
         self._owner = owner
@@ -142,7 +139,7 @@ class Connection(asyncio.Protocol):
         if not self._owner.admit(self):
             return
         timeout = self._owner.config.upgrade_timeout
-        self._deadline = self._loop.call_later(timeout, self._give_up_upgrade)
+        self._deadline = self._loop.call_later(timeout, self._give_up, "upgrade")
         transport.write(self._upgrade.data_to_send())
 
     def data_received(self, data: bytes) -> None:
@@ -211,10 +208,6 @@ class Connection(asyncio.Protocol):
     def _has_unread(self) -> bool:
         return self.session.unread or (self._noise is not None and self._noise.unread)
 
-    def eof_received(self) -> bool:
-        """Close when the peer does: half-open connections serve nobody."""
-        return False
-
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""
         self._end("connection lost" if error is None else f"connection lost: {error}")
@@ -246,17 +239,14 @@ class Connection(asyncio.Protocol):
             assert upgrade.remote is not None
             self._noise = upgrade.session
             self.remote_peer = bytes(upgrade.remote.peer_id)
-            self._become_ready()
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+            self.last_used = self._loop.time()
+            self._owner.on_ready(self)
+            if not self.ready_or_failed.done():
+                self.ready_or_failed.set_result(None)
         return rest
-
-    def _become_ready(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        self.last_used = self._loop.time()
-        self._owner.on_ready(self)
-        if not self.ready_or_failed.done():
-            self.ready_or_failed.set_result(None)
 
     # Streams.
 
@@ -271,12 +261,10 @@ class Connection(asyncio.Protocol):
         return stream
 
     def _begin(self, stream: Stream, negotiation: Initiator | Listener) -> None:
-        """Start the negotiation of a new stream, and its clock."""
         self._streams[stream.id] = stream
         stream.send(negotiation.data_to_send())
-        stream.deadline = self._loop.call_later(
-            self._owner.config.negotiation_timeout, self._give_up_negotiation, stream
-        )
+        timeout = self._owner.config.negotiation_timeout
+        stream.deadline = self._loop.call_later(timeout, self._give_up_negotiation, stream)
 
     def _give_up_negotiation(self, stream: Stream) -> None:
         self._owner.count("negotiation-timeout")
@@ -297,17 +285,17 @@ class Connection(asyncio.Protocol):
         self._late = stream if late else None
 
     def _on_event(self, event: Any) -> None:
-        if isinstance(event, StreamOpened):
+        if isinstance(event, yamux_types.StreamOpened):
             negotiation = Listener(self._owner.services)
             self.session.accept(event.stream_id)
             self._begin(Stream(self, event.stream_id, negotiation, None), negotiation)
-        elif isinstance(event, StreamEnded):
+        elif isinstance(event, yamux_types.StreamEnded):
             self._tell_closed(event.stream_id, ENDED)
-        elif isinstance(event, StreamReset):
+        elif isinstance(event, yamux_types.StreamReset):
             self._tell_closed(event.stream_id, event.reason)
-        elif isinstance(event, PingAnswered):
+        elif isinstance(event, yamux_types.PingAnswered):
             self._awaited_ping = None
-        elif isinstance(event, GoneAway):
+        elif isinstance(event, yamux_types.GoneAway):
             self.close("the peer went away")
 
     def _tell_closed(self, stream_id: int, reason: str) -> None:
@@ -397,8 +385,7 @@ class Connection(asyncio.Protocol):
         """Ping the peer, or give it up when it has not answered the last ping for too long."""
         if self._awaited_ping is not None:
             if now - self._pinged_at >= self._owner.config.keep_alive_timeout:
-                self._owner.count("keep-alive-timeout")
-                self.close("keep-alive timeout")
+                self._give_up("keep-alive")
             return
         value = self._awaited_ping = secrets.randbits(32)
         self._pinged_at = now
@@ -414,15 +401,14 @@ class Connection(asyncio.Protocol):
             or self._transport.get_write_buffer_size()
         )
 
-    def _give_up_upgrade(self) -> None:
-        self._owner.count("upgrade-timeout")
-        self.close("upgrade timeout")
+    def _give_up(self, what: str) -> None:
+        self._owner.count(f"{what}-timeout")
+        self.close(f"{what} timeout")
 
     def _fail(self, error: PeerError) -> None:
         """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
         self._owner.count(error.reason)
-        if self.ready:
-            self._flush()
+        self._flush()
         self._end(str(error))
         self._let_go(orderly=False)
 
@@ -430,9 +416,8 @@ class Connection(asyncio.Protocol):
         """Close at once; what the kernel has taken still arrives, what is queued does not."""
         if self.closed_because is not None:
             return
-        if self.ready:
-            self.session.go_away()
-            self._flush()
+        self.session.go_away()
+        self._flush()
         self._end(reason)
         self._let_go(orderly=self.ready)
 

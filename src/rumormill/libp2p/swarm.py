@@ -14,7 +14,6 @@ peers meet again from the start.
 
 import asyncio
 import functools
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -28,6 +27,7 @@ from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.connection import RETIRED, Connection
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
+from rumormill.libp2p.listening import Listening
 from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.version import __version__
@@ -41,7 +41,6 @@ MAX_STREAMS_PER_PROTOCOL: Final = 16
 """Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
 peer needs at a time, and too few to be a burden."""
 _MAX_LOCAL_HOSTS = 8
-_NO_DESCRIPTORS_PAUSE = 1.0
 BANNED: Final = "banned"
 
 
@@ -75,8 +74,7 @@ class Swarm:
         self._conduct = Conduct()
         self._bans = Bans()
         self._local_hosts: dict[str, None] = {}
-        self._listening: dict[socket.socket, asyncio.Task[None]] = {}
-        """Where connections come in, and who takes them."""
+        self._listening = Listening(lambda: Connection(self, outbound=False), self.count)
         self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
         self._wanted: dict[PeerId, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -102,44 +100,12 @@ class Swarm:
 
     async def listen(self, host: str, port: int) -> None:
         """Accept connections at a TCP address."""
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            for family, _, _, _, address in dict.fromkeys(found):
-                listener = socket.create_server(address[:2], family=family, backlog=256)
-                listener.setblocking(False)
-                self._listening[listener] = asyncio.ensure_future(self._accept(listener))
-        except OSError as error:
-            raise LocalError(
-                f"cannot listen on {host} port {port}: {error.strerror or error}"
-            ) from error
-
-    async def _accept(self, listener: socket.socket) -> None:
-        """Take connections as they come; without descriptors, in a while.
-
-        asyncio's own server would report each failure of a burst, and try again without pause.
-        """
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listener)
-            except ConnectionError:
-                continue  # it was gone before we looked
-            except OSError:
-                self.count("no-descriptors")
-                await asyncio.sleep(_NO_DESCRIPTORS_PAUSE)
-                continue
-            try:
-                await loop.connect_accepted_socket(
-                    lambda: Connection(self, outbound=False), accepted
-                )
-            except OSError:
-                accepted.close()
+        await self._listening.listen(host, port)
 
     @property
     def listen_addresses(self) -> list[Multiaddr]:
         """Where this node listens, as addresses without peer id."""
-        return [Multiaddr.tcp(*each.getsockname()[:2]) for each in self._listening]
+        return self._listening.addresses
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, or close it when its origin has too many or is kept out."""
@@ -487,12 +453,11 @@ class Swarm:
         """Send what waits, as far as peers read it in time; then close everything."""
         self._closing = True
         self._wanted.clear()
-        for accepting in self._listening.values():
-            accepting.cancel()
-        await asyncio.gather(*self._listening.values(), return_exceptions=True)
-        for listener in self._listening:
-            listener.close()
-        await until(self._drained, self.config.shutdown_timeout)
+        await self._listening.close()
+        await until(
+            lambda: not self.has_queued() and all(each.drained for each in self._all),
+            self.config.shutdown_timeout,
+        )
         tasks = [*self._tasks, *self._dialling.values()]
         for task in tasks:
             task.cancel()
@@ -504,9 +469,6 @@ class Swarm:
             connection.abort("closing")
         await until(lambda: not self._all, self.config.close_timeout)
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _drained(self) -> bool:
-        return not self.has_queued() and all(connection.drained for connection in self._all)
 
 
 async def until(condition: Callable[[], bool], seconds: float) -> None:

@@ -23,8 +23,9 @@ from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.messages import Frame, Spread
 from rumormill.protocols.radius.router import RADIUS, Radius
+from rumormill.protocols.radius.subscriptions import RENEW
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.sim.latency import Constant
+from rumormill.sim.latency import constant
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
 from rumormill.sim.network import Network
 
@@ -34,7 +35,7 @@ RING = [(peer, (peer + 1) % 6) for peer in range(6)]
 def network(peers: int, faults: LinkFaults | None = None, **config: Any) -> Network:
     """Simulated peers in a line."""
     settings = RadiusConfig(overlay="links", sub_hops=peers, pub_hops=peers, **config)
-    net = Network(1, latency=Constant(0.05), faults=faults)
+    net = Network(1, latency=constant(0.05), faults=faults)
 
     def build(peer: bytes, rng: random.Random) -> Radius:
         return Radius(SimulatedIdentity(peer), rng, settings)
@@ -111,7 +112,7 @@ class TestRenewal:
         for other in others:
             assert not len(other.subscriptions.interests)
             assert not other.subscriptions.interests.owners
-            assert not other.subscriptions.interests.topics()
+            assert not other.subscriptions.interests._topics
 
     def test_an_expired_subscription_is_never_served(self) -> None:
         """Also when it has not been removed yet."""
@@ -161,7 +162,7 @@ class TestTheOwnersLastWord:
                 wanted = False
             elif word == "renew":
                 for index, timer in list(bag.timers):
-                    if index == 0 and type(timer).__name__ == "Renew":
+                    if index == 0 and timer == RENEW:
                         bag.now += 24
                         bag.feed(0, TimerFired(timer))
             else:
