@@ -166,9 +166,10 @@ class Bans:
     def __len__(self) -> int:
         return len(self._until)
 
-    def ban(self, peer: PeerId, origin: Origin, now: float) -> float:
-        """Keep a peer out; return for how many seconds."""
-        if origin.group == origin.address:  # this machine: its processes are no conspiracy
+    def ban(self, peer: PeerId, origin: Origin | None, now: float) -> float:
+        """Keep a peer out, wherever it comes from; return for how many seconds."""
+        # Processes of this machine are no conspiracy: each of its addresses is its own group.
+        if origin is None or origin.group == origin.address:
             return self._ban(peer, now)
         offenders = self._offenders.setdefault(origin.group, {})
         offenders[peer] = now

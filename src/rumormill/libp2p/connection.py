@@ -42,8 +42,9 @@ _TURN = 0.001
 send without pause, an honest one waits ten milliseconds."""
 _USELESS_AT_A_TIME = 10
 _BAD_STREAM = 50.0
-"""What the owner is told of frames that bring nothing, by so many, and of a stream that broke a
-rule: the numbers say how these weigh against each other, and against one refusal (1)."""
+_BAD_CONNECTION = 250.0
+"""What the owner is told of frames that bring nothing, by so many, and of a stream or a whole
+connection that broke a rule: the numbers say how these weigh against one refusal (1)."""
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
@@ -175,9 +176,6 @@ class Connection(asyncio.Protocol):
     def _work(self, end: float) -> bool:
         """Return whether anything is left at the end of the turn."""
         session, events, time = self.session, self._events, self._loop.time
-        data, self._arrived = self._arrived, b""
-        noise = self._noise
-        plain = self._take_upgrade(data) if noise is None else noise.decrypt(data)
         while self.closed_because is None:
             if self._late is not None:
                 self._give(self._late, b"")
@@ -189,24 +187,26 @@ class Connection(asyncio.Protocol):
                         self._give(stream, event.data)
                 else:
                     self._on_event(event)
+            elif not self._has_unread():
+                break
             else:
-                noise = self._noise
-                if not plain and not session.unread:
-                    if noise is None or not noise.unread:
-                        break
-                    plain = noise.decrypt(b"")
+                plain = b"" if session.unread else self._decrypted()
                 try:
                     events.extend(session.receive(plain))
                 finally:
-                    plain = b""
                     self.wake()
-                continue
             if time() > end:
                 return self._late is not None or bool(events) or self._has_unread()
         return False
 
     def _has_unread(self) -> bool:
-        return self.session.unread or (self._noise is not None and self._noise.unread)
+        noise = self._noise
+        return bool(self._arrived) or self.session.unread or (noise is not None and noise.unread)
+
+    def _decrypted(self) -> bytes:
+        """The next of what has arrived, as the session is to read it."""
+        data, self._arrived = self._arrived, b""
+        return self._take_upgrade(data) if self._noise is None else self._noise.decrypt(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""

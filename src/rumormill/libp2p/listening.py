@@ -24,12 +24,9 @@ class Listening:
     def __init__(self, make: Callable[[], asyncio.Protocol], count: Callable[[str], None]) -> None:
         self._make = make
         self._count = count
-        self._sockets: dict[socket.socket, asyncio.Task[None]] = {}
-
-    @property
-    def addresses(self) -> list[Multiaddr]:
+        self.addresses: list[Multiaddr] = []
         """Where we listen."""
-        return [Multiaddr.tcp(*each.getsockname()[:2]) for each in self._sockets]
+        self._sockets: dict[socket.socket, asyncio.Task[None]] = {}
 
     async def listen(self, host: str, port: int) -> None:
         """Take connections at a TCP address from now on."""
@@ -39,6 +36,7 @@ class Listening:
             for family, _, _, _, address in dict.fromkeys(found):
                 listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
                 listener.setblocking(False)
+                self.addresses.append(Multiaddr.tcp(*listener.getsockname()[:2]))
                 self._sockets[listener] = asyncio.ensure_future(self._accept(listener))
         except OSError as error:
             raise LocalError(

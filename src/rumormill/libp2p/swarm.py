@@ -159,19 +159,17 @@ class Swarm:
     def blame(self, peer: PeerId, reason: str, points: float = 1.0) -> None:
         """Hold against a peer what it was refused; one that floods is cut off, and kept out."""
         for_what = self._conduct.blame(peer, reason, points, self._now())
-        if for_what is not None:  # not at once: whoever blames is in the midst of its work
-            asyncio.get_running_loop().call_soon(self._cut_off, peer, for_what)
-
-    def _cut_off(self, peer: PeerId, for_what: str) -> None:
-        connection = self.connections.get(peer)
-        if connection is None:
+        if for_what is None:
             return
+        connection = self.connections.get(peer)
         self.count(f"cut-off-{for_what}")
-        self._bans.ban(peer, connection.origin, self._now())
+        self._bans.ban(peer, None if connection is None else connection.origin, self._now())
         self.on_cut_off(peer, for_what)
+        # Not at once: whoever blames is in the midst of its work.
+        loop = asyncio.get_running_loop()
         for each in (self._retired.get(peer), self.spares.get(peer), connection):
             if each is not None:
-                each.close(f"cut off for {for_what}")
+                loop.call_soon(each.close, f"cut off for {for_what}")
 
     @staticmethod
     def _now() -> float:

@@ -38,6 +38,7 @@ from rumormill.libp2p.yamux_types import (
     StreamEnded,
     StreamOpened,
     StreamReset,
+    StreamState,
     YamuxConfig,
 )
 
@@ -57,35 +58,6 @@ _pack_header = _header.pack
 _unpack_header = _header.unpack_from
 
 
-class _Stream:
-    """One stream's state: what each side may still send, and who has finished."""
-
-    __slots__ = (
-        "acknowledged",
-        "consumed",
-        "credit",
-        "fin_queued",
-        "fin_sent",
-        "outgoing",
-        "remote_ended",
-        "stream_id",
-        "unconsumed",
-        "window",
-    )
-
-    def __init__(self, stream_id: int, credit: int) -> None:
-        self.stream_id = stream_id
-        self.credit = credit  # what the peer may still send
-        self.consumed = 0  # used up by the application, not yet given back as credit
-        self.unconsumed = 0  # handed to the application, not yet used up
-        self.window = INITIAL_WINDOW_BYTES  # what we may still send
-        self.outgoing = bytearray()
-        self.acknowledged = False
-        self.fin_queued = False
-        self.fin_sent = False
-        self.remote_ended = False
-
-
 class YamuxSession:
     """One side of a yamux connection."""
 
@@ -103,18 +75,18 @@ class YamuxSession:
         """How many frames brought nothing: pings, empty frames, streams opened to be reset."""
         self._own_parity = 1 if client else 0
         self._next_id = 1 if client else 2
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, StreamState] = {}
         self._inbound = 0
         self._inbound_backlog = 0
         self._outbound_backlog = 0
-        self._ready: dict[int, _Stream] = {}  # has data or FIN to send, and window for it
-        self._starved: dict[int, _Stream] = {}  # was refused bytes by send
+        self._ready: dict[int, StreamState] = {}  # has data or FIN to send, and window for it
+        self._starved: dict[int, StreamState] = {}  # was refused bytes by send
         self._control = bytearray()
         self._queued = 0
         self._unconsumed = 0
         self._header_part = b""  # an unfinished header, or frames that wait
         self._ended_now: dict[int, None] = {}  # streams that ended in what is being received
-        self._body_stream: _Stream | None = None  # None while a body is skipped
+        self._body_stream: StreamState | None = None  # None while a body is skipped
         self._body_left = 0
         self._body_ends = False  # the frame of the current body has FIN
         self._pings: dict[int, None] = {}
@@ -147,7 +119,7 @@ class YamuxSession:
         if stream_id > _MAX_STREAM_ID:
             raise LimitError("all stream numbers of this session are used up")
         self._next_id = stream_id + 2
-        self._streams[stream_id] = _Stream(stream_id, config.receive_window)
+        self._streams[stream_id] = StreamState(stream_id, config.receive_window)
         self._outbound_backlog += 1
         extra = config.receive_window - INITIAL_WINDOW_BYTES
         self._control += _pack_header(_WINDOW_UPDATE, _SYN, stream_id, extra)
@@ -261,7 +233,7 @@ class YamuxSession:
             del self._starved[stream_id]
         return writable
 
-    def _write_frame(self, stream: _Stream, parts: list[bytes | bytearray]) -> int:
+    def _write_frame(self, stream: StreamState, parts: list[bytes | bytearray]) -> int:
         """Write one data frame of a ready stream; it goes to the back of the line, or out of it.
 
         A FIN gets a frame of its own, as go and js send it: js-libp2p closes a stream for reading
@@ -360,7 +332,7 @@ class YamuxSession:
                 self._on_end(stream, events)
         return position + len(part)
 
-    def _charge(self, stream: _Stream, length: int, events: list[Event]) -> _Stream | None:
+    def _charge(self, stream: StreamState, length: int, events: list[Event]) -> StreamState | None:
         """Book a body that the peer is about to send; return the stream if it may have it."""
         if length > stream.credit:
             raise PeerError("window-exceeded", f"{length} bytes with a credit of {stream.credit}")
@@ -378,7 +350,7 @@ class YamuxSession:
 
     def _on_data(
         self, flags: int, stream_id: int, length: int, events: list[Event]
-    ) -> _Stream | None:
+    ) -> StreamState | None:
         """Handle a data header that is not plain; return the stream that gets the body, if any."""
         stream = self._on_flags(flags, stream_id, events)
         if stream is not None:
@@ -420,7 +392,7 @@ class YamuxSession:
             self.drops["unasked-pong"] += 1
             self.useless += 1
 
-    def _on_window_update(self, stream: _Stream, size: int) -> None:
+    def _on_window_update(self, stream: StreamState, size: int) -> None:
         window = stream.window + size
         if window > _MAX_WINDOW_BYTES:
             raise PeerError("window-overflow", "a window of more than 4 GiB")
@@ -428,7 +400,7 @@ class YamuxSession:
         if window and stream.outgoing:
             self._ready[stream.stream_id] = stream
 
-    def _on_flags(self, flags: int, stream_id: int, events: list[Event]) -> _Stream | None:
+    def _on_flags(self, flags: int, stream_id: int, events: list[Event]) -> StreamState | None:
         """Open, acknowledge or reset a stream as the flags say; return it if it lives."""
         if flags & ~_ALL_FLAGS:
             raise PeerError("unknown-flags", f"flags {flags:#x}")
@@ -453,7 +425,7 @@ class YamuxSession:
             return None
         return stream
 
-    def _on_syn(self, flags: int, stream_id: int, events: list[Event]) -> _Stream | None:
+    def _on_syn(self, flags: int, stream_id: int, events: list[Event]) -> StreamState | None:
         if flags & (_ACK | _RST):
             raise PeerError("contradicting-flags", f"a new stream with flags {flags:#x}")
         if stream_id & 1 == self._own_parity:
@@ -471,7 +443,7 @@ class YamuxSession:
         else:
             if len(self._control) > config.max_control_bytes:
                 raise PeerError("unread-answers", "the peer opens streams and does not read")
-            stream = self._streams[stream_id] = _Stream(stream_id, INITIAL_WINDOW_BYTES)
+            stream = self._streams[stream_id] = StreamState(stream_id, INITIAL_WINDOW_BYTES)
             self._inbound += 1
             self._inbound_backlog += 1
             events.append(StreamOpened(stream_id))
@@ -481,7 +453,7 @@ class YamuxSession:
         self._answer(_WINDOW_UPDATE, _RST, stream_id, 0)
         return None
 
-    def _on_end(self, stream: _Stream, events: list[Event]) -> None:
+    def _on_end(self, stream: StreamState, events: list[Event]) -> None:
         if not stream.remote_ended:
             stream.remote_ended = True
             events.append(StreamEnded(stream.stream_id))
@@ -494,7 +466,7 @@ class YamuxSession:
             raise PeerError("unread-answers", "the peer asks and does not read")
         self._control += _pack_header(kind, flags, stream_id, value)
 
-    def _forget(self, stream: _Stream) -> None:
+    def _forget(self, stream: StreamState) -> None:
         """Remove a stream and everything that was counted for it."""
         stream_id = stream.stream_id
         del self._streams[stream_id]
