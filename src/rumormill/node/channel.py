@@ -98,6 +98,7 @@ class Channel(StreamHandler):
         """Why the peer does not take our stream; empty while it may."""
         self.slow = False
         """Whether publishing does not wait for the peer, until its queue is empty again."""
+        self.since = driver.now()
         self.taken = 0
         """Bytes that its stream has taken."""
         self._stream: Stream | None = None

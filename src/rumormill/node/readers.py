@@ -98,7 +98,7 @@ class Readers:
         speeds = {}
         seen, self._seen = self._seen, {}
         for channel in self._channels.values():
-            reader = self._seen[channel] = seen.get(channel) or _Reader(channel.taken, now)
+            reader = self._seen[channel] = seen.get(channel) or _Reader(0, channel.since)
             if now > reader.seen_at:
                 speed = speeds[channel] = (channel.taken - reader.taken) / (now - reader.seen_at)
                 reader.best = max(reader.best, speed)
