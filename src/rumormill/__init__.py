@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rumormill.node.node import Node
     from rumormill.node.subscription import Overflow, Subscription
     from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
-    from rumormill.node.topic import Topic
 
 __all__ = [
     "Doors",
@@ -55,7 +54,7 @@ _HOMES = {
     "SyncDoors": "rumormill.node.sync",
     "SyncNode": "rumormill.node.sync",
     "SyncSubscription": "rumormill.node.sync",
-    "Topic": "rumormill.node.topic",
+    "Topic": "rumormill.node.node",
     "Verdict": "rumormill.core.inputs",
 }
 

@@ -37,40 +37,33 @@ _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
 
-class Owner(Protocol):
+class _Owner(Protocol):
     """What a connection asks of those who hold it; the swarm does."""
 
     key: PrivateKey
     config: ConnectionConfig
 
     @property
-    def services(self) -> Container[str]:
-        """The protocols of which a peer may open streams."""
+    def services(self) -> Container[str]: ...
 
-    def count(self, reason: str) -> None:
-        """Count a refusal."""
+    def count(self, reason: str) -> None: ...
 
-    def admit(self, connection: "Connection") -> bool:
-        """Whether there is room for a new connection; one that is refused has been aborted."""
+    def admit(self, connection: "Connection") -> bool: ...
 
-    def serve(self, connection: "Connection", stream: Stream) -> StreamHandler | None:
-        """Find the handler of a stream that a peer opened; None when it has too many."""
+    def serve(self, connection: "Connection", stream: Stream) -> StreamHandler | None: ...
 
-    def on_ready(self, connection: "Connection") -> None:
-        """The upgrade is done."""
+    def on_ready(self, connection: "Connection") -> None: ...
 
-    def on_closed(self, connection: "Connection") -> None:
-        """The connection ended, for whatever reason; its socket may need a moment more."""
+    def on_closed(self, connection: "Connection") -> None: ...
 
-    def on_lost(self, connection: "Connection") -> None:
-        """The socket is closed."""
+    def on_lost(self, connection: "Connection") -> None: ...
 
 
 class Connection(asyncio.Protocol):
     """One connection to one peer."""
 
     def __init__(
-        self, owner: Owner, *, outbound: bool, expected_peer: PeerId | None = None
+        self, owner: _Owner, *, outbound: bool, expected_peer: PeerId | None = None
     ) -> None:
         self.outbound = outbound
         self.remote_peer: bytes = b""

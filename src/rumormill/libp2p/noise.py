@@ -242,7 +242,8 @@ class NoiseHandshake:
         self._received = bytearray()
         self._to_send = bytearray()
         if initiator:
-            self._write_message(self._write_ephemeral() + self._write_empty_payload())
+            self._write_message(self._write_ephemeral())
+            self._state.mix_hash(b"")  # its empty payload
 
     @property
     def muxer(self) -> str | None:
@@ -373,10 +374,6 @@ class NoiseHandshake:
         ephemeral = self._ephemeral.public_key().public_bytes_raw()
         self._state.mix_hash(ephemeral)
         return ephemeral
-
-    def _write_empty_payload(self) -> bytes:
-        self._state.mix_hash(b"")
-        return b""
 
     def _write_message(self, message: bytes) -> None:
         self._to_send += len(message).to_bytes(2) + message

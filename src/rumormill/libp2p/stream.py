@@ -37,8 +37,10 @@ class Carrier(Protocol):
         """Reset a stream and tell its handler."""
 
 
-class StreamHandler(Protocol):
-    """What a protocol does with one of its streams."""
+class StreamHandler:
+    """What a protocol does with one of its streams: nothing, where it has no use for something."""
+
+    __slots__ = ()
 
     def on_open(self, stream: "Stream") -> None:
         """The protocol is agreed (`stream.protocol`); the stream can be used."""

@@ -84,7 +84,7 @@ class Journal:
         """Whether peers cannot take what is published as fast as it comes."""
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
-        self.on_lost: Callable[[MessageId, Topic, str], None] = lambda *_: None
+        self.on_lost: Callable[[Event, str], None] = lambda *_: None
         self._own = own
         self._protocol = protocol
         self._change = change
@@ -371,7 +371,7 @@ class Journal:
                 continue
             self.lost += 1
             if taken.append.barrier is None:
-                self.on_lost(taken.event.id, taken.event.topic, reason)
+                self.on_lost(taken.event, reason)
         if barriers:
             self._refusal = error
             self.feed(NotStored(barriers, reason))

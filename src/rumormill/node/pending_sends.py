@@ -15,13 +15,13 @@ from rumormill.core.inputs import SendDropped
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.dialler import Dialler
+from rumormill.libp2p.swarm import until
 from rumormill.node.channel import Channel, MachineSide
 from rumormill.node.config import NodeConfig
 
 TOO_MANY_PENDING: Final = "too many messages wait for peers out of reach"
 NOT_REACHED: Final = "not reached in time"
 OURSELVES: Final = "that is this peer itself"
-_POLL: Final = 0.01
 
 
 class Sender(MachineSide, Protocol):
@@ -30,11 +30,9 @@ class Sender(MachineSide, Protocol):
     @property
     def channels(self) -> Mapping[PeerId, Channel]:
         """The peers that are connected."""
-        ...
 
     def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
         """Send a message to a peer that is connected."""
-        ...
 
 
 class _Queue:
@@ -129,9 +127,7 @@ class PendingSends:
 
     async def drain(self, seconds: float) -> None:
         """Wait until nothing waits any more, but not longer than so many seconds."""
-        deadline = self._loop.time() + seconds
-        while self._queues and self._loop.time() < deadline:  # noqa: ASYNC110 (each ends alone)
-            await asyncio.sleep(_POLL)
+        await until(lambda: not self._queues, seconds)
 
     def close(self) -> None:
         """Forget everything."""

@@ -79,7 +79,7 @@ class Queries:
         self._numbers = count(1)
         self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
-            swarm.services[protocol] = self._serve
+            swarm.services[protocol] = lambda _, stream: Answering(self, stream)
 
     # Our questions.
 
@@ -190,9 +190,6 @@ class Queries:
 
     # Questions of peers.
 
-    def _serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
-        return Answering(self, stream)
-
     def put(self, asker: "Answering", peer: PeerId, message: WireMessage) -> None:
         """Put a peer's question to the machine."""
         if len(self._asked) >= self.config.questions_served:
@@ -259,7 +256,7 @@ class _Partner:
         self.dialling = False
 
 
-class Asking:
+class Asking(StreamHandler):
     """One question of ours, and the stream that it is put on."""
 
     __slots__ = (
@@ -350,7 +347,7 @@ class Asking:
         self._queries.free_place(self)
 
 
-class Answering:
+class Answering(StreamHandler):
     """Reads a peer's questions from a stream that it opened, and sends the answers."""
 
     def __init__(self, queries: Queries, stream: Stream) -> None:
@@ -364,9 +361,6 @@ class Answering:
         self._peer_ended = False
         self._declined = False
         self._gone = False
-
-    def on_open(self, stream: Stream) -> None:
-        """The peer speaks first."""
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, put them to the machine."""
