@@ -1,10 +1,21 @@
-"""Limits and times of connections: how many, how long, how often."""
+"""Limits and times of connections: how many, how long, how often; and with whom."""
+
+from collections.abc import Iterable
 
 from rumormill.core.config import Config, require
+from rumormill.core.errors import ConfigError, DecodeError
+from rumormill.core.ids import PeerId
+from rumormill.wire import keys
 
 
 class ConnectionConfig(Config, frozen=True, kw_only=True):
     """Limits and times of connections. Where no source is named, the value is our choice."""
+
+    allow_peers: tuple[str, ...] | None = None
+    """The ids of the only peers that may be connected; None: everybody who is not denied."""
+
+    deny_peers: tuple[str, ...] = ()
+    """The ids of peers that may not be connected, allowed or not."""
 
     max_connections: int = 512
     """Connections at most, both directions. go's connection manager starts to trim at 192."""
@@ -59,4 +70,18 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
     def validate(self) -> None:
         """Refuse values under which nothing can work."""
         for name in self.__struct_fields__:
-            require(getattr(self, name) > 0, name, "must be positive")
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                require(value > 0, name, "must be positive")
+        nobody = self.allow_peers is not None and not self.allow_peers
+        require(not nobody, "allow_peers", "names nobody; leave it out to allow everybody")
+        peer_ids("allow_peers", self.allow_peers or ())
+        peer_ids("deny_peers", self.deny_peers)
+
+
+def peer_ids(key: str, texts: Iterable[str]) -> frozenset[PeerId]:
+    """Read a list of peer ids."""
+    try:
+        return frozenset(bytes(keys.PeerId.parse(text)) for text in texts)
+    except DecodeError as error:
+        raise ConfigError(f"{key}: not a peer id such as 12D3KooW...: {error.detail}") from None

@@ -1,6 +1,7 @@
 """A connection: TCP bytes through noise and yamux to streams, and back.
 
-The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
+The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on. In
+a private network all of it is inside that network's cipher (`pnet`).
 Whatever breaks a rule ends this connection and nothing else.
 
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
@@ -18,6 +19,7 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
+from rumormill.libp2p.pnet import NONCE_BYTES, PrivateNetwork
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
 from rumormill.libp2p.upgrade import Upgrade
 from rumormill.libp2p.yamux import YamuxSession
@@ -42,6 +44,7 @@ class _Owner(Protocol):
 
     key: PrivateKey
     config: ConnectionConfig
+    network: PrivateNetwork | None
 
     @property
     def services(self) -> Container[str]: ...
@@ -90,6 +93,10 @@ class Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited_ping: int | None = None
         self._pinged_at = 0.0
+        self._private = None
+        if owner.network is not None:
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            self._private = owner.network.session(nonce, outbound=outbound)
         self._upgrade = Upgrade(
             owner.key,
             outbound=outbound,
@@ -115,13 +122,15 @@ class Connection(asyncio.Protocol):
             return
         timeout = self._owner.config.upgrade_timeout
         self._deadline = self._loop.call_later(timeout, self._give_up_upgrade)
-        transport.write(self._upgrade.data_to_send())
+        self._write(self._upgrade.data_to_send())
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket through the layers."""
         if self.closed_because is not None:
             return  # read only so that the kernel delivers what we sent last
         try:
+            if self._private is not None:
+                data = self._private.decrypt(data)
             noise = self._noise
             self._on_frames(self._take_upgrade(data) if noise is None else noise.decrypt(data))
         except PeerError as error:
@@ -151,13 +160,11 @@ class Connection(asyncio.Protocol):
 
     def _take_upgrade(self, data: bytes) -> bytes:
         """Upgrade as far as the bytes go; return what the session is to read."""
-        upgrade, transport = self._upgrade, self._transport
-        assert transport is not None
+        upgrade = self._upgrade
         try:
             rest = upgrade.receive(data)
         finally:
-            if answer := upgrade.data_to_send():
-                transport.write(answer)
+            self._write(upgrade.data_to_send())
         if upgrade.done:
             assert upgrade.remote is not None
             self._noise = upgrade.session
@@ -303,17 +310,24 @@ class Connection(asyncio.Protocol):
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
 
+    def _write(self, data: bytes) -> None:
+        if self._private is not None:
+            data = self._private.encrypt(data)
+        if data:
+            assert self._transport is not None
+            self._transport.write(data)
+
     def _flush(self) -> None:
         self._flush_scheduled = False
-        transport, noise = self._transport, self._noise
-        if transport is None or noise is None:
+        noise = self._noise
+        if noise is None:
             return
         session = self.session
         while self._writable and self.closed_because is None:
             data = session.data_to_send(_WRITE_CHUNK)
             if not data:
                 break
-            transport.write(noise.encrypt(data))
+            self._write(noise.encrypt(data))
         for stream_id in session.take_writable():
             stream = self._streams.get(stream_id)
             if stream is not None and stream.handler is not None:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 24
-MAX_FILE_BYTES: Final = 256
-"""Our choice: the longest encoding of a key file has 95 bytes."""
 
 WRONG_NETWORK: Final = "wrong-network"
 

@@ -1,7 +1,8 @@
 """All connections of a node: who is connected, who may be, and who is wanted.
 
-The swarm listens and dials, bounds how many connections there are and from where, uses one
-connection per peer, and redials the peers that it was told to keep.
+The swarm listens and dials, bounds how many connections there are and from where, has none with
+peers that its configuration excludes, uses one connection per peer, and redials the peers that it
+was told to keep.
 
 When two peers dial each other at the same moment there are two connections. The first one that is
 ready is used; the other is a spare, on which the peer's streams are served and none is opened. It
@@ -21,10 +22,11 @@ from typing import Any, Final
 from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import MAX_HINTS, WILDCARDS, AddressBook, endpoints_among
-from rumormill.libp2p.config import ConnectionConfig
+from rumormill.libp2p.config import ConnectionConfig, peer_ids
 from rumormill.libp2p.connection import RETIRED, Connection
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
+from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.version import __version__
@@ -34,6 +36,8 @@ from rumormill.wire.multiaddr import Multiaddr
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
 _POLL = 0.005
+DENIED: Final = "peer-denied"
+NOT_ALLOWED: Final = "peer-not-allowed"
 MAX_STREAMS_PER_PROTOCOL: Final = 16
 """Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
 peer needs at a time, and too few to be a burden."""
@@ -43,10 +47,20 @@ _MAX_LOCAL_HOSTS = 8
 class Swarm:
     """The connections of one node."""
 
-    def __init__(self, key: keys.PrivateKey, config: ConnectionConfig) -> None:
+    def __init__(
+        self,
+        key: keys.PrivateKey,
+        config: ConnectionConfig,
+        network: PrivateNetwork | None = None,
+    ) -> None:
         self.key = key
         self.id: PeerId = bytes(key.peer_id)
         self.config = config
+        self.network = network
+        self._allowed = None
+        if config.allow_peers is not None:
+            self._allowed = peer_ids("allow_peers", config.allow_peers)
+        self._denied = peer_ids("deny_peers", config.deny_peers)
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
         self.spares: dict[PeerId, Connection] = {}
@@ -57,6 +71,7 @@ class Swarm:
         self.on_peer: Callable[[Connection], None] = lambda _: None
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
         self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
+        self.on_excluded: Callable[[PeerId, str], None] = lambda *_: None
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(self._describe),
             IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn, self.count),
@@ -143,6 +158,9 @@ class Swarm:
             self.count("self-dial")
             connection.close("connected to ourselves")
             return
+        if excluded := self._excluded(peer):
+            connection.abort(excluded)
+            return
         other = self.connections.get(peer)
         if other is not None:
             self.count("duplicate-connection")
@@ -158,6 +176,18 @@ class Swarm:
             self._retire(other)
         connection.open_stream((IDENTIFY,), ReadIdentify(self._learn, self.count))
         self.on_peer(connection)
+
+    def _excluded(self, peer: PeerId) -> str:
+        """Why the lists exclude a peer, counted and told; nothing when they do not."""
+        if peer in self._denied:
+            reason = DENIED
+        elif self._allowed is not None and peer not in self._allowed:
+            reason = NOT_ALLOWED
+        else:
+            return ""
+        self.count(reason)
+        self.on_excluded(peer, reason)
+        return reason
 
     def _retire(self, connection: Connection) -> None:
         """Close a connection soon, when what is on its way has arrived; one for each peer."""
@@ -253,6 +283,8 @@ class Swarm:
         """
         connection = self.connections.get(peer)
         if connection is None:
+            if excluded := self._excluded(peer):
+                raise LocalError(f"{keys.PeerId(peer)} is not dialled: {excluded}")
             task = self._dialling.get(peer)
             if task is None:
                 dialling = self._dial(peer, transient=transient)
@@ -288,6 +320,8 @@ class Swarm:
                 if peer in self.connections:
                     break  # it dialled us meanwhile, and that connection was kept
                 reasons.append(f"{host}:{port}: {_why(error)}")
+                if self.network is not None and isinstance(error, LocalError):
+                    reasons.append("does it have the key of this private network?")
                 continue
             connection.transient = transient
             return self.connections.get(peer, connection)
