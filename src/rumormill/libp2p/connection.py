@@ -142,7 +142,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""
-        self._end("connection lost" if error is None else f"connection lost: {error}")
+        reason = "connection lost" if error is None else f"connection lost: {error}"
+        if self._private is not None and not self.ready:
+            reason += " (does the peer have the key of this private network?)"
+        self._end(reason)
         if self._deadline is not None:
             self._deadline.cancel()
         self._owner.on_lost(self)

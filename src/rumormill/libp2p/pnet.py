@@ -5,10 +5,10 @@ nonce and the network's key. Multistream, noise and the rest happen inside. A st
 bytes, and what it says decrypts to nonsense.
 
 The cipher proves nothing by itself, so the session looks at the first thing that a member says in
-every libp2p: the greeting of multistream. Rules kept here: one wrong byte of it is final, and a
-listener says nothing but its nonce before it has the whole greeting. So whoever dials without the
-key gets 24 random bytes, with which no guess of the key can be tested. Noise inside notices
-what is changed or replayed later.
+every libp2p: the greeting of multistream. Rules kept here: one wrong byte of it is final, as is our
+own nonce come back, and a listener says nothing but its nonce before it has the whole greeting. So
+whoever dials without the key gets 24 random bytes, with which no guess of the key can be tested.
+Noise inside notices what is changed or replayed later.
 
 Nonces come from the caller, fresh for each connection. Kept are an unfinished nonce, how much of
 the greeting has come, and a listener's own greeting until then.
@@ -130,6 +130,7 @@ class PrivateSession:
             self._receiver = started[:NONCE_BYTES]
             if len(started) <= NONCE_BYTES:
                 return b""
+            self._refused = self._receiver == self._nonce  # our own words, sent back
             self._receiver = _xsalsa20(self._key, self._receiver)
             data = started[NONCE_BYTES:]
         plain = self._receiver.decrypt(data)

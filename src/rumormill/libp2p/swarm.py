@@ -320,8 +320,6 @@ class Swarm:
                 if peer in self.connections:
                     break  # it dialled us meanwhile, and that connection was kept
                 reasons.append(f"{host}:{port}: {_why(error)}")
-                if self.network is not None and isinstance(error, LocalError):
-                    reasons.append("does it have the key of this private network?")
                 continue
             connection.transient = transient
             return self.connections.get(peer, connection)
