@@ -142,10 +142,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""
-        reason = "connection lost" if error is None else f"connection lost: {error}"
-        if self._private is not None and not self.ready:
-            reason += " (does the peer have the key of this private network?)"
-        self._end(reason)
+        self._end(
+            self._explained("connection lost" if error is None else f"connection lost: {error}")
+        )
         if self._deadline is not None:
             self._deadline.cancel()
         self._owner.on_lost(self)
@@ -361,7 +360,13 @@ class Connection(asyncio.Protocol):
 
     def _give_up_upgrade(self) -> None:
         self._owner.count("upgrade-timeout")
-        self.close("upgrade timeout")
+        self.close(self._explained("upgrade timeout"))
+
+    def _explained(self, reason: str) -> str:
+        """Why a connection ended, with what most likely ended it: a stranger is told nothing."""
+        if self._private is None or self.ready:
+            return reason
+        return f"{reason} (does the peer have the key of this private network?)"
 
     def _fail(self, error: PeerError) -> None:
         """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
