@@ -7,7 +7,8 @@ compared with its record of an open network, so that one that is deaf does not p
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,9 @@ def name_of(node: Node) -> str:
     return str(PeerId(node.id))
 
 
-def impatient(**more: object) -> NodeConfig:
-    """A node that gives a handshake little time."""
-    return NodeConfig(upgrade_timeout=0.2, **more)  # type: ignore[arg-type]
+def impatient(seconds: float = 0.2, **more: int) -> NodeConfig:
+    """A node that gives a handshake little time; more of it where others must be done before."""
+    return NodeConfig(upgrade_timeout=seconds, **more)  # type: ignore[arg-type]
 
 
 def forgotten(node: Node) -> bool:
@@ -73,6 +74,12 @@ async def said_to(node: Node, *said: bytes) -> bytes:
     writer.transport.abort()
     await asyncio.gather(writer.wait_closed(), return_exceptions=True)
     return bytes(heard)
+
+
+def shared_pieces(records: Sequence[bytes]) -> list[bytes]:
+    """Eight bytes that stand in the first 64 of several records, or twice in one."""
+    pieces = Counter(each[place : place + 8] for each in records for place in range(0, 64, 8))
+    return [piece for piece, times in pieces.items() if times > 1]
 
 
 class Wiretap:
@@ -157,8 +164,7 @@ def test_two_connections_of_one_network_share_no_bytes(key: Path) -> None:
     async def story() -> None:
         first, second = [(await overheard(key))[0] for _ in range(2)]
         begins = [bytes(each[:64]) for tap in (first, second) for each in (tap.there, tap.back)]
-        pieces = [begin[place : place + 8] for begin in begins for place in range(0, 64, 8)]
-        assert len(set(pieces)) == len(pieces)
+        assert not shared_pieces(begins)
 
     run(story)
 
@@ -199,7 +205,7 @@ def test_silent_strangers_take_no_more_places_than_handshakes_have(key: Path) ->
     """Half-open connections are bounded in number and in time; then a member comes in."""
 
     async def story() -> None:
-        config = impatient(max_pending_upgrades=4)
+        config = impatient(2.0, max_pending_upgrades=4)
         async with (
             Node(None, network=key, config=config) as node,
             Node(None, network=key) as member,
@@ -218,13 +224,41 @@ def test_a_recorded_member_cannot_be_replayed(key: Path) -> None:
 
     async def story() -> None:
         wiretap, _, bob_id = await overheard(key)
-        async with Node(None, network=key, config=impatient()) as bob:
+        async with Node(None, network=key) as bob:
             answer = await said_to(bob, bytes(wiretap.there))
             assert bob.refusals == {"bad-handshake": 1}
             assert len(answer) < 500
             for hidden in (encode_line(MULTISTREAM), bob.id, bob_id):
                 assert hidden not in answer
             await until(lambda: forgotten(bob), "nothing is left of the replay")
+
+    run(story)
+
+
+def test_a_stranger_that_a_member_dials_records_nothing_that_can_be_recognised(key: Path) -> None:
+    """Whoever sits at a member's old address gets an opening, other bytes each time, no more."""
+
+    async def story() -> None:
+        recorded: list[bytes] = []
+
+        async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            recorded.append(await reader.read(-1))
+            writer.close()
+
+        server = await asyncio.start_server(record, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with Node(None, network=key, config=impatient()) as member:
+            somebody = PrivateKey(bytes(32)).peer_id
+            for _ in range(2):
+                with pytest.raises(LocalError, match="key of this private network"):
+                    await member.connect(f"/ip4/127.0.0.1/tcp/{port}/p2p/{somebody}", keep=False)
+            await until(lambda: len(recorded) == 2 and forgotten(member), "the dials are over")
+            assert [len(each) for each in recorded] == [NONCE_BYTES + len(PLAIN)] * 2
+            for opening in recorded:
+                for hidden in (encode_line(MULTISTREAM), NOISE.encode(), member.id):
+                    assert hidden not in opening
+            assert not shared_pieces(recorded)
+        server.close()
 
     run(story)
 
@@ -238,7 +272,7 @@ def test_nodes_of_different_networks_do_not_meet(key: Path, tmp_path: Path, othe
         if other == "another network":
             create_network(network := tmp_path / "other.key")
         async with (
-            Node(None, network=key, config=impatient()) as member,
+            Node(None, network=key, config=impatient(2.0)) as member,
             Node(None, network=network) as stranger,
         ):
             with pytest.raises(LocalError, match="cannot reach"):
