@@ -286,18 +286,15 @@ class NoiseHandshake:
                 return b""
             message = bytes(received[2 : 2 + size])
             del received[: 2 + size]
-            self._on_message(message)
+            if self._initiator:
+                self._on_second(message)
+            elif self._remote_ephemeral is None:
+                self._on_first(message)
+            else:
+                self._on_third(message)
         rest = bytes(received)
         received.clear()
         return rest
-
-    def _on_message(self, message: bytes) -> None:
-        if self._initiator:
-            self._on_second(message)
-        elif self._remote_ephemeral is None:
-            self._on_first(message)
-        else:
-            self._on_third(message)
 
     def _on_first(self, message: bytes) -> None:
         """Read -> e; answer <- e, ee, s, es."""

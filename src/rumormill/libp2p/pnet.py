@@ -138,7 +138,7 @@ class PrivateSession:
             as_due = plain.startswith(self._due) or self._due.startswith(plain)
             if self._refused or not as_due:
                 self._refused = True
-                raise PeerError(WRONG_NETWORK, "the peer does not have the key of this network")
+                raise PeerError(WRONG_NETWORK, "the first bytes are not a member's")
             self._due = self._due[len(plain) :]
         return plain
 

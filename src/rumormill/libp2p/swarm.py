@@ -23,12 +23,11 @@ from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import MAX_HINTS, WILDCARDS, AddressBook, endpoints_among
 from rumormill.libp2p.config import ConnectionConfig, peer_ids
-from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.connection import RETIRED, Connection, Stream, StreamHandler
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
-from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.version import __version__
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
@@ -320,6 +319,8 @@ class Swarm:
                 if peer in self.connections:
                     break  # it dialled us meanwhile, and that connection was kept
                 reasons.append(f"{host}:{port}: {_why(error)}")
+                if self.network is not None and isinstance(error, LocalError):
+                    reasons.append("does it have the key of this private network?")
                 continue
             connection.transient = transient
             return self.connections.get(peer, connection)
@@ -444,7 +445,10 @@ class Swarm:
         self._wanted.clear()
         for server in self._servers:
             server.close()
-        await until(self._drained, self.config.shutdown_timeout)
+        await until(
+            lambda: not self.has_queued() and all(each.drained for each in self._all),
+            self.config.shutdown_timeout,
+        )
         tasks = [*self._tasks, *self._dialling.values()]
         for task in tasks:
             task.cancel()
@@ -458,9 +462,6 @@ class Swarm:
         await asyncio.gather(*tasks, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
-
-    def _drained(self) -> bool:
-        return not self.has_queued() and all(connection.drained for connection in self._all)
 
 
 async def until(condition: Callable[[], bool], seconds: float) -> None:

@@ -45,20 +45,10 @@ _READERS: Final[dict[str, tuple[Callable[[Any], object], object, str]]] = {
 class Callbacks:
     """The functions that an application gave, and how often they and its validators failed."""
 
-    def __init__(
-        self,
-        message_id: Callable[..., object] | None,
-        application_score: Callable[..., object] | None,
-        subscription_filter: Callable[..., object] | None,
-        peer_filter: Callable[..., object] | None,
-    ) -> None:
+    def __init__(self, *functions: Callable[..., object] | None) -> None:
+        """Take the functions in the order of `_READERS`, None where there is none."""
         self.failures = 0
-        self._functions = {
-            "message_id": message_id,
-            "application_score": application_score,
-            "subscription_filter": subscription_filter,
-            "peer_filter": peer_filter,
-        }
+        self._functions = dict(zip(_READERS, functions, strict=True))
         self._complained: dict[Callable[..., object], None] = {}
 
     def hooks(self, spec: ProtocolSpec, **others: Any) -> Hooks:

@@ -15,8 +15,14 @@ from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
-from rumormill.libp2p.connection import RETIRED, Connection
-from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
+from rumormill.libp2p.connection import (
+    ENDED,
+    REFUSED,
+    RETIRED,
+    Connection,
+    Stream,
+    StreamHandler,
+)
 from rumormill.node.config import NodeConfig
 from rumormill.wire.frames import FrameReader
 

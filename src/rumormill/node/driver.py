@@ -21,14 +21,12 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, TimerFired
 from rumormill.core.messages import WireMessage
 from rumormill.core.peer_view import PeerView
-from rumormill.libp2p.connection import Connection
-from rumormill.libp2p.dialler import Dialler
-from rumormill.libp2p.stream import Stream, StreamHandler
+from rumormill.libp2p.connection import Connection, Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.journal import CLOSED, Journal
-from rumormill.node.pending_sends import PendingSends
+from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 from rumormill.trace.recorder import Recorder
@@ -94,15 +92,7 @@ class Driver:
         self.pending_sends = PendingSends(self, dialler, config)
         self.queries: Queries | None = None
         if spec.queries is not None:
-            self.queries = Queries(
-                self,
-                swarm,
-                dialler,
-                config,
-                spec.queries,
-                decode=spec.queries.decoder(settings),
-                max_frame=spec.queries.max_message(settings),
-            )
+            self.queries = Queries(self, swarm, dialler, config, spec.queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
         self._actions = self._all_actions()

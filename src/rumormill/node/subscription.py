@@ -72,9 +72,6 @@ class Subscription:
         self._failure: RumormillError | None = None
         self._closed = False
 
-    def __hash__(self) -> int:
-        return id(self)
-
     def __aiter__(self) -> Self:
         return self
 

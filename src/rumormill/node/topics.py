@@ -99,7 +99,6 @@ async def make_topic(spec: ProtocolSpec, driver: Driver, name: str, options: Top
 
 
 def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
-    """Name the author by its id."""
     allowed = options.allowed_publishers
     if not isinstance(allowed, tuple):
         return options

@@ -88,11 +88,6 @@ class PublicKey:
 
     __slots__ = ("data", "encoded", "key_type", "verify")
 
-    key_type: KeyType
-    data: bytes
-    encoded: bytes
-    verify: _Verify
-
     def __init__(self, key_type: KeyType, data: bytes) -> None:
         self.verify = _VERIFIERS[key_type](data)
         self.key_type = key_type
