@@ -71,6 +71,12 @@ def test_a_denied_node_is_told_so(home: Path, tmp_path: Path) -> None:
         assert f"{peer} is not dialled: peer-denied" in done.stderr
 
 
+def test_a_node_logs_which_network_it_is_in(home: Path, key: Path) -> None:
+    for flags, network in (((), "open"), (("--network", key), str(key))):
+        with Terminal("node", "--home", home, "--log-format", "json", *flags) as node:
+            assert json.loads(node.says('"running"'))["network"] == network
+
+
 def test_a_running_node_has_decided_who_may_come_in(home: Path, key: Path) -> None:
     with Terminal("node", "--home", home) as node:
         node.prints()

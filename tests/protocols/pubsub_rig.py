@@ -35,7 +35,7 @@ from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import constant
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 from trace_log import TraceLog
 
 

@@ -20,8 +20,8 @@ from rumormill.sim.network import Network
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
+from rumormill.trace.entries import Recorder
 from rumormill.trace.metrics import Metrics
-from rumormill.trace.recorder import Recorder
 from trace_log import TraceLog
 
 LATENCY = 0.05

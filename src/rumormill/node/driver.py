@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from rumormill.core import effects, inputs, trace
+from rumormill.core.api import PeerView
 from rumormill.core.config import Config
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
@@ -20,7 +21,6 @@ from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, TimerFired
 from rumormill.core.messages import WireMessage
-from rumormill.core.peer_view import PeerView
 from rumormill.libp2p.connection import Connection, Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
@@ -29,7 +29,7 @@ from rumormill.node.journal import CLOSED, Journal
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.protocols.registry import Hooks, ProtocolSpec
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PeerId as ReadablePeerId
 

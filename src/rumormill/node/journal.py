@@ -20,12 +20,12 @@ from typing import Final
 
 import msgspec
 
+from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
-from rumormill.core.receipt import Receipt
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended

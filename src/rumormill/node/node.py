@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from rumormill.core import trace
+from rumormill.core.api import PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.libp2p.swarm import Swarm
@@ -40,8 +39,7 @@ from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Counts, Values, gather_metrics, render_metrics
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
-from rumormill.trace.entries import Observer
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Observer, Recorder
 from rumormill.wire import keys
 
 _Arguments = ParamSpec("_Arguments")

@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
+from rumormill.core.api import PeerView
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
-from rumormill.core.peer_view import PeerView
 from rumormill.daemon.doors import Doors
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.node import Node

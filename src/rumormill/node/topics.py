@@ -12,11 +12,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.core.config import Config
 from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
-from rumormill.core.topics import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.libp2p.address_book import AddressBook
 from rumormill.node.config import parsed
 from rumormill.node.driver import Driver

@@ -19,7 +19,7 @@ from rumormill.sim.host import Host
 from rumormill.sim.latency import LatencyModel, constant
 from rumormill.sim.link import PEER_DOWN, Link, LinkFaults, RoundTrip
 from rumormill.sim.mail import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Correspondent, Post
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 
 CRASHED = "crash"
 NO_COMMON_PROTOCOL = "no common protocol"

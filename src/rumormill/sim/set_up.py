@@ -11,9 +11,9 @@ import functools
 from collections import Counter
 from typing import Final
 
+from rumormill.core.api import NO_OPTIONS
 from rumormill.core.effects import Outcome
 from rumormill.core.ids import Topic
-from rumormill.core.topics import NO_OPTIONS
 from rumormill.protocols.registry import TopicMaking
 from rumormill.sim.host import Host
 from rumormill.sim.workload import Plan

@@ -31,8 +31,7 @@ from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.snapshot import Given, state_of
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
-from rumormill.trace.entries import Observer
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Observer, Recorder
 from rumormill.wire.multiaddr import Multiaddr
 
 PUBLISHER_DOWN = "publisher down"
