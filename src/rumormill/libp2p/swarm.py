@@ -319,7 +319,7 @@ class Swarm:
                 if peer in self.connections:
                     break  # it dialled us meanwhile, and that connection was kept
                 reasons.append(f"{host}:{port}: {_why(error)}")
-                if self.network is not None and isinstance(error, LocalError):
+                if self.network is not None and isinstance(error, LocalError | TimeoutError):
                     reasons.append("does it have the key of this private network?")
                 continue
             connection.transient = transient
