@@ -111,7 +111,7 @@ class PrivateSession:
         self._refused = False
 
     def encrypt(self, data: bytes) -> bytes:
-        """Encrypt what is to be sent; nothing lets a listener say what it has held back."""
+        """Encrypt what is to be sent, also nothing: a greeted listener then says what it held."""
         ahead, self._ahead = self._ahead, None
         if self._held is not None:
             if self._due:
