@@ -20,7 +20,7 @@ import asyncio
 import secrets
 import socket
 from collections import deque
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
@@ -29,8 +29,9 @@ from rumormill.libp2p.admission import Origin, origin_of
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
+from rumormill.libp2p.pnet import NONCE_BYTES, PrivateNetwork
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
-from rumormill.libp2p.upgrade import Upgrade
+from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived, Event
 from rumormill.wire.keys import PeerId, PrivateKey
@@ -45,6 +46,7 @@ _BAD_STREAM = 50.0
 _BAD_CONNECTION = 250.0
 """What the owner is told of frames that bring nothing, by so many, and of a stream or a whole
 connection that broke a rule: the numbers say how these weigh against one refusal (1)."""
+_POLL = 0.005
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
@@ -54,6 +56,7 @@ class _Owner(Protocol):
 
     key: PrivateKey
     config: ConnectionConfig
+    network: PrivateNetwork | None
 
     @property
     def services(self) -> Container[str]: ...
@@ -98,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._noise: NoiseSession | None = None
+        self._noise: NoiseSession | PrivateNoise | None = None
         self._streams: dict[int, Stream] = {}
         self._arrived = b""
         """What came from the socket and was not looked at."""
@@ -120,6 +123,8 @@ class Connection(asyncio.Protocol):
             static_secret=secrets.token_bytes(32),
             ephemeral_secret=secrets.token_bytes(32),
             expected_peer=expected_peer,
+            network=owner.network,
+            nonce=secrets.token_bytes(NONCE_BYTES),
         )
 
     # asyncio's side.
@@ -370,8 +375,7 @@ class Connection(asyncio.Protocol):
             return
         session = self.session
         while self._writable and self.closed_because is None:
-            data = session.data_to_send(_WRITE_CHUNK)
-            if not data:
+            if not (data := session.data_to_send(_WRITE_CHUNK)):
                 break
             transport.write(noise.encrypt(data))
         for stream_id in session.take_writable():
@@ -461,3 +465,20 @@ class Connection(asyncio.Protocol):
             if stream.handler is not None:
                 stream.handler.on_close(stream, reason)
         self._owner.on_closed(self)
+
+
+async def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition that nobody announces, but not longer than so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
+        await asyncio.sleep(_POLL)
+
+
+def why(error: BaseException) -> str:
+    """Why a connection could not be made, for people."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

@@ -1,8 +1,8 @@
 """All connections of a node: who is connected, who may be, and who is wanted.
 
 The swarm listens and dials, has places for so many connections and shares them out (`admission`),
-cuts off peers that flood, uses one connection per peer, and redials the peers that it was told to
-keep.
+has none with peers that its configuration excludes, cuts off peers that flood, uses one connection
+per peer, and redials the peers that it was told to keep.
 
 When two peers dial each other at the same moment there are two connections. The first one that is
 ready is used; the other is a spare, on which the peer's streams are served and none is opened. It
@@ -13,7 +13,6 @@ peers meet again from the start.
 """
 
 import asyncio
-import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,13 +20,20 @@ from typing import Any, Final
 
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
-from rumormill.libp2p.address_book import MAX_HINTS, WILDCARDS, AddressBook, endpoints_among
+from rumormill.libp2p.address_book import (
+    MAX_HINTS,
+    WILDCARDS,
+    AddressBook,
+    encoded,
+    endpoints_among,
+)
 from rumormill.libp2p.admission import Bans, Conduct, Places
-from rumormill.libp2p.config import ConnectionConfig
-from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.config import ConnectionConfig, PeerLists
+from rumormill.libp2p.connection import RETIRED, Connection, until, why
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.listening import Listening
+from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.version import __version__
@@ -36,7 +42,6 @@ from rumormill.wire.multiaddr import Multiaddr
 
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
-_POLL = 0.005
 MAX_STREAMS_PER_PROTOCOL: Final = 16
 """Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
 peer needs at a time, and too few to be a burden."""
@@ -47,10 +52,17 @@ BANNED: Final = "banned"
 class Swarm:
     """The connections of one node."""
 
-    def __init__(self, key: keys.PrivateKey, config: ConnectionConfig) -> None:
+    def __init__(
+        self,
+        key: keys.PrivateKey,
+        config: ConnectionConfig,
+        network: PrivateNetwork | None = None,
+    ) -> None:
         self.key = key
         self.id: PeerId = bytes(key.peer_id)
         self.config = config
+        self.network = network
+        self._lists = PeerLists(config)
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
         self.spares: dict[PeerId, Connection] = {}
@@ -61,6 +73,7 @@ class Swarm:
         self.on_peer: Callable[[Connection], None] = lambda _: None
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
         self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
+        self.on_excluded: Callable[[PeerId, str], None] = lambda *_: None
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(self._describe),
             IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn, self.count),
@@ -185,6 +198,9 @@ class Swarm:
             self.count("self-dial")
             connection.close("connected to ourselves")
             return
+        if excluded := self._excluded(peer):
+            connection.abort(excluded)
+            return
         if refusal := self._seat(connection):
             self.count(refusal)
             connection.close(refusal)
@@ -204,6 +220,14 @@ class Swarm:
             self._retire(other)
         connection.open_stream((IDENTIFY,), ReadIdentify(self._learn, self.count))
         self.on_peer(connection)
+
+    def _excluded(self, peer: PeerId) -> str:
+        """Why the lists exclude a peer, counted and told; nothing when they do not."""
+        reason = self._lists.exclude(peer)
+        if reason:
+            self.count(reason)
+            self.on_excluded(peer, reason)
+        return reason
 
     def _retire(self, connection: Connection) -> None:
         """Close a connection soon, when what is on its way has arrived; one for each peer."""
@@ -294,6 +318,8 @@ class Swarm:
         """
         connection = self.connections.get(peer)
         if connection is None:
+            if excluded := self._excluded(peer):
+                raise LocalError(f"{keys.PeerId(peer)} is not dialled: {excluded}")
             task = self._dialling.get(peer)
             if task is None:
                 dialling = self._dial(peer, transient=transient)
@@ -328,7 +354,9 @@ class Swarm:
             except (OSError, LocalError, TimeoutError) as error:
                 if peer in self.connections:
                     break  # it dialled us meanwhile, and that connection was kept
-                reasons.append(f"{host}:{port}: {_why(error)}")
+                reasons.append(f"{host}:{port}: {why(error)}")
+                if self.network is not None and isinstance(error, LocalError | TimeoutError):
+                    reasons.append("does it have the key of this private network?")
                 continue
             connection.transient = transient
             return self.connections.get(peer, connection)
@@ -414,14 +442,14 @@ class Swarm:
     def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
         if peer != self.id:
-            return [_encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
+            return [encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
         endpoints: dict[tuple[str, int], None] = {}
         for address in self.listen_addresses:
             host, port = address.tcp_endpoint or ("", 0)
             if host in WILDCARDS:  # others find us where our connections end
                 endpoints.update(dict.fromkeys((each, port) for each in self._local_hosts))
             endpoints[host, port] = None
-        return [_encoded(*endpoint) for endpoint in endpoints]
+        return [encoded(*endpoint) for endpoint in endpoints]
 
     # Housekeeping.
 
@@ -467,24 +495,3 @@ class Swarm:
             connection.abort("closing")
         await until(lambda: not self._all, self.config.close_timeout)
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition that nobody announces, but not longer than so many seconds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
-        await asyncio.sleep(_POLL)
-
-
-@functools.lru_cache(4096)
-def _encoded(host: str, port: int) -> bytes:
-    return Multiaddr.tcp(host, port).encode()
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error)

@@ -97,6 +97,7 @@ class Driver:
         swarm.on_peer_gone = self._on_peer_gone
         swarm.on_unreached = self._on_unreached
         swarm.on_cut_off = lambda peer, reason: self.record(trace.Penalise(peer, reason, 0.0))
+        swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
         dialler = Dialler(swarm)
         self.pending_sends = PendingSends(self, dialler, config)
         self.queries: Queries | None = None
