@@ -200,7 +200,7 @@ class Disk:
         self.root.mkdir(parents=True)
         self._library = built(folder)
         self._journal = folder / "journal"
-        self._faults = folder / "faults"
+        self.faults = folder / "faults"
         self.rules()
         self._remember()
 
@@ -210,14 +210,14 @@ class Disk:
             LD_PRELOAD=str(self._library),
             DISK_ROOT=str(self.root),
             DISK_JOURNAL=str(self._journal),
-            DISK_FAULTS=str(self._faults),
+            DISK_FAULTS=str(self.faults),
         )
 
     def rules(self, *rules: Rule) -> None:
         """Replace the faults; they hold from the next operation on."""
-        draft = self._faults.with_suffix(".draft")
+        draft = self.faults.with_suffix(".draft")
         draft.write_text("".join(f"{rule}\n" for rule in rules))
-        draft.replace(self._faults)
+        draft.replace(self.faults)
 
     def cut_power(self, luck: random.Random | None = None) -> None:
         """Put what is on the disk in the place of what programs saw. None of them may run."""
