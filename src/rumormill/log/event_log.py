@@ -79,6 +79,8 @@ class EventLog:
         self.segments: Segments | None = None
         if self.home is not None and config.segment_rows:
             self.segments = Segments(self.home, config.segment_rows)
+        self.unwitnessed: int | None = None
+        """Since which commit, when this log was opened, the heads file could not be written."""
         self._barred: dict[str, list[errors.Finding]] = {}
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None
@@ -362,6 +364,7 @@ class EventLog:
             raise check.opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
+        self.unwitnessed = state.unwitnessed
         self._readers = Readers(path, self.config.readers)
         self._cleanup.callback(self._readers.close)
         self._bar([*state.losses, *findings])

@@ -103,6 +103,7 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_log_duplicates", "counter", "", "events that the log had already"),
         ("rumormill_log_commits", "counter", "", "group commits"),
         ("rumormill_log_failed", "counter", "", "appends that failed"),
+        ("rumormill_log_heads_failed", "counter", "", "times that heads could not be written"),
         ("rumormill_log_segments", "counter", "outcome", "what became of sealed segments"),
     )
 }
@@ -246,7 +247,7 @@ def gather_metrics(
     found["rumormill_queued_bytes"][""] = sum(each.queued_bytes for each in channels)
     found["rumormill_events_lost"][""] = journal.lost
     counters = journal.log.counters
-    for name in ("appended", "duplicates", "commits", "failed"):
+    for name in ("appended", "duplicates", "commits", "failed", "heads_failed"):
         found[f"rumormill_log_{name}"][""] = getattr(counters, name)
     if journal.log.segments is not None:
         found["rumormill_log_segments"] = msgspec.structs.asdict(journal.log.segments.counters)
