@@ -14,7 +14,7 @@ from rumormill.log import EventLog
 from rumormill.log.notes import note_keys, read_note
 from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.history.graph import verify_history
+from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
 
 SCRIPT = Path(__file__).with_name("pulsar_nodes.py")
@@ -43,7 +43,10 @@ def check_log(home: Path, topic: str, wanted: set[str]) -> None:
         view = view_of_kept(partial(read_note, log), keys, cids.parse(topic))
         assert view is not None
         kept = log.read(topic, 0, 10_000)
-        report = verify_history(kept, view.topic.cid, SignatureVerifier(), view.topic)
+        verifier = HistoryVerifier(view.topic.cid, SignatureVerifier(), view.topic)
+        for event in kept:
+            verifier.check(event)
+    report = verifier.report()
     assert wanted <= {event.id.hex() for event in kept}
     assert report.is_whole, report
 

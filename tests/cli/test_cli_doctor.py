@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,8 @@ def test_java_is_the_one_that_spark_would_use(tmp_path: Path) -> None:
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rumormill.spark.java._packaged_runtime", lambda: None)
+    module = import_module("rumormill.spark.session")  # the package has a function of that name
+    monkeypatch.setattr(module, "_packaged_runtime", lambda: None)
     found = doctor.check_java({"PATH": ""})
     assert found.state == FAILED
     assert 'pip install "rumormill[spark]"' in found.advice

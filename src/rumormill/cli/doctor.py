@@ -260,7 +260,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def check_java(environment: Mapping[str, str]) -> Check:
     """Which Java Spark would run on."""
-    from rumormill.spark.java import OLDEST, find_java, user_cache
+    from rumormill.spark.session import OLDEST, find_java, user_cache
 
     with tempfile.TemporaryDirectory(prefix="rumormill-") as scratch:
         try:
@@ -297,7 +297,6 @@ def check_clock(now: float, home: Path) -> Check:
 
 
 def _newest(home: Path) -> float:
-    """When the youngest file of a home was written."""
     try:
         return max((each.lstat().st_mtime for each in home.iterdir()), default=0.0)
     except OSError:

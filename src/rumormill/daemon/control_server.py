@@ -26,6 +26,8 @@ from rumormill.log.errors import CorruptLogError, DiskFullError
 MAX_CLIENTS: Final = 64
 """Our choice: commands of one user at a time; each may hold two batches in buffers."""
 
+_CODES: Final = {CorruptLogError: "damaged", DiskFullError: "disk-full", ConfigError: "usage"}
+
 _log = logging.getLogger("rumormill.control")
 
 
@@ -33,13 +35,7 @@ def error_code(error: RumormillError) -> str:
     """The kind of an error, as a client is told it."""
     if isinstance(error, messages.ControlError):
         return error.code
-    if isinstance(error, CorruptLogError):
-        return "damaged"
-    if isinstance(error, DiskFullError):
-        return "disk-full"
-    if isinstance(error, ConfigError):
-        return "usage"
-    return "failed"
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), "failed")
 
 
 class ControlServer:
