@@ -6,11 +6,13 @@ the power may be cut, with luck or without. The checker knows nothing but receip
 life reads. A failing run names its seed; `RUMORMILL_DISK_SEED=N` repeats it alone.
 """
 
+import contextlib
 import errno
 import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -136,21 +138,40 @@ def test_heads_that_cannot_be_written_fail_no_append(
     store.live(0, "close")
 
 
-def test_what_half_a_checkpoint_folded_is_not_lost_by_a_failed_flush(tmp_path: Path) -> None:
+READER = """
+import sys
+from rumormill.log import EventLog
+with EventLog(sys.argv[1], read_only=True) as log:
+    log.topics()
+    print("reads", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(("end", "readers"), [("close", 0), ("close", 1), ("die", 1)])
+def test_what_half_a_checkpoint_folded_is_not_lost_by_a_failed_flush(
+    end: str, readers: int, tmp_path: Path
+) -> None:
     """A reader stopped it, so it was not flushed; SQLite counts it as folded all the same, and
-    would delete the write-ahead log after folding the rest."""
+    would delete the write-ahead log after folding the rest. It remembers that for as long as
+    anybody reads, also after the writer has died."""
     store = Store(tmp_path)
+    store.live(1, "die")
     home = store.disk.root / "home"
-    command = [sys.executable, FOLD, home, store.disk.faults]
-    with Program(command, env=store.disk.environment()) as program:
-        program.ends()
-    assert program.output == ["100"], program.errors
-    store.live(0, "close")
+    with contextlib.ExitStack() as beside:
+        for _ in range(readers):
+            command = [sys.executable, "-c", READER, home]
+            reader = beside.enter_context(Program(command, stdin=subprocess.PIPE))
+            assert reader.hears() == "reads"
+        command = [sys.executable, FOLD, home, store.disk.faults, end]
+        with Program(command, env=store.disk.environment()) as program:
+            program.ends()
+        assert program.output == ["100"], program.errors
+        store.live(40, "die")
     store.cut_power()
     said = store.live(0, "close")
-    assert [line for line in said if line.startswith("has")] == [
-        f"has news {number} {number}" for number in range(100)
-    ]
+    found = [line.split(" ")[3] for line in said if line.startswith("has news")]
+    assert [name for name in found if name.isdigit()] == [str(number) for number in range(100)]
 
 
 # Random schedules.

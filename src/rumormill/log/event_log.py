@@ -269,7 +269,8 @@ class EventLog:
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
             if witness is not None or not is_new:
-                schema.secure_database(path)
+                half_folded = witness is not None and witness.half_folded
+                schema.secure_database(path, half_folded=half_folded)
         state = self._open_database(home, path, witness, complaint)
         self.findings = ()
         if witness is None:
@@ -277,6 +278,7 @@ class EventLog:
         # What the database has, and has flushed, is what the new heads file begins with. Its lag
         # after a power cut must not add to that of the next.
         witness.generation = max(witness.generation, state.generation)
+        witness.half_folded = False
         witness.heads = {row.topic_id: head_of(row) for row in state.topics.values()}
         witness.slack = self.config.heads_sync_commits
         with errors.translated(self._where):

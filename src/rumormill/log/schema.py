@@ -38,9 +38,6 @@ _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per s
 _HEADER_STAMP_AT = 60  # SQLite's file format, 1.3: the user version, big-endian
 _HEADER_STAMPS = 2**31
 
-_INDEX_LOGGED_AT, _INDEX_FOLDED_AT = 16, 96
-"""SQLite's format of the shared index, 2.1: how many frames the write-ahead log has, and how many
-of them are in the database file."""
 
 _INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
 """Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
@@ -141,27 +138,25 @@ def make_home(home: Path) -> None:
         files.keep_name(home)
 
 
-def secure_database(path: Path) -> None:
+def secure_database(path: Path, *, half_folded: bool = False) -> None:
     """Before SQLite looks: its files are private, no links, and what it recovers is on the disk.
 
     SQLite takes what it finds in the write-ahead log for stored and appends behind it, even if the
     flush of that failed and the process died. So the log is put on the disk once more. Whatever
-    of it is in the database file SQLite folds in again, unless it remembers, in its shared index,
-    that a part was: that part was not flushed yet, and may have been lost since.
+    of it is in the database file SQLite folds in again, unless a process that still reads keeps
+    its shared index alive, which knows that a part was (`half_folded`): that part was not flushed,
+    and may have been lost since.
     """
     try:
         os.close(files.create(path))
     except FileExistsError:
         files.make_private(path)
-    index, wal = (path.with_name(path.name + suffix) for suffix in ("-shm", "-wal"))
-    with contextlib.suppress(FileNotFoundError):
-        files.make_private(index)
-        header = index.read_bytes()[: _INDEX_FOLDED_AT + 4]
-        logged, folded = (header[at : at + 4] for at in (_INDEX_LOGGED_AT, _INDEX_FOLDED_AT))
-        if any(folded) and folded != logged:
+        if half_folded:
             files.rewrite(path)
     with contextlib.suppress(FileNotFoundError):
-        files.rewrite(wal)
+        files.make_private(path.with_name(path.name + "-shm"))
+    with contextlib.suppress(FileNotFoundError):
+        files.rewrite(path.with_name(path.name + "-wal"))
     if path.with_name(path.name + "-journal").exists():
         # Its first page was being written, before there was a write-ahead log. It is undone by
         # the first who may write.

@@ -211,17 +211,19 @@ class Writer:
         self._pages_since_checkpoint += most
 
     def checkpoint(self) -> None:
-        """Fold the write-ahead log into the database file and note how far the file has come."""
+        """Fold the write-ahead log into the database file and note how far the file has come.
+
+        After a failure nobody knows what of the file is on the disk: the next open folds it all.
+        """
         self._pages_since_checkpoint = 0
-        if self._upkeep is None:
+        if self._upkeep is None or self._failure is not None:
             return
         stamp = self._generation
         with self._translated():
             put_stamp(self.db, stamp)
             busy, logged, folded = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if not busy and logged == folded:
-            self._upkeep.heads.note_stamp(stamp)
-            self._keep_heads(self._upkeep)
+        self._upkeep.heads.note_stamp(stamp if not busy and logged == folded else None)
+        self._keep_heads(self._upkeep)
 
     @property
     def failed(self) -> bool:
