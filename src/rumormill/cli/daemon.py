@@ -55,7 +55,6 @@ def run_supervisor(options: argparse.Namespace) -> int:
                 " give --listen with a port",
                 USAGE,
             )
-        resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
         tickets = reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
         print("\n".join(tickets))

@@ -26,6 +26,7 @@ from rumormill.cli.settings import Resolved
 from rumormill.core.errors import LocalError
 from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_service import ControlClient, NoDaemonError, NodeService, Service
+from rumormill.log import files
 
 _log = logging.getLogger("rumormill.cli")
 _Found = TypeVar("_Found")
@@ -125,9 +126,9 @@ def announced(home: Path, tickets: Sequence[str]) -> Iterator[None]:
     place = home / MEETING_PLACE
     path = place / f"{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        files.make_folder(home)
+        files.make_folder(place)
+        descriptor = files.create(path)
     except OSError as error:
         raise LocalError(
             f"the home {home} cannot be written: {error.strerror}; choose another with --home"

@@ -20,6 +20,7 @@ from rumormill.core.errors import ConfigError, LocalError, RumormillError
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_service import Service
 from rumormill.daemon.endpoint import close_server
+from rumormill.log import files
 from rumormill.log.errors import CorruptLogError, DiskFullError
 
 MAX_CLIENTS: Final = 64
@@ -58,7 +59,7 @@ class ControlServer:
             )
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.make_folder(self._path.parent)
             self._clear()
             listener.bind(str(self._path))
             self._path.chmod(0o600)  # before it listens, it lets nobody in

@@ -14,6 +14,7 @@ everything that is wrong with a store to those who read it.
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from rumormill.daemon import flight_messages as messages
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.flight_service import FlightService, Publish
 from rumormill.daemon.served_node import ServedNode
+from rumormill.log import files
 from rumormill.log.arrow import read_batches
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import TopicExtent
@@ -77,9 +79,7 @@ def flight_door(
 def _announced(home: Path, door: messages.Door) -> Iterator[None]:
     """Tell programs of the same user where they can publish, while the door is open."""
     path = home / messages.ENDPOINT_FILE
-    draft = path.with_name(f".{path.name}")
-    draft.write_bytes(msgspec.json.encode(door))
-    draft.replace(path)
+    os.close(files.replace(path, msgspec.json.encode(door)))
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.log import errors
+from rumormill.log import errors, files
 from rumormill.log.model import Range
 
 TOKEN_FILE: Final = "flight.token"
@@ -140,9 +140,9 @@ def load_or_create_token(home: Path) -> str:
     """The token of a home's door, made once, readable by its owner only."""
     path = home / TOKEN_FILE
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(home)
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = files.create(path)
         except FileExistsError:
             return _load_token(path)
         with open(descriptor, "w", encoding="ascii") as file:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from rumormill.log import errors
+from rumormill.log import errors, files
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
     EventRow,
@@ -37,6 +37,7 @@ _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per s
 
 _HEADER_STAMP_AT = 60  # SQLite's file format, 1.3: the user version, big-endian
 _HEADER_STAMPS = 2**31
+
 
 _INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
 """Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
@@ -113,7 +114,7 @@ _TopicTuple = tuple[int, str, int, bytes, int, bytes, int, float, int]
 def store_lock(home: Path) -> Iterator[None]:
     """The right to write: held by one log at a time, released by the system if it dies."""
     with errors.translated(str(home)):
-        descriptor = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = files.open_own(home / "lock", os.O_RDWR | os.O_CREAT)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +134,34 @@ def store_lock(home: Path) -> Iterator[None]:
 def make_home(home: Path) -> None:
     """Create the store's directory, readable by its owner only."""
     with errors.translated(str(home)):
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(home)
+        files.keep_name(home)
+
+
+def secure_database(path: Path, *, half_folded: bool = False) -> None:
+    """Before SQLite looks: its files are private, no links, and what it recovers is on the disk.
+
+    SQLite takes what it finds in the write-ahead log for stored and appends behind it, even if the
+    flush of that failed and the process died. So the log is put on the disk once more. Whatever
+    of it is in the database file SQLite folds in again, unless a process that still reads keeps
+    its shared index alive, which knows that a part was (`half_folded`): that part was not flushed,
+    and may have been lost since.
+    """
+    try:
+        os.close(files.create(path))
+    except FileExistsError:
+        files.make_private(path)
+        if half_folded:
+            files.rewrite(path)
+    with contextlib.suppress(FileNotFoundError):
+        files.make_private(path.with_name(path.name + "-shm"))
+    with contextlib.suppress(FileNotFoundError):
+        files.rewrite(path.with_name(path.name + "-wal"))
+    if path.with_name(path.name + "-journal").exists():
+        # Its first page was being written, before there was a write-ahead log. It is undone by
+        # the first who may write.
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            has_schema(db)
 
 
 def database_path(home: Path, epoch: int) -> Path:
@@ -170,7 +198,13 @@ def connect_writer(path: Path | None, config: StoreConfig) -> sqlite3.Connection
     db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     if path is not None:
-        db.execute("PRAGMA journal_mode = WAL")
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":  # SQLite says no more than this of a write or a flush that failed
+            db.close()
+            raise errors.StoreFailedError(
+                f"the store {path.parent} cannot have a write-ahead log: its disk fails, or its "
+                "file system cannot share memory"
+            )
         level = "FULL" if config.durability is Durability.FSYNC else "NORMAL"
         db.execute(f"PRAGMA synchronous = {level}")
         # The writer folds the log itself, so that it can note what the file has reached.
@@ -385,6 +419,23 @@ def put_loss(db: sqlite3.Connection, topic_id: int, start: int, end: int) -> Non
         "INSERT OR REPLACE INTO losses VALUES (?, ?, ?, ?)",
         (topic_id, start, end, seal_loss(topic_id, start, end)),
     )
+
+
+def put_unwitnessed(db: sqlite3.Connection, since: int | None) -> None:
+    """Record that the heads file could not be kept up since a commit; None: it is kept up again."""
+    db.execute("CREATE TABLE IF NOT EXISTS unwitnessed (since INTEGER NOT NULL)")
+    db.execute("DELETE FROM unwitnessed")
+    if since is not None:
+        db.execute("INSERT INTO unwitnessed VALUES (?)", (since,))
+
+
+def get_unwitnessed(db: sqlite3.Connection) -> int | None:
+    """Since which commit the heads file could not be kept up; None if it was."""
+    try:
+        found = db.execute("SELECT since FROM unwitnessed").fetchone()
+    except sqlite3.Error:  # there is no such table, as a rule
+        return None
+    return found[0] if found and type(found[0]) is int else None
 
 
 def _unseal_topic(found: tuple[object, ...]) -> TopicRow | None:

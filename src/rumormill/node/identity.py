@@ -16,6 +16,7 @@ from rumormill.core.errors import DecodeError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
 from rumormill.libp2p.pnet import KEY_BYTES, PrivateNetwork
+from rumormill.log import files
 from rumormill.wire import keys
 
 _Key = TypeVar("_Key")
@@ -137,9 +138,8 @@ def _create(path: Path, what: str, content: bytes) -> None:
     """Write a file whole or not at all; one that exists stays as it is, and is an error."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
+        files.make_folder(path.parent)
+        with open(files.create(draft), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -147,6 +147,7 @@ def _create(path: Path, what: str, content: bytes) -> None:
             os.link(draft, path)
         finally:
             draft.unlink()
+        files.sync_directory(path.parent)
     except FileExistsError:
         raise
     except OSError as error:

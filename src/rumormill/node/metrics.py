@@ -97,6 +97,7 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_log_duplicates", "counter", "", "events that the log had already"),
         ("rumormill_log_commits", "counter", "", "group commits"),
         ("rumormill_log_failed", "counter", "", "appends that failed"),
+        ("rumormill_log_heads_failed", "counter", "", "times that heads could not be written"),
         ("rumormill_log_segments", "counter", "outcome", "what became of sealed segments"),
     )
 }
@@ -227,6 +228,7 @@ def gather_metrics(
         "log_duplicates": log.counters.duplicates,
         "log_commits": log.counters.commits,
         "log_failed": log.counters.failed,
+        "log_heads_failed": log.counters.heads_failed,
     }
     for name, value in now.items():
         found[f"rumormill_{name}"][""] = value
