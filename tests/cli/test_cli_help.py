@@ -9,8 +9,8 @@ import pytest
 from processes import environment, rumormill
 from rumormill import __version__
 from rumormill.cli.completion import KNOWN_OF_SIM
-from rumormill.cli.pages import PROTOCOLS
 from rumormill.cli.parser import build_parser
+from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.cli.sim import FLAGS
 from rumormill.daemon.endpoint import FLIGHT_ENDPOINT
 from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
@@ -60,6 +60,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
         "rumormill.cli.grammar",
         "rumormill.cli.pages",
         "rumormill.cli.parser",
+        "rumormill.cli.shared_flags",
         "rumormill.version",
     ]
     heavy = {"rich", "msgspec", "asyncio", "inspect", "dataclasses", "pyarrow", "google"}

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from doc_pages import ROOT, pages
 
-from rumormill.cli.pages import PROTOCOLS
 from rumormill.cli.parser import build_parser
+from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.metrics import METRICS

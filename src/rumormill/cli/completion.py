@@ -9,7 +9,7 @@ import shlex
 from typing import Final
 
 from rumormill.cli.grammar import Parser
-from rumormill.cli.pages import PROTOCOLS
+from rumormill.cli.shared_flags import PROTOCOLS
 
 KNOWN: Final = {
     "--protocol": " ".join(PROTOCOLS),

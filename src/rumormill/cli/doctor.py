@@ -32,7 +32,13 @@ from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.log.errors import NotAStoreError, StoreError
 from rumormill.log.event_log import EventLog
-from rumormill.node.identity import KEY_FILE, load_network, load_or_create_key
+from rumormill.node.identity import (
+    KEY_FILE,
+    load_network,
+    load_or_create_key,
+    load_policy,
+    load_topic_keys,
+)
 from rumormill.version import __version__
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -94,6 +100,7 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     yield _check_home(resolved.home)
     yield _check_key(resolved.home)
     yield _check_network(resolved)
+    yield _check_topics(resolved)
     yield check_space("disk", resolved.home, "--home")
     running = _is_running(resolved.home)
     yield _check_daemon(resolved.home, running)
@@ -154,6 +161,25 @@ def _check_network(resolved: Resolved) -> Check:
         return Check("network", OK, f"open{lists}")
     advice = "to keep strangers out: rumormill network new, and --network on every node"
     return Check("network", OK, f"open to whoever reaches its port{lists}", advice)
+
+
+def _check_topics(resolved: Resolved) -> Check:
+    """Who may write and read; that everybody may is how topics are by default, and is said."""
+    try:
+        encrypted = [
+            f"{topic} encrypted, key {load_topic_keys(path).ids[0]}"
+            for topic, path in resolved.topic_keys.items()
+        ]
+        ruled = [
+            f"{policy.topic} for {len(policy.publishers)} publishers, version {policy.version}"
+            for policy in map(load_policy, resolved.policies)
+        ]
+    except LocalError as error:
+        return Check("topics", FAILED, str(error), "see rumormill topic-key and policy --help")
+    if encrypted or ruled:
+        return Check("topics", OK, "; ".join(encrypted + ruled))
+    advice = "to change that: rumormill topic-key new and policy new"
+    return Check("topics", OK, "whoever is connected may publish and read", advice)
 
 
 def _is_running(home: Path) -> bool:

@@ -33,6 +33,8 @@ _UNUSUAL: Final[dict[str, dict[str, Any]]] = {
     "--topic": {"dest": "topics"},
     "--supervisor": {"dest": "supervisors"},
     "--sub-topic": {"dest": "sub_topics"},
+    "--topic-key": {"dest": "topic_keys"},
+    "--policy": {"dest": "policies"},
     "--with": {"dest": "changes"},
     "--request-to-publish": {"default": None},
     "--no-request-to-publish": {"action": "store_false", "dest": "request_to_publish"},

@@ -24,6 +24,7 @@ from rumormill.protocols.pulsarcast.history.graph import (
 )
 from rumormill.protocols.skipring import envelope
 from rumormill.wire.keys import PeerId
+from rumormill.wire.topic_cipher import is_encrypted
 
 _SHOWN_PAYLOAD: Final = 40
 """Characters of a payload beside an event: what is left of a line of 100."""
@@ -134,7 +135,8 @@ def _short(cid: bytes) -> str:
 def _label(event: Event) -> str:
     when = dates.iso_at(event.created if event.created is not None else event.received)
     author = str(PeerId(event.author))[-8:]
-    text = event.data.decode("utf-8", "replace")
+    data = b"(encrypted)" if is_encrypted(event.data) else event.data
+    text = data.decode("utf-8", "replace")
     shown = "".join(mark if mark.isprintable() else "·" for mark in text[:_SHOWN_PAYLOAD])
     return f"{_short(event.id)} {when} …{author} {shown}{'…' if len(text) > _SHOWN_PAYLOAD else ''}"
 

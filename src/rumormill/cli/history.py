@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from rumormill.core.event import Event
 from rumormill.daemon.control_messages import BATCH_EVENTS, Events
 from rumormill.daemon.control_service import read_history
 from rumormill.log.event_log import EventLog
+from rumormill.node.topic_access import TopicAccess
 
 Read = Callable[[int, float | None, int], Awaitable[Events]]
 
@@ -54,16 +55,35 @@ class _Span(NamedTuple):
 
 
 async def _history(topic: str, resolved: Resolved, span: _Span, printer: Printer) -> int:
-    async with _reader(resolved, topic) as read:
-        async for events in _batches(read, span):
-            await asyncio.to_thread(write_events, events, printer)
+    """Print what can be read: by the running node's keys, or by those that this command has."""
+    access = TopicAccess()
+    key_file = resolved.topic_keys.get(topic)
+    access.set_keys(topic, key_file)
+    unreadable = 0
+
+    async def opened(*span: Any) -> Events:
+        nonlocal unreadable
+        found = await read(*span)
+        unreadable += found.unreadable
+        return found
+
+    async with _reader(resolved, topic, raw=key_file is not None) as read:
+        async for events in _batches(opened, span):
+            clear = [*filter(None, map(access.opened, events))]
+            unreadable += len(events) - len(clear)
+            await asyncio.to_thread(write_events, clear, printer)
+    if unreadable:
+        raise CommandError(
+            f"{unreadable} events of {topic} cannot be read with the keys that are here; give one"
+            f" with --topic-key {topic}=FILE"
+        )
     return 0
 
 
 async def _graph(topic: str, resolved: Resolved, span: _Span) -> int:
     from rumormill.cli.graph import draw_history
 
-    async with _reader(resolved, topic) as read:
+    async with _reader(resolved, topic, raw=True) as read:
         return await draw_history(_batches(read, span), whole=span == _Span())
 
 
@@ -75,7 +95,7 @@ async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse
         raise CommandError("history verify takes a topic, its place and --json alone", USAGE)
     cid = parse_name(topic)
     descriptor = None if cid is None else await find_descriptor(resolved, cid)
-    async with _reader(resolved, topic) as read:
+    async with _reader(resolved, topic, raw=True) as read:
         if cid is None:
             return await verify_ring_history(_batches(read, span), topic, options)
         return await verify_history(_batches(read, span), cid, descriptor, options)
@@ -94,12 +114,15 @@ async def _batches(read: Read, span: _Span) -> AsyncIterator[list[Event]]:
 
 
 @contextlib.asynccontextmanager
-async def _reader(resolved: Resolved, topic: str) -> AsyncIterator[Read]:
-    """Read through the daemon where there is one, otherwise from the files beside it."""
+async def _reader(resolved: Resolved, topic: str, *, raw: bool) -> AsyncIterator[Read]:
+    """Read through the daemon where there is one, otherwise from the files beside it.
+
+    With `raw` the daemon decrypts nothing; from files, nobody does.
+    """
     async with running_node(resolved) as client:
         if client is not None:
             yield lambda offset, since, limit: client.history(
-                topic, offset=offset, since=since, limit=limit
+                topic, offset=offset, since=since, limit=limit, raw=raw
             )
             return
     with EventLog(resolved.home, read_only=True) as log:

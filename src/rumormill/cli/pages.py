@@ -9,65 +9,7 @@ well has no default here.
 
 from typing import Final
 
-PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "radius", "skipring")
-"""The registry's names, repeated here because help does not import it; a test compares them."""
-
-_PROTOCOLS: Final = ", ".join(PROTOCOLS)
-
-SHARED: Final = {
-    "place": """\
-place:
---home DIR           identity, log and control socket (default ~/.rumormill)
---config FILE        settings in TOML (default: config.toml in the home)
---log-level LEVEL    debug, info, warning, error (default warning; of a node info)
---log-format FORMAT  text or json, on stderr""",
-    "protocol": f"""\
---protocol NAME      {_PROTOCOLS}
---preset NAME        a protocol's named settings, such as ethereum""",
-    "peer": """\
-@place
-node:
-@protocol
-options:
---join TICKET*       connect to this node; may be repeated
---supervisor TICKET*  who supervises topics, where the protocol needs it (skipring); name all of
-    them
---listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0); may be repeated
---network FILE       take part in the private network of this key, and in no other
---allow-peer PEER*   connect with this peer id and others so named, and with nobody else; may be
-    repeated
---deny-peer PEER*    do not connect with this peer id; may be repeated
---set KEY=VALUE*     a parameter of the protocol (D=8), the node (node.max_connections=50) or the
-    log (store.max_database_bytes=1000000); may be repeated""",
-    "direct": """\
---direct TICKET*     stay connected to this node and send it everything of its topics, apart from
-    any mesh; it should be told the same of us (gossipsub); may be repeated""",
-    "durability": """\
---durability MODE    when an event counts as kept: fsync (default), os, memory""",
-    "daemon": """\
---metrics HOST:PORT  serve Prometheus metrics at http://HOST:PORT/metrics
---trace FILE.ndjson  append the trace to this file, for rumormill mill; it survives a kill
---until-eof          stop also when stdin, a pipe, is closed: for programs that start nodes, and
-    may die""",
-    "flight": """\
---flight [HOST:PORT] = 127.0.0.1:4020  serve topics to Spark and others by Arrow Flight, to
-    whoever has the token in the home's flight.token (at 127.0.0.1:4020 unless given)
---flight-cert FILE   serve it by TLS: certificate in PEM
---flight-key FILE    and the certificate's key in PEM""",
-    "position": """\
---since TIME         begin so long ago (90s, 15m, 1h, 2d) or at an ISO time
---offset N           begin at this offset of the log; -5: with the last five""",
-    "output": """\
---format TEXT        how to print an event: %t topic, %o offset, %a author, %s payload, %S its
-    size, %T time received, %i id, %% and \\n \\t \\0 (default '%s\\n')
---json               print one JSON object a line
---raw                print the payloads and nothing between""",
-    "spark": """\
-Spark:
---master URL = local[*]  local[2], spark://host:7077, …
---conf KEY=VALUE*    a setting of Spark, such as spark.executor.memory=2g; may be repeated
-options:""",
-}
+from rumormill.cli.shared_flags import PROTOCOL_NAMES
 
 PAGES: Final = {
     "demo": f"""\
@@ -77,7 +19,7 @@ Run real nodes on this machine, each in a process of its own, with one protocol
 after another. They publish comments of Reddit, a third of them is killed and comes
 back, Spark reads along and mills the traces. Prints a comparison, writes a report.
 
---protocol NAME,...*  which protocols ({_PROTOCOLS}); may be repeated (default: all)
+--protocol NAME,...*  which protocols ({PROTOCOL_NAMES}); may be repeated (default: all)
 --nodes N = 10       how many nodes, one process each
 --events N = 240     how many comments are published
 --seed N = 1         decides links and kills
@@ -205,6 +147,7 @@ topic [verify] TOPIC  the topic's name
 subject [SUBJECT]
 @place
 options:
+@keys
 @position
 --count N            print at most so many events
 --graph              draw which event follows which
@@ -279,11 +222,52 @@ examples:
   rumormill node --network swarm.key --listen /ip4/0.0.0.0/tcp/4001
   rumormill network show swarm.key --json
 """,
+    "topic-key": """\
+make the key of an encrypted topic
+
+`topic-key new` writes a new key into FILE, readable by you alone; a file that exists
+is left as it is. Give it to everybody who may read the topic, over a channel you
+trust: nodes with --topic-key encrypt what they publish there, and whoever has no key
+relays and keeps what it cannot read. A file may have several keys, one a line: the
+first one encrypts, all decrypt. `topic-key show` prints their ids.
+
+action {new,show}    what to do
+file FILE            the key file
+--json               print one JSON object
+
+examples:
+  rumormill topic-key new orders.key
+  rumormill node --topic orders --topic-key orders=orders.key
+  rumormill topic-key show orders.key --json
+""",
+    "policy": """\
+say who may publish in a topic
+
+`policy new` writes a policy into FILE, signed by the identity of the home; a file
+that exists is left as it is. Nodes with --policy take events of the topic from those
+publishers only, and pass no others on. A higher version replaces a lower one of the
+same owner. `policy show` checks the signature and prints what it says.
+
+action {new,show}    what to do
+file FILE            the policy
+--topic TOPIC        the topic's name
+--publisher PEER*    who may publish; may be repeated
+--number N           the policy's version (default 1)
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill policy new --topic orders --publisher 12D3KooW... orders.policy
+  rumormill node --topic orders --policy orders.policy
+  rumormill policy show orders.policy --json
+""",
     "doctor": """\
 check this machine and home, and say what to do
 
 Check Python, packages, Java, clock, limits, the home, its key and log, disk, ports
-and who may come in, and say what to do about each fault. Nothing is changed.
+and who may come in, write and read, and say what to do about each fault. Nothing is
+changed.
 
 @peer
 --metrics HOST:PORT  check that this address is free too
@@ -392,7 +376,7 @@ source SOURCE        a trace file, a directory of them, a node's home, or HOST:P
 --to LAKE!           the lake's directory
 --name PART          the part's name (default: the source's)
 --merge              the directory's files are the peers of one network; merge them by their clocks
---protocol NAME      what the peers speak ({_PROTOCOLS}, …)
+--protocol NAME      what the peers speak ({PROTOCOL_NAMES}, …)
 --token-file FILE    the node's flight.token (default: $RUMORMILL_TOKEN)
 --tls-roots FILE     certificates of a node that speaks TLS
 --window TIME = 1s   length of a window of figures

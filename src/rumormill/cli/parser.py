@@ -12,10 +12,12 @@ from functools import partial
 from typing import Final
 
 from rumormill.cli.grammar import Formatter, Parser
-from rumormill.cli.pages import EXAMPLES, PAGES, SHARED
+from rumormill.cli.pages import EXAMPLES, PAGES
+from rumormill.cli.shared_flags import SHARED
 from rumormill.version import __version__
 
 MODULES: Final = {
+    "rumormill.cli.access": ("topic-key", "policy"),
     "rumormill.cli.bench": ("bench",),
     "rumormill.cli.completion": ("completion",),
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),

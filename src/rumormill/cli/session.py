@@ -35,7 +35,15 @@ MEETING_PLACE: Final = "meet"
 MAX_TICKETS: Final = 16
 _MAX_BYTES: Final = 2048
 
-_DECIDED_BY_THE_NODE = ("listen", "protocol", "preset", "supervisors", "network")
+_DECIDED_BY_THE_NODE = (
+    "listen",
+    "protocol",
+    "preset",
+    "supervisors",
+    "network",
+    "topic_keys",
+    "policies",
+)
 
 
 class Session(msgspec.Struct):

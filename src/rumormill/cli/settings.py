@@ -54,6 +54,8 @@ SETTINGS: Final = (
     Setting("supervisors", "--supervisor", [], many=True),
     Setting("topics", "--topic", [], many=True),
     Setting("network", "--network", ""),
+    Setting("topic_keys", "--topic-key", [], many=True),
+    Setting("policies", "--policy", [], many=True),
     Setting("protocol", "--protocol", "gossipsub"),
     Setting("preset", "--preset", "default"),
     Setting("durability", "--durability", "fsync"),
@@ -92,6 +94,17 @@ class Resolved(msgspec.Struct, frozen=True):
         """The key file of the private network; None where the network is open."""
         named = self.text("network")
         return Path(named).expanduser().absolute() if named else None
+
+    @property
+    def topic_keys(self) -> dict[str, Path]:
+        """The key files of encrypted topics."""
+        found = pairs("topic_keys", self.texts("topic_keys"), hint=", such as orders=orders.key")
+        return {topic: Path(file).expanduser().absolute() for topic, file in found}
+
+    @property
+    def policies(self) -> list[Path]:
+        """The files that say who may publish."""
+        return [Path(each).expanduser().absolute() for each in self.texts("policies")]
 
     def text(self, key: str) -> str:
         """A setting that is one text."""
@@ -158,6 +171,8 @@ class Resolved(msgspec.Struct, frozen=True):
             supervisors=self.texts("supervisors"),
             supervises=supervises,
             network=self.network,
+            topic_keys=self.topic_keys,
+            policies=self.policies,
             durability=self.text("durability") if kept else None,
             config=self.node_config,
             store=self.store_config,
@@ -202,6 +217,8 @@ class Resolved(msgspec.Struct, frozen=True):
         flight_endpoint(self.text("flight"))
         if bool(self.text("flight_cert")) != bool(self.text("flight_key")):
             raise ConfigError("flight_cert, flight_key: TLS needs both")
+        for topic in self.topic_keys:
+            self.check_topic(topic)
         assert self.node_config
         assert self.store_config
 

@@ -87,12 +87,16 @@ class Subscribe(Request, tag="subscribe", frozen=True):
 
 
 class ReadHistory(Request, tag="history", frozen=True):
-    """Read a batch of events from the log; `offset` below 0 counts from the end."""
+    """Read a batch of events from the log; `offset` below 0 counts from the end.
+
+    With `raw`, what is encrypted comes as it is, so that signatures can be checked.
+    """
 
     topic: str
     offset: int = 0
     since: float | None = None
     limit: int = BATCH_EVENTS
+    raw: bool = False
 
 
 class ListTopics(Request, tag="topics", frozen=True):
@@ -146,10 +150,12 @@ class Begun(Answer, tag="begun", frozen=True):
 
 
 class Events(Answer, tag="events", frozen=True):
-    """Events in the order of their offsets; `lost` were dropped before them, by retention."""
+    """Events in the order of their offsets; `lost` were dropped before them, by retention, and
+    `unreadable` are encrypted, and the node has no key for them."""
 
     events: list[Event]
     lost: int = 0
+    unreadable: int = 0
 
 
 class TopicLine(TopicExtent, frozen=True):

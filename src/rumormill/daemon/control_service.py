@@ -63,10 +63,16 @@ class Service(ABC):
         expected(await self.answer(messages.Wait(topic, peers, seconds)), messages.Done)
 
     async def history(
-        self, topic: Topic, *, offset: int = 0, since: float | None = None, limit: int
+        self,
+        topic: Topic,
+        *,
+        offset: int = 0,
+        since: float | None = None,
+        limit: int,
+        raw: bool = False,
     ) -> messages.Events:
-        """Some events of the log."""
-        request = messages.ReadHistory(topic, offset, since, limit)
+        """Some events of the log; `raw`, as they are there."""
+        request = messages.ReadHistory(topic, offset, since, limit, raw)
         return expected(await self.answer(request), messages.Events)
 
     async def topics(self) -> messages.TopicList:
@@ -134,8 +140,8 @@ class NodeService(Service):
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
                 return messages.Done()
-            case messages.ReadHistory(topic, offset, since, limit):
-                return await asyncio.to_thread(read_history, node.log, topic, offset, since, limit)
+            case messages.ReadHistory():
+                return await self._read_history(request)
             case messages.ListTopics():
                 metrics = node.metrics()
                 infos = await asyncio.to_thread(node.log.topics)
@@ -149,6 +155,24 @@ class NodeService(Service):
                 return messages.TopicShown(await node.describe_topic(topic))
             case _:
                 return messages.PeerList(node.peers)
+
+    async def _read_history(self, request: messages.ReadHistory) -> messages.Events:
+        """A batch of events; it is empty only behind the last one that can be read."""
+        node, unreadable = self._node, 0
+        offset, since = request.offset, request.since
+        while True:
+            found = await asyncio.to_thread(
+                read_history, node.log, request.topic, offset, since, request.limit
+            )
+            if request.raw or not found.events:
+                return replace(found, unreadable=unreadable)
+            events = [*filter(None, map(node.access.opened, found.events))]
+            # Those behind the last one are read again by whoever goes on there.
+            last = (events or found.events)[-1].offset
+            unreadable += last + 1 - found.events[0].offset - len(events)
+            if events:
+                return messages.Events(events, unreadable=unreadable)
+            offset, since = last + 1, None
 
     async def subscribe(
         self, topic: Topic, *, offset: int | None = None, since: float | None = None

@@ -30,6 +30,13 @@ class ServedSubscription(Protocol):
         """End it."""
 
 
+class ServedAccess(Protocol):
+    """The keys of topics."""
+
+    def opened(self, event: Event) -> Event | None:
+        """An event as it is handed out; None, counted, if it cannot be read."""
+
+
 class ServedTopic(Protocol):
     """A topic that was made for somebody outside."""
 
@@ -56,6 +63,10 @@ class ServedNode(Protocol):
     @property
     def log(self) -> EventLog:
         """Its log, for reading."""
+
+    @property
+    def access(self) -> ServedAccess:
+        """The keys of its topics."""
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
         """What it counts: value by label, by metric."""

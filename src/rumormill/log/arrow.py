@@ -2,7 +2,7 @@
 
 Rows come from the database, proven by their chain (`bulk`), or from a sealed segment, proven by its
 digests and by the hashes that the log has at both its ends (`segments`). Here they get the names
-and types that readers see.
+and types that readers see. Nothing is decrypted here, and ciphertext is not handed out as data.
 
 Needs pyarrow and numpy, which are imported when they are used.
 """
@@ -19,6 +19,7 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.rows import HASH_BYTES
 from rumormill.log.segments import SegmentBuilder, part
 from rumormill.wire import base58
+from rumormill.wire.topic_cipher import MAGIC, key_id_of
 
 BATCH_ROWS: Final = 8192
 """Our choice: larger batches gain nothing, smaller ones cost a query each."""
@@ -34,14 +35,16 @@ _FIELDS: Final = {
     "received": ("received",),
     "parents": ("parents",),
     "publisher": ("author",),
-    "metadata": ("protocol", "hashes"),
+    "metadata": ("protocol", "hashes", "data"),
     "proof": ("proof",),
 }
 """For each column the fields of the log that it is made of."""
 
 COLUMNS: Final = ("topic", "offset", *_FIELDS)
 """Every column that can be asked for. `key` is the author's peer id, `publisher` its readable form;
-`metadata` has the shape of Kafka's headers: the protocol, and the row's hash as `chain`."""
+`metadata` has the shape of Kafka's headers: the protocol, the row's hash as `chain`, and of an
+encrypted payload the id of its key as `encrypted`. The `value` of such a row is empty, unless
+`proof` is asked for as well: signatures are over the payload as it travelled."""
 
 _BINARY_BUFFERS: Final = 3
 _MICROSECONDS: Final = 1_000_000
@@ -164,7 +167,7 @@ def _record_batch(schema: Any, topic: str, found: Columns) -> Any:
         "offset": lambda _: arrow.array(numpy.arange(found.start, found.start + found.count)),
         "id": lambda _: found.id,
         "key": lambda _: bulk.repeated(found.author, found.count),
-        "value": lambda _: found.data,
+        "value": lambda _: found.data if "proof" in schema.names else _in_clear(found.data),
         "created": lambda kind: _times(found.created, found.count, kind),
         "received": lambda kind: _times(found.received, found.count, kind),
         "parents": lambda _: bulk.listed_parents(found.parents, found.count),
@@ -174,6 +177,20 @@ def _record_batch(schema: Any, topic: str, found: Columns) -> Any:
     }
     arrays = [makers[field.name](field.type) for field in schema]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _encrypted(data: Any) -> Any:
+    """Which payloads are encrypted."""
+    from pyarrow import compute  # noqa: PLC0415
+
+    return compute.starts_with(data, MAGIC)
+
+
+def _in_clear(data: Any) -> Any:
+    from pyarrow import compute  # noqa: PLC0415
+
+    encrypted = _encrypted(data)
+    return compute.if_else(encrypted, b"", data) if encrypted.true_count else data
 
 
 def _times(seconds: Any, count: int, kind: Any) -> Any:
@@ -207,13 +224,21 @@ def _readable(author: bytes) -> str:
 def _metadata(found: Columns, kind: Any) -> Any:
     arrow, numpy = libraries()
     protocol = bulk.repeated(found.protocol, found.count)
+    encrypted = _encrypted(found.data)
+    names: list[str] = []
     values: list[bytes] = []
-    for number, name in enumerate(protocol.to_pylist()):
+    rows = zip(protocol.to_pylist(), encrypted.to_pylist(), strict=True)
+    for number, (name, hidden) in enumerate(rows):
         place = number * HASH_BYTES
+        names += ("protocol", "chain")
         values += (name.encode(), found.hashes[place : place + HASH_BYTES])
-    keys = arrow.array(["protocol", "chain"] * found.count, arrow.string())
+        if hidden:
+            names.append("encrypted")
+            values.append(key_id_of(found.data[number].as_py()).encode())
     pairs = arrow.StructArray.from_arrays(
-        [keys, arrow.array(values, arrow.binary())], fields=list(kind.value_type)
+        [arrow.array(names, arrow.string()), arrow.array(values, arrow.binary())],
+        fields=list(kind.value_type),
     )
-    offsets = arrow.array(numpy.arange(0, 2 * found.count + 1, 2, dtype="<i4"))
-    return arrow.ListArray.from_arrays(offsets, pairs, type=kind)
+    ends = numpy.arange(0, 2 * found.count + 1, 2, dtype="<i4")
+    ends[1:] += numpy.cumsum(encrypted.to_numpy(zero_copy_only=False), dtype="<i4")
+    return arrow.ListArray.from_arrays(arrow.array(ends), pairs, type=kind)

@@ -4,8 +4,9 @@ A function that raises, or answers with something else than it should, has given
 answer there is: the default id, no opinion, no interest, a rejected event. That is counted, and
 logged once.
 
-Validators judge the events of a topic each; they are functions or coroutine functions. How many
-coroutines may run at a time is the protocol's limit (`max_pending_validations`).
+Validators judge the events of a topic each, behind the topic's keys and policy; they are functions
+or coroutine functions. How many coroutines may run at a time is the protocol's limit
+(`max_pending_validations`).
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Validated, Verdict
+from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
 _log = logging.getLogger(__name__)
@@ -91,10 +93,11 @@ class Callbacks:
 class Validators:
     """The validators of a node and the verdicts that are still awaited."""
 
-    def __init__(self, callbacks: Callbacks) -> None:
+    def __init__(self, callbacks: Callbacks, access: TopicAccess) -> None:
         self.answer: Callable[[Validated], None] = lambda _: None
         """Takes a verdict that was awaited."""
         self._callbacks = callbacks
+        self._access = access
         self._now: dict[Topic, TopicValidator] = {}
         self._later: dict[Topic, TopicValidator] = {}
         self._awaited: dict[asyncio.Task[None], None] = {}
@@ -113,11 +116,13 @@ class Validators:
 
     def judge(self, event: Event, peer: PeerId) -> Verdict:
         """Give the verdict, or defer it to a coroutine."""
+        if not self._access.admits(event, peer):
+            return Verdict.REJECT
         validator = self._now.get(event.topic)
         if validator is None:
             return Verdict.DEFER if event.topic in self._later else Verdict.ACCEPT
         try:
-            return self._checked(validator, validator(event, peer))
+            return self._checked(validator, validator(self._access.shown(event), peer))
         except Exception as error:  # noqa: BLE001 (the application's own)
             return self._failed(validator, error)
 
@@ -132,7 +137,7 @@ class Validators:
         verdict = Verdict.ACCEPT
         if validator is not None:
             try:
-                judged = validator(event, peer)
+                judged = validator(self._access.shown(event), peer)
                 answer = await judged if inspect.isawaitable(judged) else judged
                 verdict = self._checked(validator, answer)
             except Exception as error:  # noqa: BLE001 (as above)

@@ -1,7 +1,9 @@
-"""A node's keys, in files that only their owner can read: its identity, and its private network.
+"""A node's keys, in files that only their owner can read: its identity, its private network, and
+those of encrypted topics; and the documents that such a key signs.
 
-Both files have libp2p's formats. They are created whole or not at all, the identity on first use;
-a file that others can read is refused, because a key that somebody else may have keeps nobody out.
+Identity and network have libp2p's formats. Files are created whole or not at all, the identity on
+first use; a key file that others can read is refused, because a key that somebody else may have
+keeps nobody out.
 """
 
 import os
@@ -12,12 +14,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rumormill.core.errors import DecodeError, LocalError, PeerError
+from rumormill.core.errors import DecodeError, LocalError, PeerError, RumormillError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
 from rumormill.libp2p.pnet import KEY_BYTES, PrivateNetwork
 from rumormill.log import files
-from rumormill.wire import keys
+from rumormill.node.policy import Policy, read_policy
+from rumormill.wire import keys, topic_cipher
 
 _Key = TypeVar("_Key")
 
@@ -25,6 +28,9 @@ FORCE_PRIVATE: Final = "LIBP2P_FORCE_PNET"
 """The environment variable by which every libp2p can be kept from joining the open network."""
 
 KEY_FILE = "identity.key"
+
+_MAX_FILE_BYTES: Final = 16 * 1024
+"""A policy with all publishers that it may name, and more than any key file has."""
 
 _KNOWN_AUTHORS = 4096
 """Our choice: public keys kept decoded, about 1 KB each."""
@@ -115,22 +121,60 @@ def create_network(path: Path) -> PrivateNetwork:
     return network
 
 
-def _load(path: Path, what: str, decode: Callable[[bytes], _Key]) -> _Key:
+def load_topic_keys(path: Path) -> topic_cipher.TopicKeys:
+    """Read the key file of an encrypted topic."""
+    try:
+        return _load(path, "topic's key file", topic_cipher.TopicKeys.decode)
+    except FileNotFoundError:
+        raise LocalError(
+            f"there is no topic's key file {path}; `rumormill topic-key new` makes one"
+        ) from None
+
+
+def create_topic_key(path: Path) -> topic_cipher.TopicKeys:
+    """Make a key file for a topic that only its owner can read, where there is no file."""
+    made = topic_cipher.TopicKeys([secrets.token_bytes(topic_cipher.KEY_BYTES)])
+    try:
+        _create(path, "topic's key file", made.encode())
+    except FileExistsError:
+        raise LocalError(f"{path} exists; a topic's key is not overwritten") from None
+    return made
+
+
+def load_policy(path: Path) -> Policy:
+    """Read a publisher policy, which is no secret, and check its signature."""
+    try:
+        return _load(path, "policy", read_policy, secret=False)
+    except FileNotFoundError:
+        raise LocalError(f"there is no policy {path}; `rumormill policy new` makes one") from None
+
+
+def create_policy(path: Path, document: bytes) -> None:
+    """Write a signed policy, where there is no file."""
+    try:
+        _create(path, "policy", document)
+    except FileExistsError:
+        raise LocalError(f"{path} exists; a policy is not overwritten") from None
+
+
+def _load(path: Path, what: str, decode: Callable[[bytes], _Key], *, secret: bool = True) -> _Key:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            if secret and mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise LocalError(
                     f"the {what} {path} can be read by others; make it private: chmod 600 {path}"
                 )
-            encoded = file.read(4096)
+            encoded = file.read(_MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise LocalError(f"cannot read the {what} {path}: {error.strerror}") from error
+    if len(encoded) > _MAX_FILE_BYTES:
+        raise LocalError(f"the {what} {path} is none: it has more than {_MAX_FILE_BYTES} bytes")
     try:
         return decode(encoded)
-    except LocalError as error:
+    except RumormillError as error:
         raise LocalError(f"the {what} {path} cannot be used: {error}") from None
 
 

@@ -34,6 +34,7 @@ from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.log_reader import LogReader
 from rumormill.node.subscription import Subscription
+from rumormill.node.topic_access import TopicAccess
 
 CLOSED: Final = "the node is closed"
 LOG_BUSY: Final = "the log is busy"
@@ -69,7 +70,13 @@ class Journal:
     """Between the machine, the log, the publishers and the subscribers of one node."""
 
     def __init__(
-        self, log: EventLog, own: PeerId, protocol: str, config: NodeConfig, change: Change
+        self,
+        log: EventLog,
+        own: PeerId,
+        protocol: str,
+        config: NodeConfig,
+        change: Change,
+        access: TopicAccess,
     ) -> None:
         self.log = log
         self.failure: StoreError | None = None
@@ -85,9 +92,8 @@ class Journal:
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
         self.on_lost: Callable[[Event, str], None] = lambda *_: None
-        self._own = own
-        self._protocol = protocol
-        self._change = change
+        self._own, self._access = own, access
+        self._protocol, self._change = protocol, change
         self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
         self._part_bytes = min(_PART_BYTES, config.queue_bytes // 4)
         self._unsaid_events = self._unsaid_bytes = 0
@@ -173,6 +179,7 @@ class Journal:
             raise LocalError(CLOSED)
         if self.failure is not None:
             raise self.failure
+        data = self._access.prepared(topic, data)
         number = next(self._numbers)
         order = self._orders[number] = self._loop.create_future()
         self._note = note
@@ -331,13 +338,14 @@ class Journal:
         """Give safe events to their subscribers, and the machine word of its barriers."""
         self._settled += len(batch)
         barriers = []
-        answers = self._answers
+        answers, opened = self._answers, self._access.opened
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
             if append.deliver and not place.duplicate and event.topic in self._subscriptions:
-                placed = _filled(event, event.received, place.offset, event.protocol)
-                for subscription in self._subscriptions[event.topic]:
-                    subscription.offer(placed)
+                placed = opened(_filled(event, event.received, place.offset, event.protocol))
+                if placed is not None:
+                    for subscription in self._subscriptions[event.topic]:
+                        subscription.offer(placed)
             if append.barrier is not None:
                 barriers.append(append.barrier)
                 answers[event.topic, event.id] = place

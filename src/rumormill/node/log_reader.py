@@ -120,9 +120,17 @@ def _read_ids(log: EventLog, topic: Topic, ids: tuple[MessageId, ...]) -> tuple[
 
 
 async def read_history(
-    log: EventLog, topic: Topic, since_offset: int, since: float | None, limit: int | None
+    log: EventLog,
+    topic: Topic,
+    since_offset: int,
+    since: float | None,
+    limit: int | None,
+    opened: Callable[[Event], Event | None],
 ) -> list[Event]:
-    """Return the events of a topic from an offset and a time of reception on, at most `limit`."""
+    """Return the events of a topic from an offset and a time of reception on, at most `limit`.
+
+    `opened` gives each as it is handed out, and None for those that are not.
+    """
     found: list[Event] = []
     extent = log.topic(topic)
     if extent is None or (limit is not None and limit < 1):
@@ -136,6 +144,6 @@ async def read_history(
         events = await asyncio.to_thread(log.read, topic, start, want)
         if not events:
             break
-        found += events
+        found += filter(None, map(opened, events))
         start = events[-1].offset + 1
     return found

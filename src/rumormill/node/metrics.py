@@ -80,7 +80,12 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_refused", "counter", "reason", "things asked by peers and not done"),
         ("rumormill_rejected", "counter", "reason", "messages refused, by reason"),
         ("rumormill_penalties", "counter", "reason", "penalties given to peers"),
-        ("rumormill_undelivered", "counter", "reason", "events that a subscriber's buffer lost"),
+        (
+            "rumormill_undelivered",
+            "counter",
+            "reason",
+            "events that were not handed to a subscriber",
+        ),
         ("rumormill_connections_refused", "counter", "reason", "connections and streams refused"),
         (
             "rumormill_evicted",

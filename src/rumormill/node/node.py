@@ -38,6 +38,7 @@ from rumormill.node.journal import Journal
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Counts, Values, gather_metrics, render_metrics
 from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
 from rumormill.trace.entries import Observer, Recorder
 from rumormill.wire import keys
@@ -61,6 +62,8 @@ class Node:
         supervisors: Sequence[str] = (),
         supervises: bool = False,
         network: str | Path | None = None,
+        topic_keys: Mapping[TopicName, str | Path] | None = None,
+        policies: Sequence[str | Path] = (),
         message_id: MessageIdFunction | None = None,
         application_score: Callable[[PeerId], float] | None = None,
         subscription_filter: Callable[[TopicName], object] | None = None,
@@ -78,7 +81,8 @@ class Node:
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
         such; with `supervises` this node is one of them. `network` is the key file of a private
-        network: nobody without it is talked to. `message_id`, `application_score`,
+        network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
+        `policies` are files that say who may publish. `message_id`, `application_score`,
         `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
         `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
         see the trace.
@@ -95,7 +99,9 @@ class Node:
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
         self._observers = tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
-        self._validators = Validators(self._callbacks)
+        self.access = TopicAccess(topic_keys, policies)
+        """Keys and policies of topics: they may be given and changed while the node runs."""
+        self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
         self._checked_topic: TopicName | None = None
         self._doors: dict[Doors, None] = {}
@@ -117,6 +123,7 @@ class Node:
         spec = self._spec
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
+        self.access.load(self.id, proven=spec.proves_authors(self._settings))
         self._swarm = Swarm(self.identity.key, self._config, network)
         self._ourselves = (self.id,) if self._supervises else ()
         settings = topics.appointed(
@@ -127,7 +134,9 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._journal = Journal(self._log, self.id, spec.name, self._config, self._change)
+            self._journal = Journal(
+                self._log, self.id, spec.name, self._config, self._change, self.access
+            )
             self._journal.on_lost = self._on_lost
             hooks = self._callbacks.hooks(
                 spec,
@@ -136,16 +145,9 @@ class Node:
                 peer_records=self._swarm.book.records,
                 addresses=self._swarm.addresses_of,
             )
-            self._driver = Driver(
-                spec,
-                settings,
-                hooks,
-                self.identity,
-                self._swarm,
-                self._recorder,
-                self._journal,
-                self._config,
-            )
+            to_log = (self._recorder, self._journal, self._config)
+            self._driver = Driver(spec, settings, hooks, self.identity, self._swarm, *to_log)
+            self.access.record = self._driver.record
             self._driver.on_validate = self._validators.begin
             self._validators.answer = self._driver.feed
             self._driver.on_change = self._change.happened
@@ -347,9 +349,8 @@ class Node:
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        subscription = Subscription(
-            topic, self._log, since_offset, buffer, overflow, self._on_closed, self._on_lost
-        )
+        ways = (self._on_closed, self._on_lost, self.access.opened)
+        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *ways)
         if follow:
             self._followed[topic] = None
         topics.enter_topic(self._spec, self._driver, topic, subscription)
@@ -423,7 +424,8 @@ class Node:
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        return await read_history(self._log, topic, since_offset, since, limit)
+        opened = self.access.opened
+        return await read_history(self._log, topic, since_offset, since, limit, opened)
 
     async def command(self, body: object) -> Any:
         """Ask the protocol for something that only it offers; return what came of it.
@@ -432,7 +434,7 @@ class Node:
         tells why there is no result, also when the node is closed meanwhile.
         """
         self._check_running()
-        return await self._driver.command(body)
+        return await self._driver.command(self.access.prepared_command(body))
 
     async def set_supervisors(self, tickets: Sequence[str]) -> None:
         """Name all supervisors anew; with `supervises`, this node stays one of them."""

@@ -45,6 +45,7 @@ class Subscription:
         overflow: Overflow | str,
         on_close: Callable[["Subscription"], None],
         on_lost: Callable[[Event, str], None],
+        opened: Callable[[Event], Event | None],
     ) -> None:
         info = log.topic(topic)
         next_offset = 0 if info is None else info.next_offset
@@ -67,6 +68,7 @@ class Subscription:
             raise LocalError(f"overflow: {overflow!r} is not one of {choices}") from None
         self._on_close = on_close
         self._on_lost = on_lost
+        self._opened = opened
         self._buffer: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
@@ -151,7 +153,7 @@ class Subscription:
             self._next_offset = gone.first_offset
             return
         if events:
-            self._buffer.extend(events)
+            self._buffer.extend(filter(None, map(self._opened, events)))
             self._next_offset = events[-1].offset + 1
             return
         # Nothing was left at `start`. An event committed since then may have been offered while

@@ -157,6 +157,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """The peers that it needs besides those of an application."""
     inspection: InspectionSpec | None = None
     """What a simulator can do with the state of all its peers together."""
+    proves_authors: Callable[[Any], bool] = lambda _: False
+    """Whether, under a configuration, an event is taken only if its author has signed it."""
 
     def configure(
         self, preset: str = "default", changes: Mapping[str, Any] | None = None

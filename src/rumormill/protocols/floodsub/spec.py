@@ -2,7 +2,7 @@
 
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.pubsub.codec import encode_rpc
-from rumormill.protocols.pubsub.config import PubSubConfig
+from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.naming import rpc_decoder
 from rumormill.protocols.pubsub.router import FUNCTIONS
@@ -19,4 +19,5 @@ SPEC = ProtocolSpec(
     junk=junk_rpc,
     takes=FUNCTIONS,
     max_topic=lambda config: config.max_topic_length,
+    proves_authors=lambda config: config.sign_policy is SignPolicy.STRICT_SIGN,
 )

@@ -8,6 +8,7 @@ from rumormill.protocols.gossipsub.gater import GatedGossipSub
 from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.codec import encode_rpc
+from rumormill.protocols.pubsub.config import SignPolicy
 from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.naming import rpc_decoder
 from rumormill.protocols.pubsub.router import FUNCTIONS
@@ -32,4 +33,5 @@ SPEC = ProtocolSpec(
     junk=junk_rpc,
     takes=(*FUNCTIONS, "application_score"),
     max_topic=lambda config: config.max_topic_length,
+    proves_authors=lambda config: config.sign_policy is SignPolicy.STRICT_SIGN,
 )

@@ -50,6 +50,7 @@ SPEC = ProtocolSpec(
     decoder=lambda config, _: partial(decode_rpc, limits=config.limits),
     max_message=lambda config: config.limits.rpc_bytes,
     junk=junk_rpc,
+    proves_authors=lambda config: config.require_signatures,
     queries=QuerySpec(
         protocol_ids=(KAD_PROTOCOL,),
         encode=encode_kad,

@@ -348,8 +348,8 @@ class Radius:
         return None
 
     def _judge(self, copy: Copy, now: float, effects: Effects) -> None:
-        """Ask the application about a publication of a topic of ours; others are passed on."""
-        if self._validator is None or copy.publication.topic not in self.subscriptions.own:
+        """Ask the application about a publication, be it of a topic of ours or only passed on."""
+        if self._validator is None:
             self._accept(copy, now, effects)
             return
         verdict = self._validator(copy.publication.to_event(), copy.peer)

@@ -25,4 +25,5 @@ SPEC = ProtocolSpec(
     max_message=lambda config: config.max_message,
     junk=junk_frame,
     max_topic=lambda config: config.max_topic_length,
+    proves_authors=lambda _: True,
 )

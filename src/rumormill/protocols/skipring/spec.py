@@ -45,6 +45,7 @@ SPEC = ProtocolSpec(
     reads_log=True,
     servers=Servers(_supervisor_count, _appoint, SetSupervisors),
     publishes_from_within=True,
+    proves_authors=lambda _: True,
     inspection=InspectionSpec(
         lambda config: config.interval,
         RingInspection,

@@ -137,10 +137,16 @@ class Dissemination:
         if date_of(signed.event.created) < feed.timeline.start:
             effects.append(trace.RejectMessage(signed.cid, peer, reasons.TOO_OLD, feed.text))
             return
-        verdict = Verdict.ACCEPT
-        if self._validator is not None:
-            verdict = self._validator(core_event(signed), peer)
-        self._on_verdict(arrival, verdict, now, effects)
+        self._on_verdict(arrival, self._verdict(peer, signed), now, effects)
+
+    def _verdict(self, peer: PeerId, signed: SignedEvent) -> Verdict:
+        validator = self._validator
+        return Verdict.ACCEPT if validator is None else validator(core_event(signed), peer)
+
+    def fault_of_request(self, peer: PeerId, signed: SignedEvent) -> str | None:
+        """Why the application has no event published on request. What it would say of an event
+        later is not waited for."""
+        return _VERDICTS.get(self._verdict(peer, signed))
 
     def fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
         """Why an event must not be passed on, or None."""

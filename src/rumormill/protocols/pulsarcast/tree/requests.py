@@ -167,7 +167,7 @@ class Requests:
             self._answer(peer, _refusal(signed, reasons.NOT_SERVED), effects)
         elif granted is not None:
             self._answer(peer, _granted(signed, granted), effects)
-        elif (fault := self._fault(feed, signed, now)) is not None:
+        elif (fault := self._fault(peer, feed, signed, now)) is not None:
             if fault not in _BLAMELESS:
                 self._context.refuse(peer, fault, feed.topic, GRAVE, now, effects)
             self._answer(peer, _refusal(signed, fault), effects)
@@ -210,7 +210,7 @@ class Requests:
         self._granted[request.cid] = news.about
         self._answer(peer, _granted(request, news.about), effects)
 
-    def _fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
+    def _fault(self, peer: PeerId, feed: Feed, signed: SignedEvent, now: float) -> str | None:
         """Why a request must not be granted, or None."""
         if signed.event.publisher is not None:
             return reasons.UNEXPECTED
@@ -218,7 +218,8 @@ class Requests:
             return reasons.REQUESTS_OFF
         if not feed.descriptor.may_request(signed.event.author):
             return reasons.REQUESTER_NOT_LISTED
-        return self._events.fault_of_content(signed, now)
+        fault = self._events.fault_of_content(signed, now)
+        return fault or self._events.fault_of_request(peer, signed)
 
     def _answer(self, peer: PeerId, reply: RequestReply, effects: Effects) -> None:
         if not self._context.is_original(peer):
@@ -235,5 +236,5 @@ def _refusal(
     return RequestReply(signed.event.topic, signed.cid, status, reason=reason)
 
 
-_BLAMELESS = (reasons.REQUESTS_OFF, reasons.REQUESTER_NOT_LISTED)
+_BLAMELESS = (reasons.REQUESTS_OFF, reasons.REQUESTER_NOT_LISTED, reasons.VALIDATION_IGNORED)
 """Refusals that an honest asker may meet."""

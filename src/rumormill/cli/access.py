@@ -1,0 +1,76 @@
+"""`rumormill topic-key` and `policy`: the files that say who may read a topic, and write in it."""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from rumormill.cli.grammar import USAGE, CommandError
+from rumormill.cli.logs import begin
+from rumormill.cli.numbers import whole
+from rumormill.cli.printing import iso
+from rumormill.core.errors import DecodeError
+from rumormill.node.identity import (
+    KEY_FILE,
+    create_policy,
+    create_topic_key,
+    load_or_create_key,
+    load_policy,
+    load_topic_keys,
+)
+from rumormill.node.policy import sign_policy
+from rumormill.wire.keys import PeerId
+
+
+def run_topic_key(options: argparse.Namespace) -> int:
+    """Make a key file, or look at one."""
+    path = Path(options.file).expanduser().absolute()
+    keys = create_topic_key(path) if options.action == "new" else load_topic_keys(path)
+    if options.json:
+        print(json.dumps({"file": str(path), "keys": keys.ids}))
+    else:
+        print(f"{path}\nkeys: {' '.join(keys.ids)}")
+    return 0
+
+
+def run_policy(options: argparse.Namespace) -> int:
+    """Make a policy, or look at one."""
+    path = Path(options.file).expanduser().absolute()
+    if options.action == "new":
+        _create(options, path)
+    elif options.topics or options.publisher or options.number:
+        raise CommandError("policy show takes a file alone", USAGE)
+    shown = _shown(path)
+    if options.json:
+        print(json.dumps(shown))
+    else:
+        for name, value in shown.items():
+            print(f"{name}: {' '.join(value) if isinstance(value, list) else value}")
+    return 0
+
+
+def _create(options: argparse.Namespace, path: Path) -> None:
+    if not options.topics or not options.publisher:
+        raise CommandError("policy new needs --topic and at least one --publisher", USAGE)
+    resolved = begin(options)
+    resolved.check_topic(options.topics)
+    try:
+        publishers = tuple(dict.fromkeys(bytes(PeerId.parse(who)) for who in options.publisher))
+    except DecodeError as error:
+        raise CommandError(f"--publisher: not a peer id: {error.detail}", USAGE) from None
+    key = load_or_create_key(resolved.home / KEY_FILE)
+    version = whole("--number", options.number) or 1
+    create_policy(path, sign_policy(key, options.topics, publishers, version, int(time.time())))
+
+
+def _shown(path: Path) -> dict[str, Any]:
+    policy = load_policy(path)
+    return {
+        "file": str(path),
+        "topic": policy.topic,
+        "publishers": [str(PeerId(who)) for who in policy.publishers],
+        "version": policy.version,
+        "created": iso(policy.created),
+        "owner": str(PeerId(policy.owner)),
+    }

@@ -1,0 +1,161 @@
+"""Who may write and read in topics: their keys and policies, around the log and the machine.
+
+What is published in a topic with keys is encrypted before the machine sees it, so that the log, the
+wire, relays and copies of the log have ciphertext; it is decrypted when it is handed out. What
+peers bring is judged here before the application's validators, by every node that has the key or
+the policy. The rules: nothing in clear, forged or by an outsider is taken, and who brings it pays;
+what cannot be read is never handed out as if it were data. Each of it is counted under a reason.
+
+An event under a key that this node does not have (yet) is kept and passed on all the same: it can
+be read when the key comes, and a node needs no key to relay.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.errors import ConfigError, DecodeError, LocalError
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId, Topic
+from rumormill.node.identity import load_policy, load_topic_keys
+from rumormill.node.policy import NOT_A_PUBLISHER, Policy
+from rumormill.wire import keys
+from rumormill.wire.topic_cipher import NO_TOPIC_KEY, NONCE_BYTES, TopicKeys, is_encrypted
+
+_log = logging.getLogger(__name__)
+
+_MOST_COMPLAINTS: Final = 256
+"""Our choice: topics and reasons that the log names; all of them are counted."""
+
+
+class TopicAccess:
+    """The topics of a node that have keys or a policy."""
+
+    def __init__(
+        self,
+        topic_keys: Mapping[Topic, str | Path] | None = None,
+        policies: Sequence[str | Path] = (),
+    ) -> None:
+        """Name the files; they are read by `load`."""
+        self.record: Callable[[trace.TracePayload], None] = lambda _: None
+        """Traces a refusal."""
+        self._key_files = dict(topic_keys or {})
+        self._policy_files = tuple(policies)
+        self._keys: dict[Topic, TopicKeys] = {}
+        self._policies: dict[Topic, Policy] = {}
+        self._own: PeerId = b""
+        self._proven = True
+        self._complained: dict[tuple[Topic, str], None] = {}
+
+    def load(self, own: PeerId, *, proven: bool) -> None:
+        """Read all files, for this peer; `proven` says whether all events name their author."""
+        self._own, self._proven = own, proven
+        self._keys, self._policies = {}, {}
+        for topic, path in self._key_files.items():
+            self.set_keys(topic, path)
+        for path in self._policy_files:
+            self.add_policy(path)
+
+    def set_keys(self, topic: Topic, path: str | Path | None) -> None:
+        """Read a topic's key file (again) and use it from now on; None: the topic has no keys."""
+        if path is None:
+            self._keys.pop(topic, None)
+            return
+        self._check_proven("topic_keys")
+        self._keys[topic] = load_topic_keys(Path(path))
+
+    def add_policy(self, path: str | Path) -> None:
+        """Read a policy and follow it from now on, unless a later version is followed already."""
+        self._check_proven("policies")
+        policy = load_policy(Path(path))
+        known = self._policies.get(policy.topic)
+        if known is None or policy.replaces(known):
+            self._policies[policy.topic] = policy
+
+    def _check_proven(self, setting: str) -> None:
+        if not self._proven:
+            raise ConfigError(
+                f"{setting}: events prove no author under these parameters; choose signed ones"
+            )
+
+    # What we say.
+
+    def prepared(self, topic: Topic, data: bytes) -> bytes:
+        """What goes to the machine for a publication of ours; `LocalError` if it may not."""
+        policy = self._policies.get(topic)
+        if policy is not None and self._own not in policy.publishers:
+            raise LocalError(
+                f"the policy of topic {topic!r}, version {policy.version} by"
+                f" {keys.PeerId(policy.owner)}, does not let this node publish"
+            )
+        topic_keys = self._keys.get(topic)
+        if topic_keys is not None:
+            return topic_keys.encrypt(data, topic, self._own, secrets.token_bytes(NONCE_BYTES))
+        if is_encrypted(data):
+            raise LocalError(
+                f"data that begins like an encrypted payload, in topic {topic!r}, which has no key"
+                " here: nobody would be handed it"
+            )
+        return data
+
+    def prepared_command(self, body: object) -> object:
+        """A command of a protocol; one that publishes data in a topic is treated the same."""
+        topic, data = getattr(body, "topic", None), getattr(body, "data", None)
+        if (
+            isinstance(body, msgspec.Struct)
+            and isinstance(topic, str)
+            and isinstance(data, bytes | bytearray | memoryview)
+        ):
+            return msgspec.structs.replace(body, data=self.prepared(topic, bytes(data)))
+        return body
+
+    # What others say.
+
+    def admits(self, event: Event, peer: PeerId) -> bool:
+        """Whether an event that a peer brings may be taken, as far as keys and policies go."""
+        reason = self._fault(event)
+        if reason:
+            self.record(trace.Refuse(peer, reason, event.topic))
+        return not reason
+
+    def _fault(self, event: Event) -> str:
+        topic = event.topic
+        policy = self._policies.get(topic)
+        if policy is not None and event.author not in policy.publishers:
+            return NOT_A_PUBLISHER
+        if topic in self._keys:
+            reason = self._read(event)[1]
+            return "" if reason == NO_TOPIC_KEY else reason
+        return ""
+
+    def _read(self, event: Event) -> tuple[Event, str]:
+        """An event in clear; or as it is, and why it cannot be read."""
+        topic_keys = self._keys.get(event.topic)
+        if topic_keys is None:
+            return event, NO_TOPIC_KEY if is_encrypted(event.data) else ""
+        try:
+            data = topic_keys.decrypt(event.data, event.topic, event.author)
+        except DecodeError as error:
+            return event, error.reason
+        return msgspec.structs.replace(event, data=data), ""
+
+    def shown(self, event: Event) -> Event:
+        """An event as a validator sees it: in clear if it can be read, else as it travels."""
+        return self._read(event)[0]
+
+    def opened(self, event: Event) -> Event | None:
+        """An event as it is handed out; None, counted, if it cannot be read."""
+        found, reason = self._read(event)
+        if not reason:
+            return found
+        self.record(trace.UndeliverableMessage(event.id, event.topic, reason))
+        complaint = (event.topic, reason)
+        if complaint not in self._complained and len(self._complained) < _MOST_COMPLAINTS:
+            self._complained[complaint] = None
+            _log.warning("events of topic %r cannot be read, and are left out: %s", *complaint)
+        return None
