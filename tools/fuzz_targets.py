@@ -13,13 +13,16 @@ from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
 from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived
+from rumormill.node.policy import read_policy
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, proof_of, signing_payload
 from rumormill.protocols.radius.messages import decode_frame, encode_frame
 from rumormill.wire.frames import FrameReader
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.topic_cipher import TopicKeys
 
 KEY = PrivateKey(bytes(32))
+TOPIC_KEYS = TopicKeys([bytes(32)])
 PROTOCOLS = ("/noise", "/yamux/1.0.0", "/meshsub/1.2.0")
 
 
@@ -122,6 +125,17 @@ def envelope(data: bytes) -> None:
     unseal_peer_record(data)
 
 
+def topic_cipher(data: bytes) -> None:
+    """An encrypted payload; what can be read has one encoding only."""
+    said = TOPIC_KEYS.decrypt(data, "orders", b"author")
+    assert TOPIC_KEYS.encrypt(said, "orders", b"author", data[16:40]) == data
+
+
+def policy(data: bytes) -> None:
+    """A signed policy."""
+    read_policy(data)
+
+
 def keys(data: bytes) -> None:
     """A public key and a peer id, each with one encoding only."""
     for read in (_same_key, _same_peer):
@@ -159,6 +173,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         radius,
         frames,
         envelope,
+        topic_cipher,
+        policy,
         keys,
         multiaddr,
     )

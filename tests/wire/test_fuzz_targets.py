@@ -13,6 +13,7 @@ from rumormill.libp2p.identify import Identify
 from rumormill.libp2p.multistream import encode_line
 from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.yamux import YamuxSession
+from rumormill.node.policy import sign_policy
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
 from rumormill.protocols.radius.messages import (
@@ -26,6 +27,7 @@ from rumormill.protocols.radius.messages import (
 from rumormill.wire.frames import FrameReader, frame
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.topic_cipher import TopicKeys
 
 
 def load() -> ModuleType:
@@ -67,6 +69,8 @@ RIGHT = {
     ),
     "frames": b"\x01" + frame(b"a") + frame(bytes(200)),
     "envelope": seal_peer_record(key, 1, [address]),
+    "topic_cipher": TopicKeys([bytes(32)]).encrypt(b"data", "orders", b"author", bytes(24)),
+    "policy": sign_policy(key, "orders", (bytes(key.peer_id),), 1, 0),
     "keys": key.public_key.encoded,
     "multiaddr": address,
 }

@@ -1,0 +1,445 @@
+"""Who may write and read in topics, seen by those who may not, in every protocol.
+
+Three live nodes: Alice publishes, Bob reads, and Rita between them has neither key nor policy, or
+is the one who is kept out. What passes between them is recorded inside of noise, and the files of
+their homes are read byte by byte; each record is compared with that of an open topic, so that one
+that is deaf does not pass for secrecy.
+"""
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from live_nodes import run, take, until
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.core.event import Event
+from rumormill.core.inputs import Verdict
+from rumormill.libp2p.noise import NoiseSession
+from rumormill.node.identity import create_policy, create_topic_key, load_topic_keys
+from rumormill.node.node import Node
+from rumormill.node.policy import NOT_A_PUBLISHER, sign_policy
+from rumormill.node.subscription import Subscription
+from rumormill.protocols.pulsarcast.commands import PublishEvent
+from rumormill.wire.keys import PrivateKey
+from rumormill.wire.topic_cipher import (
+    BAD_CIPHERTEXT,
+    NO_TOPIC_KEY,
+    NONCE_BYTES,
+    NOT_ENCRYPTED,
+    TopicKeys,
+    is_encrypted,
+)
+
+SECRET = b"the content that relays must not see"
+OWNER = PrivateKey(b"o" * 32)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "floodsub": {},
+    "gossipsub": {"parameters": {"heartbeat_interval": 0.1}},
+    "pulsarcast": {
+        "preset": "open",
+        "parameters": {
+            "kademlia.bootstrap_delay": 0.1,
+            "subscribe_retry_delay": 0.2,
+            "rendezvous_interval": 0.5,
+        },
+    },
+    "radius": {"parameters": {"hyparview.shuffle_interval": 0.2}},
+    "skipring": {"parameters": {"interval": 0.1}},
+}
+every_protocol = pytest.mark.parametrize("protocol", OPTIONS)
+
+
+class Trio:
+    """Alice, Rita and Bob, who follow a topic."""
+
+    def __init__(self, topic: str, nodes: list[Node], events: list[Subscription]) -> None:
+        self.topic = topic
+        self.alice, self.rita, self.bob = nodes
+        self.heard_by_alice, self.heard_by_rita, self.heard_by_bob = events
+
+
+@contextlib.asynccontextmanager
+async def trio(protocol: str, homes: Path | None = None) -> AsyncIterator[Trio]:
+    """Three nodes that are connected through Rita, and whose topic carries events already."""
+    async with contextlib.AsyncExitStack() as stack:
+        options = dict(OPTIONS[protocol])
+        if protocol == "skipring":
+            above = Node(None, protocol=protocol, supervises=True, **options)
+            await stack.enter_async_context(above)
+            options["supervisors"] = above.tickets
+        names = ("alice", "rita", "bob")
+        places = [None if homes is None else homes / name for name in names]
+        nodes = [
+            await stack.enter_async_context(Node(place, protocol=protocol, **options))
+            for place in places
+        ]
+        alice, rita, bob = nodes
+        if protocol != "skipring":
+            await alice.connect(rita.tickets[0])
+            await bob.connect(rita.tickets[0])
+        topic = (await alice.create_topic("orders")).name
+        events = [await node.subscribe(topic) for node in nodes]
+        for node in nodes:
+            await node.wait_until_ready(topic, timeout=30)
+        if protocol.endswith("sub"):
+            await rita.wait_until_ready(topic, peers=2, timeout=30)
+        if protocol == "gossipsub":
+            await until(lambda: [mesh_size(node, topic) for node in nodes] == [1, 2, 1], "meshes")
+        for node in nodes:  # nobody is asked before everybody hears everybody
+            await node.publish(topic, b"hello")
+        for each in events:
+            assert await take(each, 3) == [b"hello"] * 3
+        yield Trio(topic, nodes, events)
+
+
+def mesh_size(node: Node, topic: str) -> float:
+    return node.metrics()["mesh_peer_counts"].get(topic, 0)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.key"
+    create_topic_key(path)
+    return path
+
+
+@pytest.fixture
+def tap(monkeypatch: pytest.MonkeyPatch) -> bytearray:
+    """Everything that any connection is about to encrypt, as whoever is at its other end reads."""
+    heard = bytearray()
+    encrypt = NoiseSession.encrypt
+
+    def recorded(session: NoiseSession, plaintext: bytes) -> bytes:
+        heard.extend(plaintext)
+        return encrypt(session, plaintext)
+
+    monkeypatch.setattr(NoiseSession, "encrypt", recorded)
+    return heard
+
+
+def stored(homes: Path) -> bytes:
+    """The content of all files below a directory."""
+    return b"".join(path.read_bytes() for path in homes.rglob("*") if path.is_file())
+
+
+def counted(node: Node, metric: str, reason: str) -> float:
+    return node.metrics()[metric].get(reason, 0)
+
+
+def unread(node: Node, reason: str) -> float:
+    """How many events were not handed out for a reason."""
+    return counted(node, "rumormill_undelivered", reason)
+
+
+def refused(node: Node, reason: str) -> float:
+    """How much that peers brought was refused for a reason."""
+    return counted(node, "rumormill_refused", reason)
+
+
+# Encrypted topics.
+
+
+@every_protocol
+@pytest.mark.parametrize("encrypted", [False, True], ids=["open", "encrypted"])
+def test_a_relay_reads_nothing(
+    protocol: str, encrypted: bool, key: Path, tap: bytearray, tmp_path: Path
+) -> None:
+    """Neither on the wire nor in any file; it keeps the event, hands out nothing, and counts."""
+    homes = tmp_path / "homes"
+
+    async def story() -> None:
+        async with trio(protocol, homes) as made:
+            if encrypted:
+                made.alice.access.set_keys(made.topic, key)
+                made.bob.access.set_keys(made.topic, key)
+            await made.alice.publish(made.topic, SECRET)
+            assert await take(made.heard_by_bob, 1) == [SECRET]
+            assert await take(made.heard_by_alice, 1) == [SECRET]
+            if not encrypted:
+                assert await take(made.heard_by_rita, 1) == [SECRET]
+                return
+            await until(lambda: unread(made.rita, NO_TOPIC_KEY) == 1, "the relay has it")
+            assert not made.heard_by_rita.waiting
+            assert [each.data for each in await made.rita.history(made.topic)] == [b"hello"] * 3
+            assert is_encrypted(made.rita.log.read(made.topic, 3, 1)[0].data)
+            (last,) = await made.bob.history(made.topic, since_offset=3)
+            assert last.data == SECRET
+            again = await made.bob.subscribe(made.topic, since_offset=3)
+            assert await take(again, 1) == [SECRET]
+
+    run(story)
+    assert (SECRET in tap) is not encrypted
+    assert (SECRET in stored(homes)) is not encrypted
+
+
+@every_protocol
+def test_what_is_in_clear_or_forged_is_refused(
+    protocol: str, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By everybody who has the key, before it is kept: clear text, another author's ciphertext,
+    and ciphertext that was changed. Each is counted, and held against who brings it."""
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            rita, bob, topic = made.rita, made.bob, made.topic
+            made.alice.access.set_keys(topic, key)
+            bob.access.set_keys(topic, key)
+            await made.alice.publish(topic, SECRET)
+            assert await take(made.heard_by_bob, 1) == [SECRET]
+            await until(lambda: unread(rita, NO_TOPIC_KEY) == 1, "Rita has the ciphertext")
+            copied = rita.log.read(topic, 3, 1)[0].data
+            tampered = copied[:-1] + bytes([copied[-1] ^ 1])
+            monkeypatch.setattr(rita.access, "prepared", lambda _, data: data)
+            for data in (b"in clear", copied, tampered):
+                await rita.publish(topic, data)
+            await until(lambda: refused(bob, BAD_CIPHERTEXT) >= 2, "the forged are refused")
+            assert refused(bob, NOT_ENCRYPTED) >= 1
+            rejected = bob.metrics()["rumormill_rejected"]
+            assert sum(count for name, count in rejected.items() if "valid" in name) >= 3
+            info = bob.log.topic(topic)
+            assert info is not None
+            assert info.next_offset == 4
+            assert not made.heard_by_bob.waiting
+
+    run(story)
+
+
+def test_a_key_that_comes_later_reads_what_was_kept(key: Path, tmp_path: Path) -> None:
+    """Rotation: Bob has the old key only, keeps what he cannot read yet, and reads it with both."""
+    renewed = tmp_path / "renewed.key"
+    new = secrets.token_bytes(32)
+    old = bytes.fromhex(key.read_text().split()[1])
+    renewed.touch(0o600)
+    renewed.write_bytes(TopicKeys([new, old]).encode())
+
+    async def story() -> None:
+        async with trio("gossipsub") as made:
+            made.bob.access.set_keys(made.topic, key)
+            made.alice.access.set_keys(made.topic, key)
+            await made.alice.publish(made.topic, b"under the old key")
+            made.alice.access.set_keys(made.topic, renewed)
+            await made.alice.publish(made.topic, b"under the new key")
+            assert await take(made.heard_by_bob, 1) == [b"under the old key"]
+            await until(
+                lambda: unread(made.bob, NO_TOPIC_KEY) == 1, "Bob keeps what he cannot read"
+            )
+            made.bob.access.set_keys(made.topic, renewed)
+            await made.alice.publish(made.topic, b"and one more")
+            assert await take(made.heard_by_bob, 1) == [b"and one more"]
+            late = await made.bob.history(made.topic, since_offset=3)
+            assert [each.data for each in late] == [
+                b"under the old key", b"under the new key", b"and one more",
+            ]  # fmt: skip
+            assert not made.bob.metrics()["rumormill_rejected"]
+            hidden = await made.bob.history(made.topic)
+            assert [each.offset for each in hidden] == [3, 4, 5]
+            assert unread(made.bob, NOT_ENCRYPTED) == 3
+
+    run(story)
+
+
+def test_many_that_cannot_be_read_do_not_stop_a_reader(key: Path) -> None:
+    """A subscription that catches up from the log, and a history with a limit, pass over them."""
+
+    async def story() -> None:
+        async with Node(None) as node:
+            await node.create_topic("orders")
+            node.access.set_keys("orders", key)
+            await node.publish_many("orders", [b"hidden"] * 600)
+            node.access.set_keys("orders", None)
+            await node.publish("orders", b"in clear")
+            events = await node.subscribe("orders", since_offset=0)
+            assert await take(events, 1) == [b"in clear"]
+            (found,) = await node.history("orders", limit=1)
+            assert found.offset == 600
+
+    run(story)
+
+
+def test_a_validator_sees_clear_text(key: Path) -> None:
+    """What it can judge; without the key, what travels."""
+
+    async def story() -> None:
+        async with trio("gossipsub") as made:
+            seen: dict[str, bytes] = {}
+
+            def now(event: Event, _: bytes) -> Verdict:
+                seen["rita"] = event.data
+                return Verdict.ACCEPT
+
+            async def later(event: Event, _: bytes) -> Verdict:
+                seen["bob"] = event.data
+                return Verdict.ACCEPT
+
+            made.rita.set_validator(made.topic, now)
+            made.bob.set_validator(made.topic, later)
+            made.alice.access.set_keys(made.topic, key)
+            made.bob.access.set_keys(made.topic, key)
+            await made.alice.publish(made.topic, SECRET)
+            assert await take(made.heard_by_bob, 1) == [SECRET]
+            assert seen["bob"] == SECRET
+            assert is_encrypted(seen["rita"])
+
+    run(story)
+
+
+def test_what_a_protocol_publishes_on_command_is_encrypted_too(key: Path, tap: bytearray) -> None:
+    async def story() -> None:
+        async with trio("pulsarcast") as made:
+            for node in (made.alice, made.bob):
+                node.access.set_keys(made.topic, key)
+            await made.alice.command(PublishEvent(topic=made.topic, data=SECRET))
+            assert await take(made.heard_by_bob, 1) == [SECRET]
+
+    run(story)
+    assert SECRET not in tap
+
+
+def test_a_node_begins_with_its_keys(key: Path, tmp_path: Path) -> None:
+    """Those that it is told of, read when it starts; and what looks encrypted is not published."""
+
+    async def story() -> None:
+        async with Node(tmp_path / "home", topic_keys={"orders": key}) as node:
+            await node.create_topic("orders")
+            await node.publish("orders", SECRET)
+            hidden = node.log.read("orders", 0, 1)[0].data
+            keys = load_topic_keys(key)
+            assert keys.decrypt(hidden, "orders", node.id) == SECRET
+            assert keys.encrypt(SECRET, "orders", node.id, bytes(NONCE_BYTES)) != hidden
+            with pytest.raises(LocalError, match="begins like an encrypted payload"):
+                await node.publish("other", hidden)
+        async with Node(tmp_path / "home") as node:
+            assert await node.history("orders") == []
+            assert unread(node, NO_TOPIC_KEY) == 1
+
+    run(story)
+    with pytest.raises(LocalError, match="there is no topic's key file"):
+        run(Node(None, topic_keys={"orders": tmp_path / "none"}).start)
+    key.chmod(0o644)
+    with pytest.raises(LocalError, match="can be read by others"):
+        run(Node(None, topic_keys={"orders": key}).start)
+
+
+def test_authors_must_be_proven(key: Path, tmp_path: Path) -> None:
+    """Where nobody signs, nothing binds a ciphertext or a policy to its author: refused."""
+    rule = signed(tmp_path / "rule", "orders", bytes(OWNER.peer_id))
+    for protocol, parameters in (
+        ("gossipsub", {"sign_policy": "strict-no-sign"}),
+        ("pulsarcast", {"require_signatures": False}),
+    ):
+        for given in ({"topic_keys": {"orders": key}}, {"policies": [rule]}):
+            node = Node(None, protocol=protocol, parameters=parameters, **given)  # type: ignore[arg-type]
+            with pytest.raises(ConfigError, match="events prove no author"):
+                run(node.start)
+
+
+# Policies.
+
+
+def signed(
+    path: Path, topic: str, *publishers: bytes, version: int = 1, owner: PrivateKey = OWNER
+) -> Path:
+    create_policy(path, sign_policy(owner, topic, publishers, version, 0))
+    return path
+
+
+@every_protocol
+def test_outsiders_are_refused_at_every_hop(protocol: str, tmp_path: Path) -> None:
+    """Alice and Bob follow the policy, Rita does not: what she says reaches neither, and is
+    counted; what she passes on does."""
+
+    async def story() -> None:
+        async with trio(protocol, tmp_path / "homes") as made:
+            alice, rita, bob = made.alice, made.rita, made.bob
+            rule = signed(tmp_path / "rule", made.topic, alice.id, bob.id)
+            for node in (alice, bob):
+                node.access.add_policy(rule)
+            await rita.publish(made.topic, b"by an outsider")
+            await until(lambda: refused(bob, NOT_A_PUBLISHER) >= 1, "Bob refuses it")
+            await until(lambda: refused(alice, NOT_A_PUBLISHER) >= 1, "Alice refuses it")
+            assert sum(bob.metrics()["rumormill_rejected"].values()) >= 1
+            await alice.publish(made.topic, b"by a publisher")
+            assert await take(made.heard_by_bob, 1) == [b"by a publisher"]
+            assert b"by an outsider" not in [each.data for each in await bob.history(made.topic)]
+            rita.access.add_policy(rule)
+            with pytest.raises(LocalError, match="does not let this node publish"):
+                await rita.publish(made.topic, b"by an outsider again")
+            if protocol == "pulsarcast":
+                with pytest.raises(LocalError, match="does not let this node publish"):
+                    await rita.command(PublishEvent(topic=made.topic, data=b"on command"))
+
+    run(story)
+    assert b"by an outsider again" not in stored(tmp_path / "homes")
+
+
+@pytest.mark.parametrize("protocol", ["floodsub", "gossipsub", "radius"])
+def test_a_relay_with_the_policy_passes_no_outsider_on(protocol: str, tmp_path: Path) -> None:
+    """Bob knows of no policy, and hears of nothing that Rita has refused."""
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            made.rita.access.add_policy(signed(tmp_path / "rule", made.topic, made.bob.id))
+            if protocol == "radius":  # a relay is one that has not subscribed
+                await made.rita.unsubscribe(made.topic)
+            await made.alice.publish(made.topic, b"by an outsider")
+            await until(lambda: refused(made.rita, NOT_A_PUBLISHER) >= 1, "the relay refuses it")
+            assert not made.heard_by_bob.waiting
+
+    run(story)
+
+
+def test_nobody_publishes_for_an_outsider_who_asks(tmp_path: Path) -> None:
+    """A Pulsarcast topic in which Alice alone publishes, and others ask her to."""
+
+    async def story() -> None:
+        options = OPTIONS["pulsarcast"]
+        async with (
+            Node(None, protocol="pulsarcast", **options) as alice,
+            Node(None, protocol="pulsarcast", **options) as rita,
+        ):
+            await rita.connect(alice.tickets[0])
+            made = await alice.create_topic(
+                "orders", allowed_publishers=["author"], request_to_publish=True
+            )
+            topic = made.name
+            await rita.subscribe(topic)
+            await rita.wait_until_ready(topic, timeout=30)
+            assert (await rita.publish(topic, b"granted")).requested
+            alice.access.add_policy(signed(tmp_path / "rule", topic, alice.id))
+            with pytest.raises(LocalError, match="validation-failed"):
+                await rita.publish(topic, b"refused")
+            assert refused(alice, NOT_A_PUBLISHER) == 1
+            assert [each.data for each in await alice.history(topic)] == [b"granted"]
+
+    run(story)
+
+
+def test_a_later_version_of_the_same_owner_counts(tmp_path: Path) -> None:
+    """In whatever order they are given; nobody else's counts, and nothing unsigned."""
+    other = PrivateKey(b"x" * 32)
+
+    async def story() -> None:
+        async with Node(None) as node:
+            closed = signed(tmp_path / "1", "orders", bytes(OWNER.peer_id))
+            opened = signed(tmp_path / "2", "orders", node.id, version=2)
+            foreign = signed(tmp_path / "3", "orders", node.id, version=3, owner=other)
+            node.access.add_policy(closed)
+            with pytest.raises(LocalError, match="does not let this node publish"):
+                await node.publish("orders", b"too early")
+            with pytest.raises(LocalError, match="policies of two owners"):
+                node.access.add_policy(foreign)
+            forged = tmp_path / "4"
+            forged.write_bytes(opened.read_bytes()[:-1] + b"\0")
+            with pytest.raises(LocalError, match="cannot be used: bad-signature"):
+                node.access.add_policy(forged)
+            node.access.add_policy(opened)
+            node.access.add_policy(closed)
+            assert (await node.publish("orders", b"now")).offset == 0
+        with pytest.raises(LocalError, match="policies of two owners"):
+            await Node(None, policies=[closed, foreign]).start()
+
+    run(story)
