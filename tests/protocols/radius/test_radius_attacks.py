@@ -286,7 +286,7 @@ class TestPublications:
 
 
 class TestValidation:
-    """What the application's validator says of publications in topics of its own."""
+    """What the application's validator says of publications."""
 
     @pytest.mark.parametrize(
         ("verdict", "delivered"),
@@ -312,6 +312,15 @@ class TestValidation:
         made.feed(0, Received(peer_id(2), Frame(direct=(word,))))
         assert len(made.events[0]) == delivered
         assert bool(made.sent) == bool(delivered)
+
+    @pytest.mark.parametrize(("verdict", "passed_on"), [(Verdict.ACCEPT, 1), (Verdict.REJECT, 0)])
+    def test_a_relay_asks_too(self, verdict: Verdict, passed_on: bool) -> None:
+        """Also of topics that are not its own: what is rejected is not passed on."""
+        made = Bag(3, [(0, 1), (0, 2)], sub_hops=0, pub_hops=3)
+        made.machines[0]._validator = lambda _event, _peer: verdict
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(publication(made), 1),))))
+        assert not made.events[0]
+        assert bool(made.sent) == passed_on
 
     def test_waiting_verdicts_are_limited(self) -> None:
         """Beyond the limit publications are refused, and counted."""
