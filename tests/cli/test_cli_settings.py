@@ -49,6 +49,8 @@ def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path)
         "supervisors": [],
         "topics": ["a", "b"],
         "network": "swarm.key",
+        "topic_keys": ["a=a.key", "b=b.key"],
+        "policies": ["a.policy"],
         "protocol": "floodsub",
         "preset": "default",
         "durability": "os",

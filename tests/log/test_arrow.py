@@ -21,6 +21,7 @@ from rumormill.log import (
 )
 from rumormill.log.arrow import COLUMNS, event_schema, read_batches
 from rumormill.wire import base58
+from rumormill.wire.topic_cipher import TopicKeys
 from store_samples import fill, make_event
 
 EVENTS = 300
@@ -217,3 +218,23 @@ def test_a_recorded_loss_is_named(store) -> None:
             rows_of(log, 0, EVENTS)
         assert len(rows_of(log, 0, 100)) == 100
         assert len(rows_of(log, 105, EVENTS)) == EVENTS - 105
+
+
+def test_ciphertext_is_not_handed_out_as_data(log: EventLog) -> None:
+    """The value of an encrypted event is empty and its metadata names the key; with the proof,
+    which is over the ciphertext, the value is as it was signed."""
+    keys = TopicKeys([bytes(32)])
+    hidden = keys.encrypt(b"secret", "news", b"ann", bytes(24))
+    for number, data in enumerate((b"clear", hidden, b"", hidden)):
+        log.append([make_event(number, data=data)]).result()
+    (batch,) = read_batches(log, "news", 0, 4, ("value", "metadata"))
+    batch.validate(full=True)
+    rows = batch.to_pylist()
+    assert [row["value"] for row in rows] == [b"clear", b"", b"", b""]
+    named = [
+        [each["value"] for each in row["metadata"] if each["key"] == "encrypted"] for row in rows
+    ]
+    assert named == [[], [keys.ids[0].encode()], [], [keys.ids[0].encode()]]
+    assert [len(row["metadata"]) for row in rows] == [2, 3, 2, 3]
+    (whole,) = read_batches(log, "news", 0, 4, ("value", "proof"))
+    assert whole.column("value").to_pylist() == [b"clear", hidden, b"", hidden]

@@ -1,0 +1,121 @@
+"""`rumormill topic-key`, `policy` and the flags that say who may read and write in topics."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from processes import Terminal, rumormill
+
+NOBODY = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.key"
+    assert rumormill("topic-key", "new", str(path)).returncode == 0
+    return path
+
+
+def check(*arguments: str | Path) -> dict[str, str]:
+    """What the doctor says of topics."""
+    done = rumormill("doctor", "--json", *map(str, arguments))
+    (found,) = (each for each in json.loads(done.stdout)["checks"] if each["name"] == "topics")
+    return dict(found)
+
+
+def test_a_key_is_made_private_and_once(tmp_path: Path) -> None:
+    """`new` says where and which, and never the key; a second one changes nothing."""
+    path = tmp_path / "orders.key"
+    made = rumormill("topic-key", "new", str(path), "--json")
+    assert made.returncode == 0, made.stderr
+    shown = json.loads(made.stdout)
+    assert shown["file"] == str(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    content = path.read_text()
+    assert content.splitlines()[1] not in made.stdout
+    again = rumormill("topic-key", "new", str(path))
+    assert again.returncode == 1
+    assert "is not overwritten" in again.stderr
+    assert path.read_text() == content
+    assert rumormill("topic-key", "show", str(path)).stdout == f"{path}\nkeys: {shown['keys'][0]}\n"
+
+
+def test_a_topic_is_read_with_its_key_only(home: Path, tmp_path: Path, key: Path) -> None:
+    """Through the node, from its files, and by a subscriber; without the key it is an error."""
+    flag = ("--topic-key", f"orders={key}")
+    with Terminal("node", "--home", home, "--topic", "orders", *flag) as node:
+        (ticket,) = node.prints()
+        with Terminal(
+            "sub", "orders", "--count", "1", "--home", tmp_path / "b", "--join", ticket, *flag
+        ) as sub:
+            sub.says("listening")
+            assert rumormill("pub", "orders", "secret", "--home", str(home)).returncode == 0
+            assert sub.prints() == ["secret"]
+        assert rumormill("history", "orders", "--home", str(home)).stdout == "secret\n"
+        decided = rumormill("pub", "orders", "x", "--home", str(home), *flag)
+        assert decided.returncode == 2
+        assert "--topic-key: the node that runs" in decided.stderr
+        node.stop()
+    stored = ("history", "orders", "--home", str(home))
+    assert rumormill(*stored, *flag).stdout == "secret\n"
+    withheld = rumormill(*stored)
+    assert withheld.returncode == 1
+    assert withheld.stdout == ""
+    assert "1 events of orders cannot be read" in withheld.stderr
+    with Terminal("node", "--home", home) as node:
+        node.prints()
+        assert "1 events of orders cannot be read" in rumormill(*stored).stderr
+        assert rumormill(*stored, *flag).stdout == "secret\n"
+
+
+def test_a_policy_is_signed_shown_and_followed(home: Path, tmp_path: Path) -> None:
+    """By the home's identity; a node that it does not name may not publish."""
+    path = tmp_path / "orders.policy"
+    new = ("policy", "new", "--topic", "orders", "--publisher", NOBODY, str(path))
+    made = rumormill(*new, "--home", str(home), "--number", "3", "--json")
+    assert made.returncode == 0, made.stderr
+    shown = json.loads(made.stdout)
+    assert (shown["topic"], shown["publishers"], shown["version"]) == ("orders", [NOBODY], 3)
+    assert f"owner: {shown['owner']}\n" in rumormill("policy", "show", str(path)).stdout
+    assert "is not overwritten" in rumormill(*new, "--home", str(home)).stderr
+    with Terminal("node", "--home", home, "--policy", path) as node:
+        (ticket,) = node.prints()
+        assert ticket.endswith(shown["owner"])
+        done = rumormill("pub", "orders", "x", "--home", str(home))
+        assert done.returncode == 1
+        assert "does not let this node publish" in done.stderr
+    for wrong in (new[:4] + new[-1:], (*new[:5], "somebody", *new[-1:])):
+        assert rumormill(*wrong, "--home", str(home)).returncode == 2
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    assert "bad-signature" in rumormill("policy", "show", str(path)).stderr
+
+
+def test_the_doctor_says_who_may_read_and_write(home: Path, tmp_path: Path, key: Path) -> None:
+    """Everybody by default; a key or policy that cannot be used is a failure."""
+    place = ("--home", home)
+    assert check(*place)["text"] == "whoever is connected may publish and read"
+    assert "rumormill topic-key new" in check(*place)["advice"]
+    policy = tmp_path / "orders.policy"
+    rumormill(
+        "policy", "new", "--topic", "news", "--publisher", NOBODY, str(policy), "--home", str(home)
+    )
+    (key_id,) = json.loads(rumormill("topic-key", "show", str(key), "--json").stdout)["keys"]
+    flags = ("--topic-key", f"orders={key}", "--policy", policy)
+    assert check(*place, *flags)["text"] == (
+        f"orders encrypted, key {key_id}; news for 1 publishers, version 1"
+    )
+    key.chmod(0o644)
+    assert check(*place, *flags)["state"] == "failure"
+
+
+def test_the_configuration_file_names_keys_and_policies(home: Path, key: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text(f'topic_keys = ["orders={key}"]\npolicies = ["p"]\n')
+    found = json.loads(rumormill("config", "--home", str(home), "--json").stdout)
+    assert found["topic_keys"]["value"] == [f"orders={key}"]
+    assert found["policies"]["value"] == ["p"]
+    (home / "config.toml").write_text('topic_keys = ["orders"]\n')
+    refused = rumormill("config", "--home", str(home))
+    assert refused.returncode == 2
+    assert "topic_keys: 'orders' is not KEY=VALUE, such as orders=orders.key" in refused.stderr
