@@ -258,7 +258,8 @@ class Penalise(TracePayload, frozen=True, gc=False):
 
 
 class UndeliverableMessage(TracePayload, frozen=True, gc=False):
-    """An accepted message did not fit the application's queue (ours)."""
+    """An accepted message was not handed to the application: its queue was full, or it could not
+    be read (ours)."""
 
     kind = 1004
     message_id: MessageId

@@ -120,11 +120,11 @@ class Node:
         """Open identity and log, listen, and take part in the network."""
         if self._running:
             raise LocalError("the node is running already")
-        spec = self._spec
+        spec, config = self._spec, self._config
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
         self.access.load(self.id, proven=spec.proves_authors(self._settings))
-        self._swarm = Swarm(self.identity.key, self._config, network)
+        self._swarm = Swarm(self.identity.key, config, network)
         self._ourselves = (self.id,) if self._supervises else ()
         settings = topics.appointed(
             spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
@@ -134,10 +134,9 @@ class Node:
         try:
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
-            self._journal = Journal(
-                self._log, self.id, spec.name, self._config, self._change, self.access
-            )
-            self._journal.on_lost = self._on_lost
+            journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
+            journal.on_lost = self._on_lost
+            self._journal = journal
             hooks = self._callbacks.hooks(
                 spec,
                 validator=self._validators.judge,
@@ -145,8 +144,9 @@ class Node:
                 peer_records=self._swarm.book.records,
                 addresses=self._swarm.addresses_of,
             )
-            to_log = (self._recorder, self._journal, self._config)
-            self._driver = Driver(spec, settings, hooks, self.identity, self._swarm, *to_log)
+            self._driver = Driver(
+                spec, settings, hooks, self.identity, self._swarm, self._recorder, journal, config
+            )
             self.access.record = self._driver.record
             self._driver.on_validate = self._validators.begin
             self._validators.answer = self._driver.feed
@@ -349,8 +349,8 @@ class Node:
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        ways = (self._on_closed, self._on_lost, self.access.opened)
-        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *ways)
+        callbacks = (self._on_closed, self._on_lost, self.access.opened)
+        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *callbacks)
         if follow:
             self._followed[topic] = None
         topics.enter_topic(self._spec, self._driver, topic, subscription)

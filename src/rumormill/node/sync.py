@@ -28,6 +28,7 @@ from rumormill.daemon.doors import Doors
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.node import Node
 from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.topic_access import TopicAccess
 
 _BATCH: Final = 256
 """Events that a subscription carries from one thread to the other at a time: our choice, because
@@ -148,6 +149,11 @@ class SyncNode:
     def peers(self) -> list[PeerView]:
         """The connected peers."""
         return self._read(lambda: self._node.peers)
+
+    @property
+    def access(self) -> TopicAccess:
+        """Keys and policies of topics; any thread may change them."""
+        return self._node.access
 
     connect = _waited_for(Node.connect)
     wait_until_ready = _waited_for(Node.wait_until_ready)

@@ -41,7 +41,7 @@ class TopicAccess:
         topic_keys: Mapping[Topic, str | Path] | None = None,
         policies: Sequence[str | Path] = (),
     ) -> None:
-        """Name the files; they are read by `load`."""
+        """Name the files; they are read when the node starts."""
         self.record: Callable[[trace.TracePayload], None] = lambda _: None
         """Traces a refusal."""
         self._key_files = dict(topic_keys or {})
@@ -55,32 +55,34 @@ class TopicAccess:
     def load(self, own: PeerId, *, proven: bool) -> None:
         """Read all files, for this peer; `proven` says whether all events name their author."""
         self._own, self._proven = own, proven
-        self._keys, self._policies = {}, {}
         for topic, path in self._key_files.items():
             self.set_keys(topic, path)
         for path in self._policy_files:
             self.add_policy(path)
+        if self._keys or self._policies:
+            self._check_proven()
 
     def set_keys(self, topic: Topic, path: str | Path | None) -> None:
         """Read a topic's key file (again) and use it from now on; None: the topic has no keys."""
         if path is None:
             self._keys.pop(topic, None)
             return
-        self._check_proven("topic_keys")
+        self._check_proven()
         self._keys[topic] = load_topic_keys(Path(path))
 
     def add_policy(self, path: str | Path) -> None:
         """Read a policy and follow it from now on, unless a later version is followed already."""
-        self._check_proven("policies")
+        self._check_proven()
         policy = load_policy(Path(path))
         known = self._policies.get(policy.topic)
         if known is None or policy.replaces(known):
             self._policies[policy.topic] = policy
 
-    def _check_proven(self, setting: str) -> None:
+    def _check_proven(self) -> None:
         if not self._proven:
             raise ConfigError(
-                f"{setting}: events prove no author under these parameters; choose signed ones"
+                "topic_keys, policies: events prove no author under these parameters, and nothing"
+                " could be bound to one"
             )
 
     # What we say.
