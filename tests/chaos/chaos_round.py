@@ -1,0 +1,473 @@
+"""One round of the fault suite: a network in processes, a schedule carried out, and the verdict.
+
+Nodes publish all the time while faults come and go. Then everything heals: the dead start, links
+and limits are lifted. The network may settle, every node ends in order, and its log is read.
+"""
+
+import asyncio
+import contextlib
+import resource
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from chaos_checker import Place, Seen, Violation, check
+from chaos_links import Network
+from chaos_member import Member
+from chaos_node import Life, name_in
+from chaos_schedule import REACHES_ALL, Fault, Schedule
+
+from rumormill.core.event import Event
+from rumormill.log import EventLog, StoreError
+from rumormill.log.notes import note_keys, read_note
+from rumormill.node.identity import NodeIdentity, SignatureVerifier, load_or_create_key
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.history.graph import verify_history
+from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
+from rumormill.protocols.skipring.envelope import check_event
+from rumormill.protocols.skipring.labels import label_of, text_of
+
+TOPICS = {"pulsarcast": ("open", "asked")}
+"""In the second only the author publishes; the others ask it to."""
+
+PATIENCE = 60.0
+"""Seconds for a network to begin, to settle and to end: a loaded machine is slow."""
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What came of a round."""
+
+    schedule: Schedule
+    violations: list[str]
+    kinds: dict[str, int]
+    """How many of each kind."""
+    acknowledged: int
+    delivered: int
+    refused: dict[str, int]
+    lives: int
+    gave_up: int
+    settled_in: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was as promised."""
+        return not self.violations
+
+
+class Round:
+    """A schedule under way."""
+
+    def __init__(self, schedule: Schedule, folder: Path, hosts: list[str], port: int) -> None:
+        self.schedule = schedule
+        self.folder = folder
+        self.violations: list[Violation] = []
+        self._addresses = [(host, port) for host in hosts[: schedule.size]]
+        self._network = Network(self._addresses)
+        self._changed = asyncio.Event()
+        self._members: list[Member] = []
+        self._settled_in = 0.0
+
+    async def run(self) -> Outcome:
+        """Carry the schedule out; no process is left, whatever happens."""
+        async with self._network:
+            try:
+                self._members = [self._member(number) for number in range(self.schedule.size)]
+                if await self._begin():
+                    await self._suffer()
+                    await self._settle()
+                await self._end()
+            finally:
+                await asyncio.gather(*[member.end() for member in self._members])
+        seen = {member.name: member.seen for member in self._peers}
+        for member in self._peers:
+            found = await asyncio.to_thread(
+                read_log, self.folder / member.name, self.schedule.protocol, member.topics
+            )
+            member.seen.stored, faults = found
+            self.violations += [Violation("damaged", member.name, text) for text in faults]
+        self.violations += check(seen, reaches_all=REACHES_ALL[self.schedule.protocol])
+        for member in self._members:
+            self.violations += member.faults
+            self.violations += tracebacks(member)
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        peers = self._members
+        return Outcome(
+            schedule=self.schedule,
+            violations=list(map(str, self.violations)),
+            kinds=dict(Counter(each.kind for each in self.violations)),
+            acknowledged=sum(len(each.seen.kept) for each in peers),
+            delivered=sum(len(given) for each in peers for given in each.seen.given.values()),
+            refused=dict(sum((each.refused for each in peers), Counter())),
+            lives=sum(each.lives for each in peers),
+            gave_up=sum(each.gave_up for each in peers),
+            settled_in=round(self._settled_in, 2),
+        )
+
+    # The network.
+
+    @property
+    def _peers(self) -> list[Member]:
+        """All but the supervisor."""
+        return self._members[: self.schedule.nodes]
+
+    def _member(self, number: int) -> Member:
+        supervises = number >= self.schedule.nodes
+        nodes = range(self.schedule.nodes)
+        neighbours = {0, (number + 1) % self.schedule.nodes} - {number}
+        protocol = self.schedule.protocol
+        host, port = self._addresses[number]
+        name = self._name(number)
+        life = Life(
+            home=str(self.folder / name),
+            listen=f"/ip4/{host}/tcp/{port}",
+            protocol=protocol,
+            word="",
+            connect=[] if protocol == "skipring" else [self._ticket(n) for n in neighbours],
+            routes=self._network.routes(number),
+            topics=dict.fromkeys(TOPICS.get(protocol, ("news", "weather")), ""),
+            since={},
+            supervisors=[] if supervises else [self._ticket(n) for n in self._supervisors()],
+            supervises=supervises,
+        )
+        assert supervises or number in nodes
+        return Member(name, life, self._changed.set)
+
+    def _supervisors(self) -> range:
+        return range(self.schedule.nodes, self.schedule.size)
+
+    def _name(self, number: int) -> str:
+        return f"n{number}" if number < self.schedule.nodes else "supervisor"
+
+    def _ticket(self, number: int) -> str:
+        host, port = self._addresses[number]
+        key = load_or_create_key(self.folder / self._name(number) / "identity.key")
+        return f"/ip4/{host}/tcp/{port}/p2p/{key.peer_id}"
+
+    async def _begin(self) -> bool:
+        """Start everybody who is not late, and wait until all are there."""
+        late = [fault.nodes[0] for fault in self.schedule.faults if fault.kind == "late"]
+        early = [each for number, each in enumerate(self._members) if number not in late]
+        author = self._members[0]
+        if self.schedule.protocol == "pulsarcast":
+            await author.start()
+            if not await self._until(lambda: author.entered, "the author's topics"):
+                return False
+            for member in self._peers:
+                member.topics = author.topics
+        for member in early:
+            await member.start()
+        peers = [each for each in early if each in self._peers]
+        return await self._until(lambda: all(each.entered for each in peers), "everybody's entry")
+
+    async def _suffer(self) -> None:
+        """Publish, while the faults come and go."""
+        for member in self._peers:
+            member.publishing = True
+            member.tell("publish")
+        await asyncio.gather(
+            asyncio.sleep(self.schedule.seconds),
+            *[self._befall(fault) for fault in self.schedule.faults],
+        )
+
+    async def _befall(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.at)
+        async with FAULTS[fault.kind](self, fault):
+            await asyncio.sleep(fault.seconds)
+
+    async def _settle(self) -> None:
+        """Fall silent, and wait until everybody has what was promised."""
+        for member in self._peers:
+            member.publishing = False
+            member.tell("quiet")
+        began = time.monotonic()
+        peers = self._peers
+        await self._until(lambda: all(each.runs and each.quiet for each in peers), "silence")
+        await self._until(self._complete, "what was promised")
+        if self.schedule.protocol == "skipring":
+            await self._until_ring()
+        for member in peers:
+            member.extent = None
+            member.tell("extent")
+        await self._until(
+            lambda: all(each.extent is not None and _has_read(each) for each in peers),
+            "reading to the end of every log",
+        )
+        self._settled_in = time.monotonic() - began
+
+    def _complete(self) -> bool:
+        """Whether every application was given what it must be given."""
+        peers = self._peers
+        given = [
+            {(topic, id_) for topic, places in each.seen.given.items() for _, id_, _ in places}
+            for each in peers
+        ]
+        if not REACHES_ALL[self.schedule.protocol]:
+            return all(
+                (kept.topic, kept.id) in given[number]
+                for number, each in enumerate(peers)
+                for kept in each.seen.kept
+            )
+        acknowledged = {(kept.topic, kept.id) for each in peers for kept in each.seen.kept}
+        return all(acknowledged <= each for each in given)
+
+    async def _until_ring(self) -> None:
+        """Wait until labels are the first n, each once, and all histories have one root hash."""
+        peers = self._peers
+        wanted = sorted(text_of(label_of(number)) for number in range(len(peers)))
+
+        def right(topic: str) -> bool:
+            views = [each.look[topic] for each in peers if each.look]
+            labels = sorted(str(label) for label, _ in views)
+            return labels == wanted and len({root for _, root in views}) == 1
+
+        async def look() -> None:
+            while True:
+                for each in peers:
+                    each.tell("look")
+                await asyncio.sleep(0.1)
+
+        looking = asyncio.ensure_future(look())
+        try:
+            topics = list(peers[0].topics)
+            await self._until(lambda: all(right(topic) for topic in topics), "a ring of equals")
+        finally:
+            looking.cancel()
+
+    async def _end(self) -> None:
+        """Everybody ends in order, the supervisor last, whom they take their leave of."""
+        ends = [asyncio.ensure_future(each.stop()) for each in self._peers]
+        done, stuck = await asyncio.wait(ends, timeout=PATIENCE)
+        if stuck:
+            self.violations.append(Violation("stuck", "the round", f"{len(stuck)} nodes end not"))
+        for each in self._members[self.schedule.nodes :]:
+            await each.stop()
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> bool:
+        """Wait for what nodes say; whatever does not come is a violation."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+                    await asyncio.sleep(0.005)  # lines come in crowds: look once for many
+        except TimeoutError:
+            told = ", ".join(
+                f"{each.name} {'up' if each.runs else 'not up'} {_counts(each.seen)}"
+                for each in self._members
+            )
+            self.violations.append(Violation("stuck", "the round", f"{what} does not come: {told}"))
+            return False
+        return True
+
+    # Faults: each is a context that lasts as long as the fault.
+
+    @contextlib.asynccontextmanager
+    async def kill(self, fault: Fault) -> AsyncIterator[None]:
+        """kill -9, and a new start."""
+        victims = [self._members[number] for number in fault.nodes]
+        await asyncio.gather(*[each.down(True) for each in victims])
+        yield
+        for each in victims:
+            await each.down(False)
+
+    @contextlib.asynccontextmanager
+    async def late(self, fault: Fault) -> AsyncIterator[None]:
+        """It was never there before."""
+        yield
+        await self._members[fault.nodes[0]].start()
+
+    @contextlib.asynccontextmanager
+    async def pause(self, fault: Fault) -> AsyncIterator[None]:
+        """SIGSTOP, SIGCONT."""
+        victim = self._members[fault.nodes[0]]
+        victim.signal(signal.SIGSTOP)
+        yield
+        victim.signal(signal.SIGCONT)
+
+    @contextlib.asynccontextmanager
+    async def partition(self, fault: Fault) -> AsyncIterator[None]:
+        """Nothing passes between these nodes and the others."""
+        links = self._network.between(list(fault.nodes))
+        for link in links:
+            link.hold(True)
+        yield
+        for link in links:
+            link.hold(False)
+
+    @contextlib.asynccontextmanager
+    async def slow(self, fault: Fault) -> AsyncIterator[None]:
+        """Two nodes have a slow link."""
+        link = self._network.links[frozenset(fault.nodes)]
+        link.slow(True)
+        yield
+        link.slow(False)
+
+    @contextlib.asynccontextmanager
+    async def half_open(self, fault: Fault) -> AsyncIterator[None]:
+        """Connections that one end knows are gone, and the other does not until the end."""
+        first, second = fault.nodes
+        halved = self._network.links[frozenset(fault.nodes)].halve(int(first > second))
+        yield
+        for pipe in halved:
+            pipe.reset()
+
+    @contextlib.asynccontextmanager
+    async def cut(self, fault: Fault) -> AsyncIterator[None]:
+        """The connections of two nodes are reset; the link is as good as before."""
+        self._network.links[frozenset(fault.nodes)].cut()
+        yield
+
+    @contextlib.asynccontextmanager
+    async def full_disk(self, fault: Fault) -> AsyncIterator[None]:
+        """No room for another page in the database."""
+        victim = self._members[fault.nodes[0]]
+        victim.tell("full")
+        yield
+        victim.tell("room")
+
+    @contextlib.asynccontextmanager
+    async def broken_disk(self, fault: Fault) -> AsyncIterator[None]:
+        """Every file that would grow over the largest fails to be written: no full disk, an error.
+
+        The node's log fails with it, and the node is started again, which lifts the limit.
+        """
+        victim = self._members[fault.nodes[0]]
+        victim.limit(resource.RLIMIT_FSIZE, victim.largest_file() // 2)
+        yield
+        victim.limit(resource.RLIMIT_FSIZE, None)
+
+    @contextlib.asynccontextmanager
+    async def clock(self, fault: Fault) -> AsyncIterator[None]:
+        """The clock is set while the node runs, and set right again."""
+        victim = self._members[fault.nodes[0]]
+        victim.clock = fault.amount
+        victim.tell(f"clock {fault.amount}")
+        lives = victim.lives
+        yield
+        victim.clock = 0.0
+        victim.tell("clock 0")
+        if victim.lives != lives:  # it was killed, and began with the wrong clock
+            await victim.stop()
+            await victim.start()
+
+    @contextlib.asynccontextmanager
+    async def clock_restart(self, fault: Fault) -> AsyncIterator[None]:
+        """The node ends, and starts when the clock is wrong; likewise when it is right again."""
+        victim = self._members[fault.nodes[0]]
+        victim.clock = fault.amount
+        await victim.stop()
+        await victim.start()
+        yield
+        victim.clock = 0.0
+        await victim.stop()
+        await victim.start()
+
+    @contextlib.asynccontextmanager
+    async def descriptors(self, fault: Fault) -> AsyncIterator[None]:
+        """It may open nothing more: no connection, no file."""
+        victim = self._members[fault.nodes[0]]
+        victim.limit(resource.RLIMIT_NOFILE, victim.descriptors())
+        yield
+        victim.limit(resource.RLIMIT_NOFILE, None)
+
+
+FAULTS: dict[str, Callable[[Round, Fault], contextlib.AbstractAsyncContextManager[None]]] = {
+    "kill": Round.kill,
+    "crowd": Round.kill,
+    "late": Round.late,
+    "pause": Round.pause,
+    "partition": Round.partition,
+    "slow": Round.slow,
+    "half-open": Round.half_open,
+    "cut": Round.cut,
+    "full-disk": Round.full_disk,
+    "broken-disk": Round.broken_disk,
+    "clock": Round.clock,
+    "clock-restart": Round.clock_restart,
+    "descriptors": Round.descriptors,
+}
+
+
+def _has_read(member: Member) -> bool:
+    given = member.seen.given
+    return all(len(given.get(topic, ())) >= end for topic, end in (member.extent or {}).items())
+
+
+def _counts(seen: Seen) -> str:
+    given = {topic: len(places) for topic, places in seen.given.items()}
+    return f"{len(seen.kept)} kept, given {given}"
+
+
+def tracebacks(member: Member) -> list[Violation]:
+    """What went uncaught in a node: nobody is to read its stderr."""
+    raised = [line for line in member.errors if line and not line.startswith((" ", "Traceback"))]
+    found = Counter(raised).most_common(3) if any("Traceback" in e for e in member.errors) else []
+    return [Violation("traceback", member.name, f"{count} times {line}") for line, count in found]
+
+
+def read_log(
+    home: Path, protocol: str, topics: dict[str, str]
+) -> tuple[dict[str, list[Place]], list[str]]:
+    """What a log has, by label of the topic, and what is wrong with it."""
+    stored: dict[str, list[Place]] = {}
+    faults: list[str] = []
+    try:
+        with EventLog(home) as log:
+            for label, topic in topics.items():
+                info = log.topic(topic)
+                if info is None:
+                    continue
+                events = [event for chunk in log.chunks(topic) for event in chunk]
+                stored[label] = [(e.offset, e.id.hex(), name_in(e.data)) for e in events]
+                faults += PROOFS.get(protocol, _no_proof)(home, log, topic, events)
+            faults += [each.sentence() for each in log.verify().findings]
+    except StoreError as error:
+        faults.append(str(error))
+    return stored, faults
+
+
+def _no_proof(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:
+    return []
+
+
+def _links_are_whole(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:
+    """Pulsarcast: each event verified, and none is missing before another."""
+    keys = note_keys(log, NOTES)
+    view = view_of_kept(partial(read_note, log), keys, cids.parse(topic))
+    if view is None:
+        return [f"the descriptor of {topic} is not kept"]
+    report: Any = verify_history(events, view.topic.cid, SignatureVerifier(), view.topic)
+    return [] if report.is_whole else [f"the history of {topic} has gaps: {report}"]
+
+
+def _each_is_signed(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:
+    """Skip ring: each event would be taken from a stranger."""
+    identity = NodeIdentity(load_or_create_key(home / "identity.key"))
+    return [
+        f"{stored.id.hex()} is not what its author signed"
+        for stored in events
+        if not check_event(
+            Event(
+                stored.topic,
+                stored.data,
+                stored.author,
+                stored.id,
+                created=stored.created,
+                proof=stored.proof,
+            ),
+            identity,
+        )
+    ]
+
+
+PROOFS: dict[str, Callable[[Path, EventLog, str, list[Event]], list[str]]] = {
+    "pulsarcast": _links_are_whole,
+    "skipring": _each_is_signed,
+}

@@ -1,0 +1,110 @@
+"""Schedules of faults: values that a seed decides, that are printed, and that can be replayed."""
+
+import random
+from typing import Final
+
+import msgspec
+
+PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "skipring", "radius")
+
+REACHES_ALL: Final = {
+    "floodsub": False,
+    "gossipsub": False,
+    "pulsarcast": True,
+    "skipring": True,
+    "radius": False,
+}
+"""Whether an acknowledged event is in every subscriber's log in the end, whatever happened
+(docs/reliability.md). The others promise the publisher's log alone."""
+
+CLOCK_STEPS: Final = {"pulsarcast": (-40.0, -5.0, 5.0, 40.0)}
+"""Who is a minute ahead is not heard, Pulsarcast says: not a fault, but a rule."""
+ANY_STEP: Final = (-86_400.0, -3600.0, -5.0, 5.0, 3600.0, 86_400.0)
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that happens to nodes at a time, for some time. Nodes are numbers."""
+
+    kind: str
+    at: float
+    seconds: float
+    nodes: tuple[int, ...]
+    """Whom it befalls: the victim, the two ends of a link, or one side of a partition."""
+    amount: float = 0.0
+    """Of a step of the clock: seconds."""
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One round: a network of a protocol, and what happens to it while it publishes."""
+
+    protocol: str
+    nodes: int
+    seconds: float
+    faults: tuple[Fault, ...]
+
+    @property
+    def size(self) -> int:
+        """All processes: a skip ring has a supervisor besides, the last."""
+        return self.nodes + (self.protocol == "skipring")
+
+    def text(self) -> str:
+        """As it is printed, and read by `--schedule`."""
+        return msgspec.json.encode(self).decode()
+
+
+def read_schedule(text: str) -> Schedule:
+    """Read a schedule as it was printed."""
+    return msgspec.json.decode(text, type=Schedule)
+
+
+KINDS: Final = {
+    "kill": 6,
+    "crowd": 1,
+    "late": 1,
+    "pause": 3,
+    "partition": 3,
+    "slow": 2,
+    "half-open": 2,
+    "cut": 2,
+    "full-disk": 2,
+    "broken-disk": 1,
+    "clock": 2,
+    "clock-restart": 1,
+    "descriptors": 2,
+}
+"""What happens, and how often in comparison: docs/contributing.md says what each is."""
+
+
+def write_schedule(seed: int, protocol: str, *, nodes: int = 4, seconds: float = 2.5) -> Schedule:
+    """Draw a schedule. The same arguments give the same one."""
+    dice = random.Random(f"{seed} {protocol} {nodes}")
+    size = nodes + (protocol == "skipring")
+    kinds = dice.choices(list(KINDS), list(KINDS.values()), k=dice.randint(3, 6))
+    return Schedule(
+        protocol,
+        nodes,
+        seconds,
+        tuple(sorted((_draw(dice, kind, protocol, size, seconds) for kind in kinds), key=_time)),
+    )
+
+
+def _time(fault: Fault) -> float:
+    return fault.at
+
+
+def _draw(dice: random.Random, kind: str, protocol: str, size: int, seconds: float) -> Fault:
+    at = round(dice.uniform(0.0, 0.8 * seconds), 2)
+    lasts = round(dice.uniform(0.1, 0.6 * seconds), 2)
+    amount = 0.0
+    everybody = range(size)
+    if kind == "partition" or kind == "crowd":
+        nodes = dice.sample(everybody, dice.randint(1, max(1, size // 2)))
+    elif kind in ("slow", "half-open", "cut"):
+        nodes = dice.sample(everybody, 2)
+    else:
+        nodes = [dice.choice(everybody)]
+    if kind.startswith("clock"):
+        amount = dice.choice(CLOCK_STEPS.get(protocol, ANY_STEP))
+    if kind == "late":  # not the first, who makes the topics, nor the supervisor
+        at, nodes = 0.0, [dice.randrange(1, size - (protocol == "skipring"))]
+    return Fault(kind, at, lasts, tuple(nodes), amount)
