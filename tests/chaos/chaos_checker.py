@@ -1,8 +1,8 @@
 """The judge of a round. It knows nothing but what nodes told their applications, and the logs.
 
-What an application knows of a node are its attempts to publish, its receipts, what its subscriptions
-were given and what it read. From that alone follows what must be true, whatever happened to
-processes, disks, networks and clocks.
+What an application knows of a node are its attempts to publish, its receipts, what its
+subscriptions were given and what it read. From that alone follows what must be true, whatever
+happened to processes, disks, networks and clocks.
 """
 
 from collections import Counter
@@ -143,7 +143,9 @@ def _forked(seen: Mapping[str, Seen]) -> Iterable[Violation]:
 def _not_everywhere(seen: Mapping[str, Seen], *, everywhere: bool) -> Iterable[Violation]:
     """What was acknowledged is in every log, where that is promised; else at least in one."""
     logs = {
-        node: {(topic, id_, name) for topic, places in each.stored.items() for _, id_, name in places}
+        node: {
+            (topic, id_, name) for topic, places in each.stored.items() for _, id_, name in places
+        }
         for node, each in seen.items()
     }
     for node, each in seen.items():

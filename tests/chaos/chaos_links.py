@@ -9,8 +9,11 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Callable, Coroutine
 from itertools import combinations, permutations
-from typing import Self
+from typing import Any, Self
+
+Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 CHUNK = 1 << 14
 SLOW = 40_000
@@ -61,7 +64,7 @@ class Link:
 
 
 class Pipe:
-    """One connection through a link, from the node that dialled to the one that was."""
+    """One connection through a link; its ends are in the order of the nodes' numbers."""
 
     def __init__(self, link: Link, ends: tuple[asyncio.StreamWriter, ...]) -> None:
         self.link = link
@@ -79,7 +82,10 @@ class Pipe:
                     await writer.drain()
         await self.link.passes(0)
         if not self._deaf:
-            self.reset() if reader.exception() is not None else _end(writer)
+            if reader.exception() is None:
+                _end(writer)
+            else:
+                self.reset()
 
     def silence(self, side: int) -> None:
         """Reset one end; what the other says from now on goes nowhere, and is not answered."""
@@ -101,6 +107,7 @@ class Network:
         everybody = range(len(addresses))
         self.links = {frozenset(pair): Link() for pair in combinations(everybody, 2)}
         self._servers: list[asyncio.Server] = []
+        self._connections: dict[asyncio.Task[None], None] = {}
         self._routes: dict[tuple[int, int], int] = {}
 
     async def __aenter__(self) -> Self:
@@ -115,9 +122,9 @@ class Network:
     async def __aexit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
-        for link in self.links.values():
-            link.cut()
-        await asyncio.sleep(0)
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections)
 
     def routes(self, dialler: int) -> dict[str, int]:
         """At which port each address is found, for one node. Itself it may dial as it is."""
@@ -134,34 +141,45 @@ class Network:
         inside = set(group)
         return [link for pair, link in self.links.items() if len(pair & inside) == 1]
 
-    def _proxy(self, dialler: int, dialled: int):  # type: ignore[no-untyped-def]
-        link = self.links[frozenset((dialler, dialled))]
-        host, port = self._addresses[dialled]
-        source = self._addresses[dialler][0]
-
+    def _proxy(self, dialler: int, dialled: int) -> Accepted:
         async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await link.passes(0)
-                onward_reader, onward = await asyncio.open_connection(
-                    host, port, local_addr=(source, 0), limit=CHUNK
-                )
-            except (OSError, asyncio.CancelledError):
-                _reset(writer)
-                return
-            # Ends in the order of the nodes' numbers, so that a side is a node.
-            ends = (writer, onward) if dialler < dialled else (onward, writer)
-            pipe = Pipe(link, ends)
-            try:
-                await asyncio.gather(
-                    pipe.pump(reader, onward), pipe.pump(onward_reader, writer)
-                )
-            except asyncio.CancelledError:
-                pass
-            finally:
-                del link.pipes[pipe]
-                pipe.reset()
+            task = asyncio.ensure_future(self._connect(dialler, dialled, reader, writer))
+            self._connections[task] = None
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            del self._connections[task]
 
         return accepted
+
+    async def _connect(
+        self,
+        dialler: int,
+        dialled: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        """Connect the node that was dialled as well, and carry what the two say."""
+        link = self.links[frozenset((dialler, dialled))]
+        ends = [writer]
+        try:
+            await link.passes(0)
+            # From the dialler's address, as if it had dialled itself.
+            far_reader, far = await asyncio.open_connection(
+                *self._addresses[dialled],
+                local_addr=(self._addresses[dialler][0], 0),
+                limit=CHUNK,
+            )
+            ends.append(far)
+            pipe = Pipe(link, (writer, far) if dialler < dialled else (far, writer))
+            try:
+                await asyncio.gather(pipe.pump(reader, far), pipe.pump(far_reader, writer))
+            finally:
+                del link.pipes[pipe]
+        except (OSError, asyncio.CancelledError):
+            pass  # nobody is there, or the round is over
+        finally:
+            for end in ends:
+                _reset(end)
 
 
 def _end(writer: asyncio.StreamWriter) -> None:

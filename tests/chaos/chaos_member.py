@@ -44,10 +44,12 @@ class Member:
         self.extent: dict[str, int] | None = None
         self.look: dict[str, Any] | None = None
         self.entered = self.quiet = False
+        self._topics_entered = 0
         self.process: asyncio.subprocess.Process | None = None
         self._first_life = first_life
         self._changed = changed
         self._watch: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
         self._expected = 0
         self._restarts: dict[asyncio.Task[None], None] = {}
 
@@ -55,38 +57,39 @@ class Member:
 
     async def start(self) -> None:
         """Begin a life, unless one is under way or somebody holds it down."""
-        if self.process is not None or self._watch is not None or self.held_down:
-            return
-        self.lives += 1
-        self.entered, self.quiet, self._expected = False, not self.publishing, 0
-        life = msgspec.structs.replace(
-            self._first_life,
-            word=f"{self.name}.{self.lives}",
-            topics=self.topics,
-            since={topic: len(places) for topic, places in self.seen.given.items()},
-            clock=self.clock,
-        )
-        starting = asyncio.create_subprocess_exec(
-            sys.executable,
-            SCRIPT,
-            msgspec.json.encode(life).decode(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment(),
-            limit=1 << 26,
-        )
-        self._watch = asyncio.ensure_future(self._follow(starting))
-        while self.process is None and not self._watch.done():
-            await asyncio.sleep(0)
-        if self.publishing:
-            self.tell("publish")
+        async with self._turn:
+            if self.process is not None or self.held_down:
+                return
+            self.lives += 1
+            self._expected = self._topics_entered = 0
+            self.entered, self.quiet = False, not self.publishing
+            self.extent = self.look = None
+            life = msgspec.structs.replace(
+                self._first_life,
+                word=f"{self.name}.{self.lives}",
+                topics=self.topics,
+                since={topic: len(places) for topic, places in self.seen.given.items()},
+                clock=self.clock,
+            )
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                SCRIPT,
+                msgspec.json.encode(life).decode(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment(),
+                limit=1 << 26,
+            )
+            self._watch = asyncio.ensure_future(self._follow(self.process))
+            if self.publishing:
+                self.tell("publish")
 
-    async def _follow(self, starting: Any) -> None:
-        process = self.process = await starting
+    async def _follow(self, process: asyncio.subprocess.Process) -> None:
+        """Hear everything that a process says; one that ends by itself is started again."""
         await asyncio.gather(self._listen(process), self._overhear(process))
         code = await process.wait()
-        self.process = self._watch = None
+        self.process = None
         if code == GAVE_UP:
             self.gave_up += 1
         elif code != self._expected:
@@ -133,12 +136,14 @@ class Member:
                 self.faults.append(Violation("bare error", self.name, f"{error}: {text}"))
         elif what == "failed":
             error, text = rest
+            self.entered = False  # it ends, and begins another life
             self.refused[error] += 1
             if error in NEVER:
                 self.faults.append(Violation("damaged", self.name, text))
         elif what == "topic":
             self.topics[rest[0]] = rest[1]
-            self.entered = all(self.topics.values())
+            self._topics_entered += 1
+            self.entered = self._topics_entered == len(self.topics)
         elif what == "quiet":
             self.quiet = True
         elif what == "extent":
@@ -155,18 +160,25 @@ class Member:
 
     async def kill(self) -> None:
         """kill -9, and wait until everything that it said was heard."""
-        self._expected = -signal.SIGKILL
-        self.signal(signal.SIGKILL)
-        await self._gone()
+        async with self._turn:
+            self._expected = -signal.SIGKILL
+            self.signal(signal.SIGKILL)
+            await self._watched()
 
     async def stop(self) -> None:
         """Let it end in order."""
-        self._expected = 0
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
-        await self._gone()
+        async with self._turn:
+            self._expected = 0
+            if self.process is not None and self.process.stdin is not None:
+                self.process.stdin.close()
+            await self._watched()
 
-    async def _gone(self) -> None:
+    async def restart(self) -> None:
+        """End in order, and begin another life."""
+        await self.stop()
+        await self.start()
+
+    async def _watched(self) -> None:
         if self._watch is not None:
             await asyncio.shield(self._watch)
 
@@ -175,6 +187,7 @@ class Member:
         self.held_down += 1
         for task in [*self._restarts]:
             task.cancel()
+        self.signal(signal.SIGKILL)  # who waits for its end waits no longer
         await self.kill()
 
     @property

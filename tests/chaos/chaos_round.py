@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from chaos_checker import Place, Seen, Violation, check
+from chaos_checker import Place, Violation, check
 from chaos_links import Network
 from chaos_member import Member
 from chaos_node import Life, name_in
-from chaos_schedule import REACHES_ALL, Fault, Schedule
+from chaos_schedule import REACHES_ALL, RESTARTS_AFTER_FULL_DISK, Fault, Schedule
 
 from rumormill.core.event import Event
 from rumormill.log import EventLog, StoreError
@@ -35,7 +35,7 @@ from rumormill.protocols.skipring.labels import label_of, text_of
 TOPICS = {"pulsarcast": ("open", "asked")}
 """In the second only the author publishes; the others ask it to."""
 
-PATIENCE = 60.0
+PATIENCE = 90.0
 """Seconds for a network to begin, to settle and to end: a loaded machine is slow."""
 
 
@@ -70,6 +70,7 @@ class Round:
         self._network = Network(self._addresses)
         self._changed = asyncio.Event()
         self._members: list[Member] = []
+        self._settled = asyncio.Event()
         self._settled_in = 0.0
 
     async def run(self) -> Outcome:
@@ -78,8 +79,9 @@ class Round:
             try:
                 self._members = [self._member(number) for number in range(self.schedule.size)]
                 if await self._begin():
-                    await self._suffer()
-                    await self._settle()
+                    async with self._lasting():
+                        await self._suffer()
+                        await self._settle()
                 await self._end()
             finally:
                 await asyncio.gather(*[member.end() for member in self._members])
@@ -119,7 +121,6 @@ class Round:
 
     def _member(self, number: int) -> Member:
         supervises = number >= self.schedule.nodes
-        nodes = range(self.schedule.nodes)
         neighbours = {0, (number + 1) % self.schedule.nodes} - {number}
         protocol = self.schedule.protocol
         host, port = self._addresses[number]
@@ -135,8 +136,8 @@ class Round:
             since={},
             supervisors=[] if supervises else [self._ticket(n) for n in self._supervisors()],
             supervises=supervises,
+            pause=self.schedule.pause,
         )
-        assert supervises or number in nodes
         return Member(name, life, self._changed.set)
 
     def _supervisors(self) -> range:
@@ -164,7 +165,9 @@ class Round:
         for member in early:
             await member.start()
         peers = [each for each in early if each in self._peers]
-        return await self._until(lambda: all(each.entered for each in peers), "everybody's entry")
+        if not await self._until(lambda: all(each.entered for each in peers), "everybody's entry"):
+            return False
+        return self.schedule.protocol != "skipring" or await self._until_ring(peers)
 
     async def _suffer(self) -> None:
         """Publish, while the faults come and go."""
@@ -173,13 +176,23 @@ class Round:
             member.tell("publish")
         await asyncio.gather(
             asyncio.sleep(self.schedule.seconds),
-            *[self._befall(fault) for fault in self.schedule.faults],
+            *[self._befall(each) for each in self.schedule.faults if each.seconds is not None],
         )
 
     async def _befall(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at)
         async with FAULTS[fault.kind](self, fault):
-            await asyncio.sleep(fault.seconds)
+            await (self._settled.wait() if fault.seconds is None else asyncio.sleep(fault.seconds))
+
+    @contextlib.asynccontextmanager
+    async def _lasting(self) -> AsyncIterator[None]:
+        """The faults that the network must bear until it has settled."""
+        lasting = [self._befall(each) for each in self.schedule.faults if each.seconds is None]
+        async with asyncio.TaskGroup() as group:
+            for each in lasting:
+                group.create_task(each)
+            yield
+            self._settled.set()
 
     async def _settle(self) -> None:
         """Fall silent, and wait until everybody has what was promised."""
@@ -191,14 +204,9 @@ class Round:
         await self._until(lambda: all(each.runs and each.quiet for each in peers), "silence")
         await self._until(self._complete, "what was promised")
         if self.schedule.protocol == "skipring":
-            await self._until_ring()
-        for member in peers:
-            member.extent = None
-            member.tell("extent")
-        await self._until(
-            lambda: all(each.extent is not None and _has_read(each) for each in peers),
-            "reading to the end of every log",
-        )
+            await self._until_ring(peers)
+        async with self._asking("extent"):
+            await self._until(lambda: all(map(_has_read, peers)), "the end of every log")
         self._settled_in = time.monotonic() - began
 
     def _complete(self) -> bool:
@@ -217,33 +225,41 @@ class Round:
         acknowledged = {(kept.topic, kept.id) for each in peers for kept in each.seen.kept}
         return all(acknowledged <= each for each in given)
 
-    async def _until_ring(self) -> None:
+    async def _until_ring(self, peers: list[Member]) -> bool:
         """Wait until labels are the first n, each once, and all histories have one root hash."""
-        peers = self._peers
         wanted = sorted(text_of(label_of(number)) for number in range(len(peers)))
 
-        def right(topic: str) -> bool:
-            views = [each.look[topic] for each in peers if each.look]
-            labels = sorted(str(label) for label, _ in views)
-            return labels == wanted and len({root for _, root in views}) == 1
+        def right() -> bool:
+            for topic in peers[0].topics:
+                views = [each.look[topic] for each in peers if each.look]
+                labels = sorted(str(label) for label, _ in views)
+                if labels != wanted or len({root for _, root in views}) > 1:
+                    return False
+            return True
 
-        async def look() -> None:
+        async with self._asking("look"):
+            return await self._until(right, "a ring of equals")
+
+    @contextlib.asynccontextmanager
+    async def _asking(self, request: str) -> AsyncIterator[None]:
+        """Ask all nodes again and again."""
+
+        async def ask() -> None:
             while True:
-                for each in peers:
-                    each.tell("look")
+                for each in self._peers:
+                    each.tell(request)
                 await asyncio.sleep(0.1)
 
-        looking = asyncio.ensure_future(look())
+        asking = asyncio.ensure_future(ask())
         try:
-            topics = list(peers[0].topics)
-            await self._until(lambda: all(right(topic) for topic in topics), "a ring of equals")
+            yield
         finally:
-            looking.cancel()
+            asking.cancel()
 
     async def _end(self) -> None:
         """Everybody ends in order, the supervisor last, whom they take their leave of."""
         ends = [asyncio.ensure_future(each.stop()) for each in self._peers]
-        done, stuck = await asyncio.wait(ends, timeout=PATIENCE)
+        _, stuck = await asyncio.wait(ends, timeout=PATIENCE)
         if stuck:
             self.violations.append(Violation("stuck", "the round", f"{len(stuck)} nodes end not"))
         for each in self._members[self.schedule.nodes :]:
@@ -259,7 +275,7 @@ class Round:
                     await asyncio.sleep(0.005)  # lines come in crowds: look once for many
         except TimeoutError:
             told = ", ".join(
-                f"{each.name} {'up' if each.runs else 'not up'} {_counts(each.seen)}"
+                f"{each.name} {'up' if each.runs else 'not up'} {_counts(each)}"
                 for each in self._members
             )
             self.violations.append(Violation("stuck", "the round", f"{what} does not come: {told}"))
@@ -331,6 +347,8 @@ class Round:
         victim.tell("full")
         yield
         victim.tell("room")
+        if self.schedule.protocol in RESTARTS_AFTER_FULL_DISK:
+            await victim.restart()
 
     @contextlib.asynccontextmanager
     async def broken_disk(self, fault: Fault) -> AsyncIterator[None]:
@@ -354,20 +372,17 @@ class Round:
         victim.clock = 0.0
         victim.tell("clock 0")
         if victim.lives != lives:  # it was killed, and began with the wrong clock
-            await victim.stop()
-            await victim.start()
+            await victim.restart()
 
     @contextlib.asynccontextmanager
     async def clock_restart(self, fault: Fault) -> AsyncIterator[None]:
         """The node ends, and starts when the clock is wrong; likewise when it is right again."""
         victim = self._members[fault.nodes[0]]
         victim.clock = fault.amount
-        await victim.stop()
-        await victim.start()
+        await victim.restart()
         yield
         victim.clock = 0.0
-        await victim.stop()
-        await victim.start()
+        await victim.restart()
 
     @contextlib.asynccontextmanager
     async def descriptors(self, fault: Fault) -> AsyncIterator[None]:
@@ -396,20 +411,34 @@ FAULTS: dict[str, Callable[[Round, Fault], contextlib.AbstractAsyncContextManage
 
 
 def _has_read(member: Member) -> bool:
+    """Whether a node was given all that its log has."""
+    if member.extent is None:
+        return False
     given = member.seen.given
-    return all(len(given.get(topic, ())) >= end for topic, end in (member.extent or {}).items())
+    return all(len(given.get(topic, ())) >= end for topic, end in member.extent.items())
 
 
-def _counts(seen: Seen) -> str:
-    given = {topic: len(places) for topic, places in seen.given.items()}
-    return f"{len(seen.kept)} kept, given {given}"
+def _counts(member: Member) -> str:
+    given = {topic: len(places) for topic, places in member.seen.given.items()}
+    return f"{len(member.seen.kept)} kept, given {given} of {member.extent}"
+
+
+OUT_OF_DESCRIPTORS = "socket.accept() out of system resource"
+"""What asyncio itself says, with a traceback, for each connection that it cannot accept."""
 
 
 def tracebacks(member: Member) -> list[Violation]:
     """What went uncaught in a node: nobody is to read its stderr."""
-    raised = [line for line in member.errors if line and not line.startswith((" ", "Traceback"))]
-    found = Counter(raised).most_common(3) if any("Traceback" in e for e in member.errors) else []
-    return [Violation("traceback", member.name, f"{count} times {line}") for line, count in found]
+    raised = Counter(
+        line
+        for line in member.errors
+        if line and not line.startswith((" ", "Traceback", "socket: <"))
+    )
+    raised["OSError: [Errno 24] Too many open files"] -= raised.pop(OUT_OF_DESCRIPTORS, 0)
+    return [
+        Violation("traceback", member.name, f"{count} times {line}")
+        for line, count in (+raised).most_common(3)
+    ]
 
 
 def read_log(
@@ -444,7 +473,9 @@ def _links_are_whole(home: Path, log: EventLog, topic: str, events: list[Event])
     if view is None:
         return [f"the descriptor of {topic} is not kept"]
     report: Any = verify_history(events, view.topic.cid, SignatureVerifier(), view.topic)
-    return [] if report.is_whole else [f"the history of {topic} has gaps: {report}"]
+    if report.is_whole:
+        return []
+    return [f"the history of {topic} has {len(report.gaps)} gaps, {len(report.faults)} faults"]
 
 
 def _each_is_signed(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:

@@ -17,6 +17,13 @@ REACHES_ALL: Final = {
 """Whether an acknowledged event is in every subscriber's log in the end, whatever happened
 (docs/reliability.md). The others promise the publisher's log alone."""
 
+RESTARTS_AFTER_FULL_DISK: Final = ("pulsarcast",)
+"""Who takes an event for known that its disk had no room for, and asks for it again only in its
+next life: that is begun when there is room."""
+
+SPARED: Final = {"pulsarcast": ("late",)}
+"""What is not asked of a protocol: a newcomer reads Pulsarcast's history on request alone."""
+
 CLOCK_STEPS: Final = {"pulsarcast": (-40.0, -5.0, 5.0, 40.0)}
 """Who is a minute ahead is not heard, Pulsarcast says: not a fault, but a rule."""
 ANY_STEP: Final = (-86_400.0, -3600.0, -5.0, 5.0, 3600.0, 86_400.0)
@@ -27,7 +34,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: str
     at: float
-    seconds: float
+    seconds: float | None
+    """None: until the network has settled in spite of it."""
     nodes: tuple[int, ...]
     """Whom it befalls: the victim, the two ends of a link, or one side of a partition."""
     amount: float = 0.0
@@ -41,6 +49,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: int
     seconds: float
     faults: tuple[Fault, ...]
+    pause: float = 0.03
+    """Seconds between two events of each of a node's two publishers."""
 
     @property
     def size(self) -> int:
@@ -79,7 +89,9 @@ def write_schedule(seed: int, protocol: str, *, nodes: int = 4, seconds: float =
     """Draw a schedule. The same arguments give the same one."""
     dice = random.Random(f"{seed} {protocol} {nodes}")
     size = nodes + (protocol == "skipring")
-    kinds = dice.choices(list(KINDS), list(KINDS.values()), k=dice.randint(3, 6))
+    spared = SPARED.get(protocol, ())
+    weights = [0 if kind in spared else weight for kind, weight in KINDS.items()]
+    kinds = dice.choices(list(KINDS), weights, k=dice.randint(3, 6))
     return Schedule(
         protocol,
         nodes,

@@ -1,7 +1,7 @@
 """The fault suite as a program: many rounds, a few at a time, and a table of what came of them.
 
     make test-chaos ROUNDS=100 JOBS=2
-    python tests/chaos/chaos.py --seed 7 --rounds 1 --protocol pulsarcast
+    python tests/chaos/chaos_suite.py --seed 7 --rounds 1 --protocol pulsarcast
 
 A round that fails prints its schedule and the line that replays it. Seeds count up from the first;
 where no protocol is named, rounds take turns.
@@ -20,8 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-
-import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -114,7 +112,7 @@ class Suite:
 
     def _replay(self, seed: int, schedule: Schedule) -> str:
         if self.arguments.schedule:
-            return f"python tests/chaos/chaos.py --schedule '{schedule.text()}'"
+            return f"python tests/chaos/chaos_suite.py --schedule '{schedule.text()}'"
         more = "".join(
             f" {name.upper()}={getattr(self.arguments, name)}"
             for name, usual in (("nodes", NODES), ("seconds", SECONDS))
@@ -139,8 +137,10 @@ class Suite:
             say(json.dumps(summary(self.outcomes)))
             return
         totals = summary(self.outcomes)
-        names = [name for name in totals["protocols"]]
-        rows = dict.fromkeys(row for name in names for row in totals["protocols"][name])
+        names = list(totals["protocols"])
+        named = {row for name in names for row in totals["protocols"][name]}
+        rows = sorted(named, key=lambda row: (row.split(":")[0] in ("fault", "refused"), row))
+        rows = [*HEAD, *(row for row in rows if row not in HEAD)]
         say("")
         say(" " * 32 + "".join(f"{name:>12}" for name in names))
         for row in rows:
@@ -156,6 +156,9 @@ class Suite:
 
 VERDICTS = ("lost", "lost elsewhere", "repeated", "moved", "gap", "not given", "unknown", "forked")
 """Rows that are shown also when they are nought: what the suite is about."""
+
+
+HEAD = ("rounds", "failed rounds", "acknowledged", "delivered", *VERDICTS)
 
 
 def summary(outcomes: list[tuple[int, Outcome]]) -> dict[str, dict[str, dict[str, int]]]:
@@ -185,11 +188,15 @@ NODES, SECONDS = 4, 2.5
 
 def main() -> int:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(description="Run nodes in processes, and let faults befall them.")
+    parser = argparse.ArgumentParser(
+        description="Run nodes in processes, and let faults befall them."
+    )
     parser.add_argument("--rounds", type=int, default=10, help="how many rounds")
     parser.add_argument("--minutes", type=float, default=0, help="rounds for so long instead")
     parser.add_argument("--seed", type=int, default=1, help="the first round's; others count up")
-    parser.add_argument("--protocol", choices=PROTOCOLS, help="one protocol; all in turn unless given")
+    parser.add_argument(
+        "--protocol", choices=PROTOCOLS, help="one protocol; all in turn unless given"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="rounds at a time")
     parser.add_argument("--nodes", type=int, default=NODES, help="subscribers in a network")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long faults come")
