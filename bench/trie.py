@@ -26,13 +26,14 @@ from rumormill.core.effects import Append, ById, Effects, Load, Mail
 from rumormill.core.event import Event
 from rumormill.core.inputs import Loaded
 from rumormill.overlay.patricia import PatriciaTrie
-from rumormill.protocols.skipring.codec import decode_letter, encode_letter
 from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
-from rumormill.protocols.skipring.publication_messages import (
+from rumormill.protocols.skipring.messages import (
     CheckAndPublish,
     CheckTrie,
     PublishBundle,
+    decode_letter,
+    encode_letter,
 )
 from rumormill.protocols.skipring.publications import Publications
 from rumormill.protocols.skipring.reads import Answer, Reads

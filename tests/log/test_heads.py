@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rumormill.log.heads import HeadsDamagedError, HeadsFile, Witness, read_heads
+from rumormill.log import files
+from rumormill.log.heads import HeadsDamagedError, HeadsFile, Upkeep, Witness, read_heads
 from rumormill.log.model import Durability
 from rumormill.log.rows import TopicRow
 
@@ -88,6 +89,7 @@ def test_the_file_is_replaced_before_it_grows_beyond_its_area(tmp_path):
     size = path.stat().st_size
     for generation in range(1, 6000):
         heads.note(generation, [topic(generation % 3, generation)])
+        heads.write()
     assert path.stat().st_size < size + 1024
     heads.close()
     witness = read_heads(path)
@@ -95,20 +97,97 @@ def test_the_file_is_replaced_before_it_grows_beyond_its_area(tmp_path):
     assert {head.next_offset for head in witness.heads.values()} == {5997, 5998, 5999}
 
 
-def test_a_failed_write_is_made_up_for_by_the_next_note(tmp_path, monkeypatch):
-    """After an error the whole state is written to a new file, so nothing noted is forgotten."""
+@pytest.fixture
+def broken(monkeypatch):
+    """A function that breaks a call of the system; without a name it mends them all."""
+
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    def break_(name=None):
+        monkeypatch.undo()
+        if name is not None:
+            monkeypatch.setattr(files if name == "flush" else os, name, fail)
+
+    return break_
+
+
+@pytest.mark.parametrize("call", ["pwrite", "flush"])
+def test_a_failure_is_made_up_for_by_the_next_write(tmp_path, broken, call):
+    """After an error the whole state is written to a new file, so nothing noted is forgotten. A
+    flush that failed is not repeated: the system would say that all is well, and it is not."""
     path = tmp_path / "heads"
     heads = new_file(path)
     heads.note(1, [topic(1, 10)])
-
-    def no_room(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", no_room)
+    heads.flush()
+    first = path.stat().st_ino
+    broken(call)
+    heads.note(2, [topic(2, 20)])
     with pytest.raises(OSError, match="No space"):
-        heads.note(2, [topic(2, 20)])
-    monkeypatch.undo()
+        heads.flush()
+    assert heads.unflushed_commits == 1
+    broken()
     heads.note(3, [topic(3, 30)])
+    heads.flush()
+    assert path.stat().st_ino != first
     heads.close()
     witness = read_heads(path)
     assert [head.next_offset for head in witness.heads.values()] == [10, 20, 30]
+
+
+def test_upkeep_flushes_after_a_second_or_so_many_commits(tmp_path):
+    """What is noted is written at once; a quiet log waits for nothing."""
+    path = tmp_path / "heads"
+    upkeep = Upkeep(new_file(path), Durability.FSYNC, 3)
+    assert upkeep.wait(0.0) is None
+    for generation in (1, 2):
+        upkeep.heads.note(generation, [topic(1, generation)])
+        assert upkeep.keep(10.0)
+        assert read_heads(path).generation == generation
+        assert upkeep.heads.unflushed_commits == generation
+    assert upkeep.wait(10.4) == pytest.approx(0.6)
+    assert upkeep.wait(12.0) == 0.0
+    assert upkeep.keep(12.0)
+    assert (upkeep.heads.unflushed_commits, upkeep.wait(12.0)) == (0, None)
+    for generation in (3, 4, 5):
+        assert upkeep.heads.unflushed_commits == generation - 3
+        upkeep.heads.note(generation, [topic(1, generation)])
+        assert upkeep.keep(13.0)
+    assert (upkeep.heads.unflushed_commits, upkeep.wait(13.0)) == (0, None)
+
+
+@pytest.mark.parametrize("call", ["pwrite", "flush"])
+def test_upkeep_tries_again_after_growing_pauses(tmp_path, broken, call):
+    """In between it leaves the disk alone, however many commits there are; then all is made up."""
+    path = tmp_path / "heads"
+    upkeep = Upkeep(new_file(path), Durability.FSYNC, 1)
+    broken(call)
+    upkeep.heads.note(1, [topic(1, 1)])
+    now, pauses = 100.0, []
+    assert not upkeep.keep(now)
+    broken("open")
+    for generation in range(2, 10):
+        assert upkeep.behind == 0
+        pauses.append(upkeep.wait(now))
+        upkeep.heads.note(generation, [topic(1, generation)])
+        assert upkeep.keep(now + pauses[-1] - 0.1)  # not tried, and so nothing failed
+        now += pauses[-1]
+        assert not upkeep.keep(now)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    broken()
+    assert upkeep.keep(now + 60.0)
+    assert (upkeep.behind, upkeep.wait(now)) == (None, None)
+    assert read_heads(path).generation == 9
+
+
+def test_a_link_in_the_place_of_a_heads_file_is_not_followed(tmp_path):
+    """Neither is what somebody prepared in the place of its draft."""
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    (tmp_path / "heads.new").symlink_to(precious)
+    (tmp_path / "heads").symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic links"):
+        read_heads(tmp_path / "heads")
+    new_file(tmp_path / "heads").close()
+    assert precious.read_bytes() == b"precious"
+    assert not (tmp_path / "heads").is_symlink()

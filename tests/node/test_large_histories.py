@@ -25,7 +25,7 @@ from rumormill.protocols.pulsarcast.format.signing import sign_event
 from rumormill.protocols.pulsarcast.tree.known_topics import note_of
 from rumormill.protocols.pulsarcast.tree.trees import join
 from rumormill.protocols.skipring.envelope import Author
-from rumormill.protocols.skipring.publication_messages import CheckTrie
+from rumormill.protocols.skipring.messages import CheckTrie
 
 EVENTS = 50_000
 TOPIC = "news"

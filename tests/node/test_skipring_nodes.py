@@ -17,13 +17,18 @@ from rumormill.node.identity import NodeIdentity
 from rumormill.node.node import Node
 from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, Summary
 from rumormill.protocols.skipring import messages
-from rumormill.protocols.skipring.codec import decode_letter, encode_letter
 from rumormill.protocols.skipring.envelope import Author, named
 from rumormill.protocols.skipring.junk import junk_letter
 from rumormill.protocols.skipring.labels import label_of
-from rumormill.protocols.skipring.messages import Letter, Reference
+from rumormill.protocols.skipring.messages import (
+    CheckTrie,
+    Letter,
+    PublishNew,
+    Reference,
+    decode_letter,
+    encode_letter,
+)
 from rumormill.protocols.skipring.peer import LookAt, SkipRing
-from rumormill.protocols.skipring.publication_messages import CheckTrie, PublishNew
 from rumormill.protocols.skipring.spec import SKIPRING
 from rumormill.protocols.skipring.supervisor import Supervisors
 from rumormill.wire.frames import frame

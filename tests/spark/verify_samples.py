@@ -11,7 +11,7 @@ from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
 from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import sign_event
-from rumormill.protocols.radius.messages import Publication, sign_publication
+from rumormill.protocols.radius.messages import Publication, sign
 from rumormill.protocols.skipring.envelope import Author
 from rumormill.wire.keys import PrivateKey
 
@@ -44,10 +44,8 @@ def radius(count: int) -> list[Event]:
     found = []
     for number in range(count):
         made = Publication(IDENTITY.peer, "wide", int(NOW * 1e9) + number, b"pub %d" % number)
-        sign_publication(made, IDENTITY)
-        found.append(
-            Event("wide", made.data, made.author, made.id, (), made.time / 1e9, made.proof)
-        )
+        sign(made, IDENTITY)
+        found.append(made.to_event())
     return found
 
 

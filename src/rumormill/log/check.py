@@ -10,6 +10,7 @@ A damaged store gets one error, whose findings name topics and ranges. The rule 
 only looks. It changes nothing that is there and serves nothing.
 """
 
+import errno
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -23,14 +24,23 @@ from rumormill.log.errors import (
     FindingKind,
     NotAStoreError,
     StoreError,
+    from_os,
     from_sqlite,
+    has_no_room,
     is_corruption,
 )
 from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.reader import hash_at, walk
 from rumormill.log.rows import MAX_OFFSET, UNKNOWN_HASH, EventRow, TopicRow, row_bytes
-from rumormill.log.schema import get_file_stamp, get_losses, get_store, get_topics, latest_epoch
+from rumormill.log.schema import (
+    get_file_stamp,
+    get_losses,
+    get_store,
+    get_topics,
+    get_unwitnessed,
+    latest_epoch,
+)
 
 HEADS_NAME = "heads"
 STORE_ID_BYTES = 16
@@ -45,6 +55,8 @@ class State(msgspec.Struct):
     losses: list[Finding] = []
     findings: list[Finding] = []
     generation: int = 0
+    unwitnessed: int | None = None
+    """Since which commit the heads file could not be kept up, as the database knows."""
 
 
 def find_witness(home: Path) -> tuple[Witness | None, Finding | None]:
@@ -82,6 +94,8 @@ def opening_error(
     if isinstance(error, NotAStoreError):
         if witness is None or witness.generation == 0:
             return error
+    elif has_no_room(error, home):
+        return from_os(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), str(home))
     elif not is_corruption(error):
         return from_sqlite(error, str(home))
     return damaged(home, all_lost(witness, str(error)).findings)
@@ -108,6 +122,7 @@ def examine(
     try:
         state.topics, broken = get_topics(db)
         state.losses = get_losses(db, state.topics)
+        state.unwitnessed = get_unwitnessed(db)
     except sqlite3.Error as error:
         return all_lost(witness, str(error))
     state.generation = max((row.generation for row in state.topics.values()), default=0)
@@ -188,7 +203,8 @@ def _compare_heads(
     if state.generation < witness.generation and not findings and not broken:
         detail = f"commit {state.generation}, but commit {witness.generation} was made"
         findings.append(Finding(FindingKind.OLD_COPY, detail=detail))
-    if witness.flushed and state.generation > witness.generation + witness.slack + 1:
+    is_old = witness.flushed and state.generation > witness.generation + witness.slack + 1
+    if is_old and (state.unwitnessed is None or witness.generation < state.unwitnessed):
         detail = (
             f"the heads file ends at commit {witness.generation}, the database at "
             f"{state.generation}: the heads file is an older copy"

@@ -7,9 +7,11 @@ is one sentence that names the file or the topic and says what to do. A caller t
 
 import enum
 import errno
+import os
 import sqlite3
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -160,6 +162,8 @@ _READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQ
 _CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _READ_ONLY_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_LEAST_ROOM = 1 << 20
+"""Less than this is no room for a store: its first files take half of it."""
 
 
 def is_corruption(error: sqlite3.Error) -> bool:
@@ -181,12 +185,29 @@ def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
     return StoreFailedError(f"the store {where} failed and must be reopened: {error}")
 
 
+def has_no_room(error: sqlite3.Error, home: Path) -> bool:
+    """Whether SQLite's "disk I/O error", while a store is opened, means that the disk is full.
+
+    It says so where it cannot make its shared index; elsewhere the file system has to be asked.
+    """
+    if _primary_code(error) != sqlite3.SQLITE_IOERR:
+        return False
+    if error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return True
+    room = os.statvfs(home)
+    return room.f_bavail * room.f_frsize < _LEAST_ROOM
+
+
 def from_os(error: OSError, where: str) -> StoreError:
     """Say in the store's words what the operating system reported about the file `where`."""
     if error.errno in _READ_ONLY_ERRNOS:
         return StoreReadOnlyError(f"the store {where} cannot be written: {error.strerror}")
     if error.errno in _FULL_ERRNOS:
         return DiskFullError(f"no room left for the store {where}: free some space and try again")
+    if error.errno == errno.ELOOP:
+        return StoreFailedError(
+            f"in the store {where} a symbolic link stands for {error.filename}: remove it"
+        )
     return StoreFailedError(f"the store {where} failed and must be reopened: {error.strerror}")
 
 

@@ -23,7 +23,7 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Note
 from rumormill.log import check, errors, schema
 from rumormill.log.check import State
-from rumormill.log.heads import HeadsFile, Witness
+from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
 from rumormill.log.model import (
     Durability,
     Report,
@@ -281,10 +281,16 @@ class EventLog:
                 # Leftovers of a database that is gone must not be played into the new one.
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
+            if witness is not None or not is_new:
+                schema.secure_database(path)
         state = self._open_database(home, path, witness, complaint)
         self.findings = ()
         if witness is None:
             raise AssertionError("a store without heads has a finding")
+        # What the database has, and has flushed, is what the new heads file begins with. Its lag
+        # after a power cut must not add to that of the next.
+        witness.generation = max(witness.generation, state.generation)
+        witness.heads = {row.topic_id: head_of(row) for row in state.topics.values()}
         witness.slack = self.config.heads_sync_commits
         try:
             heads = HeadsFile(home / check.HEADS_NAME, witness, self.config.durability)
@@ -363,20 +369,42 @@ class EventLog:
     def _start(
         self, db: sqlite3.Connection, state: State, heads: HeadsFile | None, where: str
     ) -> None:
-        self._cleanup.callback(self._readers.close)
+        self._cleanup.callback(self._close_connections, db)
         self._bar(state.losses)
         topics = {row.name: row for row in state.topics.values()}
-        generation = max(state.generation, heads.generation if heads else 0)
+        generation, upkeep = state.generation, None
+        if heads is not None:
+            generation = heads.generation
+            upkeep = Upkeep(heads, self.config.durability, self.config.heads_sync_commits)
         self._writer = Writer(
             db,
             db_lock=self._readers.lock,
-            heads=heads,
+            upkeep=upkeep,
+            unwitnessed=state.unwitnessed,
             topics=topics,
             generation=generation,
             config=self.config,
             where=where,
         )
         self._cleanup.callback(self._writer.close)
+
+    def _close_connections(self, db: sqlite3.Connection) -> None:
+        """Close the connections, the writing one last unless the disk has failed.
+
+        The last connection folds the write-ahead log into the database and deletes it. After a
+        flush that failed, SQLite cannot know what of the database file is on the disk: the log must
+        stay for the next open. A connection that only reads lets it stay.
+        """
+        path = self._readers.path
+        if path is not None and self._writer is not None and self._writer.failed:
+            with (
+                contextlib.suppress(sqlite3.Error),
+                contextlib.closing(schema.connect_reader(path)) as reader,
+            ):
+                schema.has_schema(reader)  # from its first read on it counts
+                db.close()
+        self._readers.close()
+        db.close()
 
     # Inside
 

@@ -7,6 +7,11 @@ of its own, each topic's extent and head hash after every commit, always in this
     2. its heads are written to this file;
     3. the tickets resolve.
 
+Step 2 may fail, on a disk that is full or broken. The events are in the database and flushed then,
+so their tickets resolve all the same: `Upkeep` counts the failure and tries again, after growing
+pauses. A file that is further behind than it may be is recorded in the database (`unwitnessed`),
+which is how a crash in that state is told from an old copy of this file.
+
 A crash between 1 and 2 leaves the database ahead of this file, which is fine. The database behind
 this file means that committed events are gone, and the file says which.
 
@@ -24,7 +29,7 @@ that replaces the old one in one step. The area is at least four times that snap
 at most a third of a byte more for each byte appended.
 """
 
-import contextlib
+import logging
 import os
 import struct
 from collections.abc import Iterable, Sequence
@@ -33,6 +38,7 @@ from pathlib import Path
 
 import msgspec
 
+from rumormill.log import files
 from rumormill.log.model import Durability
 from rumormill.log.rows import TopicRow
 
@@ -45,10 +51,15 @@ _MAX_RECORD_BYTES = 8 * 2**20
 _MAX_FILE_BYTES = 2**30
 _MIN_AREA_BYTES = 256 * 2**10
 _HEADS_PER_RECORD = 64
+_NEVER = float("inf")
+_SYNC_SECONDS = 1.0
+"""When the log is quiet, the heads file is flushed so long after a commit: our choice, about what a
+disk takes to write back by itself, and no burden on one that sleeps."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before the next try after an error, doubling: our choice. A full disk is cleared by
+people, and each try writes a whole file."""
 
-
-_flush = getattr(os, "fdatasync", os.fsync)
-"""Flush a file's content; macOS only has the call that flushes its metadata as well."""
+_log = logging.getLogger("rumormill.log")
 
 
 class Head(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -90,11 +101,13 @@ def read_heads(path: Path) -> Witness | None:
     and heads are lower bounds, so a shorter file only says less.
     """
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise HeadsDamagedError("it is impossibly large")
-        content = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    with open(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_size > _MAX_FILE_BYTES:
+            raise HeadsDamagedError("it is impossibly large")
+        content = file.read()
     fixed, check = content[: _HEADER.size], content[_HEADER.size :][:_CHECK_BYTES]
     if len(content) < _HEADER_BYTES or _check(fixed, 0, b"") != check:
         raise HeadsDamagedError("its header is damaged")
@@ -125,7 +138,10 @@ def read_heads(path: Path) -> Witness | None:
 
 
 class HeadsFile:
-    """The writer's side of the heads file. Only the log's one writer touches it."""
+    """The writer's side of the heads file. Only the log's one writer touches it.
+
+    What is noted is kept here until it is written, so that a write that failed can be made up for.
+    """
 
     def __init__(self, path: Path, witness: Witness, durability: Durability) -> None:
         """Replace the file at `path` by one that says what `witness` says."""
@@ -136,7 +152,10 @@ class HeadsFile:
         self._descriptor = -1
         self._position = 0
         self._capacity = 0
-        self.unflushed_commits = 0
+        self._unwritten: dict[int, Head] | None = {}
+        """Heads that are noted and not written; None if there is nothing to write."""
+        self.flushed_generation = 0
+        """The last commit that is noted on the disk."""
         self._replace_file()
 
     @property
@@ -144,38 +163,28 @@ class HeadsFile:
         """The last commit that is noted."""
         return self._state.generation
 
+    @property
+    def unflushed_commits(self) -> int:
+        """How many commits the file on the disk is behind."""
+        return self._state.generation - self.flushed_generation
+
     def note(self, generation: int, rows: Iterable[TopicRow]) -> None:
-        """Note the heads after a commit; they are with the operating system on return."""
-        heads = [
-            Head(row.topic_id, row.name, row.first_offset, row.next_offset, row.head_hash)
-            for row in rows
-        ]
-        state = self._state
-        state.generation = generation
-        for head in heads:
-            state.heads[head.topic_id] = head
-        self.unflushed_commits += 1
-        self._append(heads)
+        """Note the heads after a commit, in memory."""
+        heads = {row.topic_id: head_of(row) for row in rows}
+        self._state.generation = generation
+        self._state.heads.update(heads)
+        self._unwritten = (self._unwritten or {}) | heads
 
     def note_stamp(self, stamp: int) -> None:
         """Note that the database file itself, without its write-ahead log, has reached `stamp`."""
         self._state.stamp = stamp
-        self._append(())
+        self._unwritten = self._unwritten or {}
 
-    def flush(self) -> None:
-        """Force the noted heads to the disk."""
-        if self._descriptor >= 0 and self.unflushed_commits:
-            _flush(self._descriptor)
-            self.unflushed_commits = 0
-
-    def close(self) -> None:
-        """Flush and let go of the file."""
-        if self._descriptor >= 0:
-            self.flush()
-            self._forget_descriptor()
-
-    def _append(self, heads: Sequence[Head]) -> None:
-        frames = self._frames(heads, self._position)
+    def write(self) -> None:
+        """Hand what is noted to the operating system; after an error, all of it the next time."""
+        if self._unwritten is None:
+            return
+        frames = self._frames(list(self._unwritten.values()), self._position)
         if self._descriptor < 0 or self._position + len(frames) > self._capacity:
             self._replace_file()
             return
@@ -188,6 +197,25 @@ class HeadsFile:
             self._replace_file()
             return
         self._position += len(frames)
+        self._unwritten = None
+
+    def flush(self) -> None:
+        """Force what is noted to the disk."""
+        self.write()
+        if self.unflushed_commits:
+            try:
+                files.flush(self._descriptor)
+            except OSError:  # what it did not flush, no second try would: a new file does
+                self._forget_descriptor()
+                raise
+            self.flushed_generation = self._state.generation
+
+    def close(self) -> None:
+        """Flush and let go of the file."""
+        try:
+            self.flush()
+        finally:
+            self._forget_descriptor()
 
     def _frames(self, heads: Sequence[Head], position: int) -> bytes:
         state = self._state
@@ -208,44 +236,71 @@ class HeadsFile:
         header = (fixed + _check(fixed, 0, b"")).ljust(_HEADER_BYTES, b"\0")
         snapshot = header + self._frames(list(state.heads.values()), _HEADER_BYTES)
         capacity = len(snapshot) + max(_MIN_AREA_BYTES, 3 * len(snapshot))
-        fresh = self._path.with_name(self._path.name + ".new")
-        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            write_all(descriptor, snapshot.ljust(capacity, b"\0"))
-            os.fsync(descriptor)
-            os.replace(fresh, self._path)
-            sync_directory(self._path.parent)
-        except OSError:
-            os.close(descriptor)
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise
-        self._descriptor = descriptor
+        self._descriptor = files.replace(self._path, snapshot.ljust(capacity, b"\0"))
         self._position = len(snapshot)
         self._capacity = capacity
-        self.unflushed_commits = 0
+        self._unwritten = None
+        self.flushed_generation = state.generation
 
     def _forget_descriptor(self) -> None:
-        """Stop using the current file, so that the next note writes a whole new one."""
+        """Stop using the current file, so that the next write makes a whole new one."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+            self._unwritten = self._unwritten or {}
 
 
-def sync_directory(path: Path) -> None:
-    """Flush a directory, so that created and renamed files in it stay after a crash."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class Upkeep:
+    """Keeps the heads file up with the commits, and tries again later where it cannot.
+
+    Its trouble is nobody else's: when a commit has ended, its events are safe.
+    """
+
+    def __init__(self, heads: HeadsFile, durability: Durability, slack: int) -> None:
+        self.heads = heads
+        self._flushes = durability is Durability.FSYNC
+        self._slack = slack
+        self._pause = 0.0
+        """How long to leave the file alone after an error; 0 if the last try went well."""
+        self._due = _NEVER
+
+    @property
+    def behind(self) -> int | None:
+        """The last commit on the disk, if the file is as far behind as a sound one may be."""
+        lags = self._flushes and self.heads.unflushed_commits >= self._slack
+        return self.heads.flushed_generation if lags else None
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until `keep` must be called; None if there is nothing to do."""
+        return None if self._due == _NEVER else max(0.0, self._due - now)
+
+    def keep(self, now: float) -> bool:
+        """Write what is noted, and flush it if it is time to; return whether that went well."""
+        is_due = now >= self._due
+        if self._pause and not is_due:
+            return True
+        try:
+            self.heads.write()
+            if self._flushes and (is_due or self.behind is not None):
+                self.heads.flush()
+        except OSError as error:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE) or _FIRST_PAUSE
+            self._due = now + self._pause
+            _log.warning(
+                "the heads file cannot be written, next try in %d s: %s", self._pause, error
+            )
+            return False
+        self._pause = 0.0
+        if not self._flushes or not self.heads.unflushed_commits:
+            self._due = _NEVER
+        elif self._due == _NEVER:
+            self._due = now + _SYNC_SECONDS
+        return True
 
 
-def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it, in as many steps as the system needs."""
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def head_of(row: TopicRow) -> Head:
+    """How far a topic has come, by its record."""
+    return Head(row.topic_id, row.name, row.first_offset, row.next_offset, row.head_hash)
 
 
 def _check(payload: bytes, position: int, store_id: bytes) -> bytes:

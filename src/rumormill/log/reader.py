@@ -56,7 +56,7 @@ class Readers:
     def __init__(
         self, path: Path | None, limit: int, shared: sqlite3.Connection | None = None
     ) -> None:
-        self._path = path
+        self.path = path
         self._idle: deque[sqlite3.Connection] = deque()
         self._slots = threading.BoundedSemaphore(limit)
         self._shared = shared
@@ -92,8 +92,8 @@ class Readers:
             self._check_open()
             if self._idle:
                 return self._idle.pop()
-        assert self._path is not None
-        return connect_reader(self._path)
+        assert self.path is not None
+        return connect_reader(self.path)
 
     def _give_back(self, db: sqlite3.Connection) -> None:
         with self.lock:

@@ -17,7 +17,8 @@ from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
 from rumormill.log.errors import Finding, FindingKind, NotAStoreError, from_os, from_sqlite
 from rumormill.log.event_log import DEFAULT_CONFIG
-from rumormill.log.heads import Head, HeadsFile, Witness, sync_directory
+from rumormill.log.files import sync_directory
+from rumormill.log.heads import Head, HeadsFile, Witness
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.notes import copy_notes
 from rumormill.log.reader import walk
@@ -93,6 +94,7 @@ def _rebuild(
     path = schema.database_path(home, epoch)
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
+    schema.secure_database(path)
     with contextlib.closing(schema.connect_writer(path, config)) as target:
         schema.create_schema(target, store_id)
         builder = _Builder(source, target, fresh.generation)

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from rumormill.log import files
 from rumormill.log.errors import (
     Finding,
     FindingKind,
@@ -45,6 +46,10 @@ _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per s
 
 _HEADER_STAMP_AT = 60  # SQLite's file format, 1.3: the user version, big-endian
 _HEADER_STAMPS = 2**31
+
+_INDEX_LOGGED_AT, _INDEX_FOLDED_AT = 16, 96
+"""SQLite's format of the shared index, 2.1: how many frames the write-ahead log has, and how many
+of them are in the database file."""
 
 _INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
 """Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
@@ -121,7 +126,7 @@ _TopicTuple = tuple[int, str, int, bytes, int, bytes, int, float, int]
 def store_lock(home: Path) -> Iterator[None]:
     """The right to write: held by one log at a time, released by the system if it dies."""
     try:
-        descriptor = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = files.open_own(home / "lock", os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise from_os(error, str(home)) from error
     try:
@@ -143,9 +148,38 @@ def store_lock(home: Path) -> Iterator[None]:
 def make_home(home: Path) -> None:
     """Create the store's directory, readable by its owner only."""
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(home)
+        files.keep_name(home)
     except OSError as error:
         raise from_os(error, str(home)) from error
+
+
+def secure_database(path: Path) -> None:
+    """Before SQLite looks: its files are private, no links, and what it recovers is on the disk.
+
+    SQLite takes what it finds in the write-ahead log for stored and appends behind it, even if the
+    flush of that failed and the process died. So the log is put on the disk once more. Whatever
+    of it is in the database file SQLite folds in again, unless it remembers, in its shared index,
+    that a part was: that part was not flushed yet, and may have been lost since.
+    """
+    try:
+        os.close(files.create(path))
+    except FileExistsError:
+        files.make_private(path)
+    index, wal = (path.with_name(path.name + suffix) for suffix in ("-shm", "-wal"))
+    with contextlib.suppress(FileNotFoundError):
+        files.make_private(index)
+        header = index.read_bytes()[: _INDEX_FOLDED_AT + 4]
+        logged, folded = (header[at : at + 4] for at in (_INDEX_LOGGED_AT, _INDEX_FOLDED_AT))
+        if any(folded) and folded != logged:
+            files.rewrite(path)
+    with contextlib.suppress(FileNotFoundError):
+        files.rewrite(wal)
+    if path.with_name(path.name + "-journal").exists():
+        # Its first page was being written, before there was a write-ahead log. It is undone by
+        # the first who may write.
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            has_schema(db)
 
 
 def database_path(home: Path, epoch: int) -> Path:
@@ -393,6 +427,23 @@ def put_loss(db: sqlite3.Connection, topic_id: int, start: int, end: int) -> Non
         "INSERT OR REPLACE INTO losses VALUES (?, ?, ?, ?)",
         (topic_id, start, end, seal_loss(topic_id, start, end)),
     )
+
+
+def put_unwitnessed(db: sqlite3.Connection, since: int | None) -> None:
+    """Record that the heads file could not be kept up since a commit; None: it is kept up again."""
+    db.execute("CREATE TABLE IF NOT EXISTS unwitnessed (since INTEGER NOT NULL)")
+    db.execute("DELETE FROM unwitnessed")
+    if since is not None:
+        db.execute("INSERT INTO unwitnessed VALUES (?)", (since,))
+
+
+def get_unwitnessed(db: sqlite3.Connection) -> int | None:
+    """Since which commit the heads file could not be kept up; None if it was."""
+    try:
+        found = db.execute("SELECT since FROM unwitnessed").fetchone()
+    except sqlite3.Error:  # there is no such table, as a rule
+        return None
+    return found[0] if found and type(found[0]) is int else None
 
 
 def _unseal_topic(found: tuple[object, ...]) -> TopicRow | None:

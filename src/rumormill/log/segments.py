@@ -39,8 +39,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from rumormill.log import files
 from rumormill.log.bulk import Columns, joined, libraries, parents_type
-from rumormill.log.heads import write_all
 from rumormill.log.model import TopicExtent
 from rumormill.log.reader import RangeReader, hash_at
 from rumormill.log.rows import HASH_BYTES, TopicRow
@@ -290,7 +290,8 @@ def _write(path: Path, topic: str, found: Columns) -> None:
     encoded, regions = _encode(topic, found)
     head = _padded(_PREFIX.pack(_MAGIC, len(encoded), _digest(encoded)) + encoded)
     size = len(head) + sum(map(len, regions))
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.make_folder(path.parent.parent)
+    files.make_folder(path.parent)
     room = os.statvfs(path.parent)
     if room.f_bavail * room.f_frsize < size + FREE_BYTES:
         raise OSError(f"less than {FREE_BYTES >> 20} MiB would be left on the disk")
@@ -298,10 +299,9 @@ def _write(path: Path, topic: str, found: Columns) -> None:
         _drop_abandoned(old)
     draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb", buffering=0) as file:
+        with open(files.create(draft), "wb", buffering=0) as file:
             for each in (head, *regions):
-                write_all(file.fileno(), each)
+                files.write_all(file.fileno(), each)
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError:

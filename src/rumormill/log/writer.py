@@ -33,11 +33,11 @@ from rumormill.log.errors import (
     from_os,
     from_sqlite,
 )
-from rumormill.log.heads import HeadsFile
+from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.notes import put_notes
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
-from rumormill.log.schema import put_events, put_stamp, put_topics, rollback
+from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
 
 Ticket = Future[tuple[Appended, ...]]
 _Places = tuple[list[int], dict[int, None]]
@@ -45,9 +45,6 @@ _Places = tuple[list[int], dict[int, None]]
 _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
-_HEADS_SYNC_SECONDS = 1.0
-"""When the log is quiet, the heads file is flushed so long after a commit: our choice, about what a
-disk takes to write back by itself, and no burden on one that sleeps."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
@@ -68,6 +65,7 @@ class Counters(msgspec.Struct):
     commits: int = 0
     failed: int = 0
     refused: int = 0
+    heads_failed: int = 0
 
 
 class Writer:
@@ -78,7 +76,8 @@ class Writer:
         db: sqlite3.Connection,
         *,
         db_lock: threading.RLock,
-        heads: HeadsFile | None,
+        upkeep: Upkeep | None,
+        unwitnessed: int | None,
         topics: dict[str, TopicRow],
         generation: int,
         config: StoreConfig,
@@ -90,7 +89,8 @@ class Writer:
         self.config = config
         self.counters = Counters()
         self._db_lock = db_lock
-        self._heads = heads
+        self._upkeep = upkeep
+        self._unwitnessed = unwitnessed
         self._where = where
         self._generation = generation
         self._next_topic_id = 1 + max((row.topic_id for row in topics.values()), default=0)
@@ -104,7 +104,6 @@ class Writer:
         self._closing = False
         self._failure: StoreError | None = None
         self._pages_since_checkpoint = 0
-        self._heads_due = 0.0
         self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
         self._thread.start()
 
@@ -174,19 +173,18 @@ class Writer:
         for row in rows:
             row.generation = generation
         put_topics(self.db, rows)
+        behind = None if self._upkeep is None else self._upkeep.behind
+        if behind != self._unwitnessed:
+            put_unwitnessed(self.db, behind)
         self.db.execute("COMMIT")
-        self._generation = generation
+        self._generation, self._unwitnessed = generation, behind
         self.counters.commits += 1
         for row in rows:
             self.topics[row.name] = row
             self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
-        if self._heads is not None:
-            self._heads.note(generation, rows)
-            if self.config.durability is Durability.FSYNC:
-                if self._heads.unflushed_commits >= self.config.heads_sync_commits:
-                    self._heads.flush()
-                elif self._heads.unflushed_commits == 1:
-                    self._heads_due = time.monotonic() + _HEADS_SYNC_SECONDS
+        if self._upkeep is not None:
+            self._upkeep.heads.note(generation, rows)
+            self._keep_heads(self._upkeep)
 
     def transact(self, body: Callable[[Group], None]) -> None:
         """Run `body` in a transaction and commit what it changed; undo everything if it fails."""
@@ -221,14 +219,20 @@ class Writer:
     def checkpoint(self) -> None:
         """Fold the write-ahead log into the database file and note how far the file has come."""
         self._pages_since_checkpoint = 0
-        if self._heads is None:
+        if self._upkeep is None:
             return
         stamp = self._generation
         with self._translated():
             put_stamp(self.db, stamp)
             busy, logged, folded = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if not busy and logged == folded:
-                self._heads.note_stamp(stamp)
+        if not busy and logged == folded:
+            self._upkeep.heads.note_stamp(stamp)
+            self._keep_heads(self._upkeep)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the disk failed under the writer, so that the log must be reopened."""
+        return self._failure is not None
 
     def _run(self) -> None:
         while True:
@@ -241,11 +245,11 @@ class Writer:
                 self._commit_calls(calls)
             if self._pages_since_checkpoint >= self.config.checkpoint_pages:
                 self._quietly(self.checkpoint)
-            if self._heads is not None and self._pause_until_flush() == 0:
-                self._quietly(self._heads.flush)
+            if self._upkeep is not None and self._upkeep.wait(time.monotonic()) == 0:
+                self._keep_heads(self._upkeep)
         self._quietly(self.checkpoint)
-        if self._heads is not None:
-            self._quietly(self._heads.close)
+        if self._upkeep is not None:
+            self._quietly(self._upkeep.heads.close)
         self._fail_leftovers()
 
     def _next(self) -> tuple[list[Call], tuple[Callable[[], Any], Future[Any]] | None, bool]:
@@ -254,7 +258,7 @@ class Writer:
             while not self._calls and not self._jobs:
                 if self._closing:
                     return [], None, True
-                pause = self._pause_until_flush()
+                pause = None if self._upkeep is None else self._upkeep.wait(time.monotonic())
                 if not self._work.wait(pause) and pause is not None:
                     return [], None, False
             if self.config.linger_seconds and not self._closing:
@@ -412,13 +416,9 @@ class Writer:
         with contextlib.suppress(StoreError, OSError):
             action()
 
-    def _pause_until_flush(self) -> float | None:
-        """Seconds until the heads must be flushed; None if there is nothing to flush."""
-        if self._heads is None or self.config.durability is not Durability.FSYNC:
-            return None
-        if not self._heads.unflushed_commits or self._failure is not None:
-            return None
-        return max(0.0, self._heads_due - time.monotonic())
+    def _keep_heads(self, upkeep: Upkeep) -> None:
+        """Upkeep of the heads file: what is committed is safe, whatever becomes of it."""
+        self.counters.heads_failed += not upkeep.keep(time.monotonic())
 
     def _fail(self, calls: list[Call], error: StoreError) -> None:
         for call in calls:

@@ -26,8 +26,8 @@ from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pubsub.naming import author_and_seqno, content_hash
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
-from rumormill.protocols.radius.messages import check_publication
 from rumormill.protocols.radius.messages import from_event as from_radius
+from rumormill.protocols.radius.messages import is_signed
 from rumormill.protocols.skipring import envelope
 from rumormill.spark.tables import ddl
 from rumormill.wire.protobuf import item_fields
@@ -74,7 +74,7 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
 
 def _check_radius(event: Event, verifier: SignatureVerifier) -> Verdict:
     publication = from_radius(event)
-    holds = check_publication(publication, verifier)
+    holds = is_signed(publication, verifier)
     return _verdict(event.id == publication.id, VALID if holds else INVALID)
 
 

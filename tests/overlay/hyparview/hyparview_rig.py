@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from rumormill.core.effects import Effects
+from rumormill.core.ids import no_addresses
 from rumormill.core.inputs import (
     ConnectFailed,
     Input,
@@ -40,11 +41,20 @@ class Letter(msgspec.Struct):
         return self.cached_meta
 
 
+def nobody_is_told(_peer: bytes, _now: float, _effects: Effects) -> None:
+    """A membership that nothing stands on."""
+
+
+def view_of(peer: bytes, rng: random.Random, config: HyParViewConfig) -> HyParView:
+    told = {"on_up": nobody_is_told, "on_down": nobody_is_told}
+    return HyParView(peer, rng, config, wrap=Letter, addresses=no_addresses, **told)
+
+
 class Member:
     """A machine that is a member and nothing else."""
 
     def __init__(self, peer: bytes, rng: random.Random, config: HyParViewConfig) -> None:
-        self.view = HyParView(peer, rng, config, wrap=Letter)
+        self.view = view_of(peer, rng, config)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         view = self.view
@@ -138,7 +148,7 @@ class Alone:
     def __init__(self, seed: int = 1, **config: Any) -> None:
         self.me = b"me"
         self.now = 1000.0
-        self.view = HyParView(self.me, random.Random(seed), HyParViewConfig(**config), wrap=Letter)
+        self.view = view_of(self.me, random.Random(seed), HyParViewConfig(**config))
         self.effects: Effects = []
         self.view.start(self.now, self.effects)
         self.effects.clear()

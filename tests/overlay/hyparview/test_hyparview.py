@@ -10,21 +10,10 @@ from hypothesis import strategies as st
 
 from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Mail, Send, SendAll
 from rumormill.overlay.hyparview import reasons
-from rumormill.overlay.hyparview.active_view import MAX_CONTACTS, Beat
+from rumormill.overlay.hyparview.active_view import BEAT, MAX_CONTACTS
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.hyparview import MESSAGE_BURST, Shuffle
-from rumormill.overlay.hyparview.messages import (
-    BEAT,
-    DISCONNECT,
-    FORWARD_JOIN,
-    JOIN,
-    NEIGHBOR,
-    NEIGHBOR_REPLY,
-    SHUFFLE,
-    SHUFFLE_REPLY,
-    Membership,
-    PeerInfo,
-)
+from rumormill.overlay.hyparview.hyparview import MESSAGE_BURST, SHUFFLE
+from rumormill.overlay.hyparview.messages import Kind, Membership, PeerInfo
 
 
 def sent(effects: Effects) -> list[tuple[bytes, Membership]]:
@@ -47,7 +36,7 @@ def neighbours(member: Alone, *peers: bytes) -> None:
     """Make peers neighbours."""
     for peer in peers:
         member.connect(peer)
-        member.receive(peer, Membership(NEIGHBOR))
+        member.receive(peer, Membership(Kind.NEIGHBOR))
     assert list(member.view.active) == list(peers)
 
 
@@ -61,18 +50,18 @@ class TestJoining:
         """Further ones go to the passive view."""
         member = Alone()
         effects = member.connect(b"contact", outbound=True)
-        assert kinds(effects) == [(b"contact", JOIN)]
+        assert kinds(effects) == [(b"contact", Kind.JOIN)]
         assert sent(effects)[0][1].peers[0].peer == b"me"
         assert sent(member.connect(b"other", outbound=True)) == []
         assert list(member.view.passive) == [b"contact", b"other"]
-        member.receive(b"contact", Membership(NEIGHBOR_REPLY, yes=True))
-        assert member.view.neighbours() == (b"contact",)
+        member.receive(b"contact", Membership(Kind.NEIGHBOR_REPLY, yes=True))
+        assert tuple(member.view.active) == (b"contact",)
         assert list(member.view.passive) == [b"other"]
 
     def test_whoever_dialled_a_peer_without_neighbours_is_asked(self) -> None:
         """A peer that comes back is dialled by those who knew it, and joins through them."""
         member = Alone()
-        assert kinds(member.connect(b"friend")) == [(b"friend", JOIN)]
+        assert kinds(member.connect(b"friend")) == [(b"friend", Kind.JOIN)]
         assert sent(member.connect(b"another")) == []
 
     def test_a_contact_takes_the_newcomer_in_and_sends_its_name_on(self) -> None:
@@ -80,10 +69,12 @@ class TestJoining:
         member = Alone()
         neighbours(member, *FIVE)
         member.connect(b"new")
-        effects = member.receive(b"new", Membership(JOIN, peers=(PeerInfo(b"new", (b"there",)),)))
+        effects = member.receive(
+            b"new", Membership(Kind.JOIN, peers=(PeerInfo(b"new", (b"there",)),))
+        )
         (out,) = set(FIVE) - set(member.view.active)
-        rest = [(peer, FORWARD_JOIN) for peer in member.view.active if peer != b"new"]
-        assert kinds(effects) == [(out, DISCONNECT), (b"new", NEIGHBOR_REPLY), *rest]
+        rest = [(peer, Kind.FORWARD_JOIN) for peer in member.view.active if peer != b"new"]
+        assert kinds(effects) == [(out, Kind.DISCONNECT), (b"new", Kind.NEIGHBOR_REPLY), *rest]
         assert sent(effects)[-1][1].hops == HyParViewConfig().active_walk - 1
         assert Learn(b"new", (b"there",)) in effects
         assert out in member.view.passive
@@ -94,17 +85,17 @@ class TestJoining:
         neighbours(member, *FIVE)
         info = (PeerInfo(b"new"),)
         for hops in (5, 4):
-            effects = member.receive(b"a", Membership(FORWARD_JOIN, hops, peers=info))
+            effects = member.receive(b"a", Membership(Kind.FORWARD_JOIN, hops, peers=info))
             ((target, walk),) = sent(effects)
             assert target in FIVE[1:]
-            assert walk == Membership(FORWARD_JOIN, hops - 1, peers=info)
+            assert walk == Membership(Kind.FORWARD_JOIN, hops - 1, peers=info)
             assert b"new" not in member.view.passive
-        member.receive(b"a", Membership(FORWARD_JOIN, 3, peers=info))
+        member.receive(b"a", Membership(Kind.FORWARD_JOIN, 3, peers=info))
         assert b"new" in member.view.passive
-        effects = member.receive(b"a", Membership(FORWARD_JOIN, 0, peers=info))
+        effects = member.receive(b"a", Membership(Kind.FORWARD_JOIN, 0, peers=info))
         assert effects == [Connect(b"new")]
-        assert kinds(member.connect(b"new", outbound=True)) == [(b"new", NEIGHBOR)]
-        member.receive(b"new", Membership(NEIGHBOR_REPLY, yes=True))
+        assert kinds(member.connect(b"new", outbound=True)) == [(b"new", Kind.NEIGHBOR)]
+        member.receive(b"new", Membership(Kind.NEIGHBOR_REPLY, yes=True))
         assert b"new" in member.view.active
         assert len(member.view.active) == 5
 
@@ -112,7 +103,7 @@ class TestJoining:
         """There is nobody else to pass it to."""
         member = Alone()
         neighbours(member, b"a")
-        effects = member.receive(b"a", Membership(FORWARD_JOIN, 5, peers=(PeerInfo(b"new"),)))
+        effects = member.receive(b"a", Membership(Kind.FORWARD_JOIN, 5, peers=(PeerInfo(b"new"),)))
         assert effects == [Connect(b"new")]
 
 
@@ -124,7 +115,7 @@ class TestNeighbours:
         member = Alone()
         neighbours(member, *FIVE)
         member.connect(b"x")
-        effects = member.receive(b"x", Membership(NEIGHBOR))
+        effects = member.receive(b"x", Membership(Kind.NEIGHBOR))
         ((_, reply),) = sent(effects)
         assert not reply.yes
         assert {info.peer for info in reply.peers} == set(FIVE)
@@ -135,8 +126,8 @@ class TestNeighbours:
         member = Alone()
         neighbours(member, *FIVE)
         member.connect(b"x")
-        effects = member.receive(b"x", Membership(NEIGHBOR, yes=True))
-        assert [kind for _, kind in kinds(effects)] == [DISCONNECT, NEIGHBOR_REPLY]
+        effects = member.receive(b"x", Membership(Kind.NEIGHBOR, yes=True))
+        assert [kind for _, kind in kinds(effects)] == [Kind.DISCONNECT, Kind.NEIGHBOR_REPLY]
         assert b"x" in member.view.active
         assert len(member.view.active) == 5
 
@@ -144,7 +135,7 @@ class TestNeighbours:
         """The next in reserve is connected to and asked; one out of reach is forgotten."""
         member = Alone(active_size=1)
         member.connect(b"first", outbound=True)
-        member.receive(b"first", Membership(NEIGHBOR_REPLY, yes=True))
+        member.receive(b"first", Membership(Kind.NEIGHBOR_REPLY, yes=True))
         for peer in (b"p", b"q"):
             member.view.passive.add(peer)
         member.effects = []
@@ -157,15 +148,15 @@ class TestNeighbours:
         (second,) = member.effects
         assert isinstance(second, Connect)
         ((_, ask),) = sent(member.connect(second.peer, outbound=True))
-        assert ask == Membership(NEIGHBOR, yes=True)  # nobody is left, so it insists
+        assert ask == Membership(Kind.NEIGHBOR, yes=True)  # nobody is left, so it insists
 
     def test_an_answer_that_nobody_asked_for_is_undone(self) -> None:
         """Else one side would take the other for a neighbour."""
         member = Alone()
         neighbours(member, b"a")
         member.connect(b"x")
-        effects = member.receive(b"x", Membership(NEIGHBOR_REPLY, yes=True))
-        assert kinds(effects) == [(b"x", DISCONNECT)]
+        effects = member.receive(b"x", Membership(Kind.NEIGHBOR_REPLY, yes=True))
+        assert kinds(effects) == [(b"x", Kind.DISCONNECT)]
         assert member.refused == [reasons.UNASKED_REPLY]
 
     def test_a_beat_of_somebody_who_is_no_neighbour_is_answered(self) -> None:
@@ -173,7 +164,7 @@ class TestNeighbours:
         member = Alone()
         neighbours(member, b"a")
         member.connect(b"x")
-        assert kinds(member.receive(b"x", Membership(BEAT))) == [(b"x", DISCONNECT)]
+        assert kinds(member.receive(b"x", Membership(Kind.BEAT))) == [(b"x", Kind.DISCONNECT)]
         assert member.refused == [reasons.NOT_NEIGHBOUR]
 
     def test_a_silent_neighbour_is_given_up(self) -> None:
@@ -182,10 +173,10 @@ class TestNeighbours:
         neighbours(member, b"a", b"b")
         config = HyParViewConfig()
         member.now += config.silent_beats * config.beat_interval
-        member.receive(b"b", Membership(BEAT))
+        member.receive(b"b", Membership(Kind.BEAT))
         member.now += 0.1
         member.effects = []
-        member.view.on_timer(Beat(), member.now, member.effects)
+        member.view.on_timer(BEAT, member.now, member.effects)
         assert list(member.view.active) == [b"b"]
         assert any(isinstance(e, Disconnect) and e.peer == b"a" for e in member.effects)
 
@@ -193,16 +184,16 @@ class TestNeighbours:
         """Those that we had dialled to ask, and not at once: letters may be under way."""
         member = Alone()
         neighbours(member, *FIVE)
-        member.receive(b"a", Membership(FORWARD_JOIN, 0, peers=(PeerInfo(b"new"),)))
+        member.receive(b"a", Membership(Kind.FORWARD_JOIN, 0, peers=(PeerInfo(b"new"),)))
         member.connect(b"new", outbound=True)
-        member.receive(b"new", Membership(NEIGHBOR_REPLY))
+        member.receive(b"new", Membership(Kind.NEIGHBOR_REPLY))
         member.connect(b"somebody else's")
         for passed, closed in ((29.0, []), (2.0, [b"new"])):
             member.now += passed
             for peer in FIVE:
-                member.receive(peer, Membership(BEAT))
+                member.receive(peer, Membership(Kind.BEAT))
             member.effects = []
-            member.view.on_timer(Beat(), member.now, member.effects)
+            member.view.on_timer(BEAT, member.now, member.effects)
             assert [e.peer for e in member.effects if isinstance(e, Disconnect)] == closed
 
 
@@ -216,7 +207,7 @@ class TestShuffles:
         for number in range(10):
             member.view.passive.add(b"p%d" % number)
         member.effects = []
-        member.view.on_timer(Shuffle(), member.now, member.effects)
+        member.view.on_timer(SHUFFLE, member.now, member.effects)
         ((target, walk),) = sent(member.effects)
         named = [info.peer for info in walk.peers]
         assert named[0] == b"me"
@@ -230,12 +221,12 @@ class TestShuffles:
         for number in range(30):
             member.view.passive.add(b"p%d" % number)
         named = tuple(PeerInfo(b"n%d" % number) for number in range(8))
-        effects = member.receive(b"a", Membership(SHUFFLE, 0, False, 77, named))
+        effects = member.receive(b"a", Membership(Kind.SHUFFLE, 0, False, 77, named))
         (letter,) = [effect for effect in effects if isinstance(effect, Mail)]
         assert letter.peer == b"n0"
         assert isinstance(letter.message, Letter)
         reply = letter.message.message
-        assert (reply.kind, reply.number, len(reply.peers)) == (SHUFFLE_REPLY, 77, 8)
+        assert (reply.kind, reply.number, len(reply.peers)) == (Kind.SHUFFLE_REPLY, 77, 8)
         assert all(info.peer in member.view.passive for info in named)
         assert len(member.view.passive) == 30
 
@@ -244,7 +235,7 @@ class TestShuffles:
         member = Alone()
         member.connect(b"x")
         names = tuple(PeerInfo(b"evil%d" % number) for number in range(8))
-        member.receive(b"x", Membership(SHUFFLE_REPLY, number=5, peers=names))
+        member.receive(b"x", Membership(Kind.SHUFFLE_REPLY, number=5, peers=names))
         assert member.refused == [reasons.UNASKED_REPLY]
         assert not len(member.view.passive)
 
@@ -259,7 +250,7 @@ class TestAbuse:
         for number in range(10_000):
             peer = b"n%d" % number
             member.connect(peer)
-            member.receive(peer, Membership(JOIN, peers=(PeerInfo(peer),)))
+            member.receive(peer, Membership(Kind.JOIN, peers=(PeerInfo(peer),)))
             for reason in member.refused:
                 counted[reason] = counted.get(reason, 0) + 1
             member.view.on_disconnected(peer, member.now, []) if number % 2 else None
@@ -274,7 +265,7 @@ class TestAbuse:
         member.connect(b"x")
         refused = 0
         for _ in range(2000):
-            member.receive(b"x", Membership(JOIN))
+            member.receive(b"x", Membership(Kind.JOIN))
             refused += member.refused == [reasons.TOO_MANY_MESSAGES]
         assert refused == 2000 - MESSAGE_BURST
 
@@ -282,13 +273,13 @@ class TestAbuse:
         ("message", "reason"),
         [
             (Membership(99), reasons.UNKNOWN_KIND),
-            (Membership(FORWARD_JOIN, 3), reasons.NO_PEER),
-            (Membership(SHUFFLE, 2**31, peers=(PeerInfo(b"o"),)), reasons.HOPS_CLAMPED),
-            (Membership(FORWARD_JOIN, 2**31, peers=(PeerInfo(b"o"),)), reasons.HOPS_CLAMPED),
-            (Membership(BEAT, epoch=16, minima=(1.0,)), reasons.BAD_MINIMA),
-            (Membership(BEAT, epoch=16, minima=(0.0,) * 32), reasons.BAD_MINIMA),
-            (Membership(BEAT, epoch=16, minima=(float("nan"),) * 32), reasons.BAD_MINIMA),
-            (Membership(BEAT, epoch=2**60, minima=(1.0,) * 32), reasons.EPOCH_AHEAD),
+            (Membership(Kind.FORWARD_JOIN, 3), reasons.NO_PEER),
+            (Membership(Kind.SHUFFLE, 2**31, peers=(PeerInfo(b"o"),)), reasons.HOPS_CLAMPED),
+            (Membership(Kind.FORWARD_JOIN, 2**31, peers=(PeerInfo(b"o"),)), reasons.HOPS_CLAMPED),
+            (Membership(Kind.BEAT, epoch=16, minima=(1.0,)), reasons.BAD_MINIMA),
+            (Membership(Kind.BEAT, epoch=16, minima=(0.0,) * 32), reasons.BAD_MINIMA),
+            (Membership(Kind.BEAT, epoch=16, minima=(float("nan"),) * 32), reasons.BAD_MINIMA),
+            (Membership(Kind.BEAT, epoch=2**60, minima=(1.0,) * 32), reasons.EPOCH_AHEAD),
         ],
     )
     def test_absurd_messages_of_a_neighbour(self, message: Membership, reason: str) -> None:
@@ -298,7 +289,7 @@ class TestAbuse:
         member.receive(b"a", message)
         assert member.refused == [reason]
 
-    @pytest.mark.parametrize("kind", [FORWARD_JOIN, SHUFFLE])
+    @pytest.mark.parametrize("kind", [Kind.FORWARD_JOIN, Kind.SHUFFLE])
     def test_walks_of_strangers_end(self, kind: int) -> None:
         """Only neighbours may send us on errands."""
         member = Alone()
@@ -324,7 +315,7 @@ class TestAbuse:
                 del connected[peer]
                 member.view.on_disconnected(peer, member.now, [])
             elif action < 0.35:
-                member.view.on_timer(rng.choice([Beat(), Shuffle()]), member.now, [])
+                member.view.on_timer(rng.choice([BEAT, SHUFFLE]), member.now, [])
             else:
                 named = tuple(PeerInfo(rng.choice(peers)) for _ in range(rng.randrange(4)))
                 hops, yes = rng.randrange(8), rng.random() < 0.5

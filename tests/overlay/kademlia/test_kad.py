@@ -257,17 +257,13 @@ class TestDates:
     )  # fmt: skip
     def test_anything_else_is_no_date(self, text: str) -> None:
         """And a record with such a date has none."""
-        with pytest.raises(DecodeError):
-            rfc3339.read(text)
+        assert rfc3339.read(text) is None
         assert Record(b"", b"", text).received is None
 
     @given(st.text(max_size=70))
-    def test_any_text_is_a_date_or_a_decode_error(self, text: str) -> None:
+    def test_any_text_is_a_date_or_none(self, text: str) -> None:
         """Dates come from peers."""
-        try:
-            rfc3339.read(text)
-        except DecodeError:
-            return
+        assert isinstance(rfc3339.read(text), float | None)
 
     @pytest.mark.parametrize("seconds", [-1.0, 1e18])
     def test_dates_out_of_range_are_clamped_when_written(self, seconds: float) -> None:

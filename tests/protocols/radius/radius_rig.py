@@ -29,7 +29,7 @@ from rumormill.protocols.radius.messages import (
     Interest,
     decode_frame,
     encode_frame,
-    sign_interest,
+    sign,
 )
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.sim.identity import SimulatedIdentity
@@ -47,7 +47,7 @@ def interest_of(owner: int, now: float, signer: int | None = None, **changes: An
     date = int(now * 1e6)
     values = {"topic": "t", "sequence": date, "expires": date + 30_000_000, **changes}
     word = Interest(peer_id(owner), **values)
-    sign_interest(word, SimulatedIdentity(peer_id(owner if signer is None else signer)))
+    sign(word, SimulatedIdentity(peer_id(owner if signer is None else signer)))
     return word
 
 

@@ -20,7 +20,7 @@ from rumormill.protocols.radius.messages import (
     Publication,
     Relay,
     Spread,
-    sign_publication,
+    sign,
 )
 from rumormill.protocols.radius.spec import SPEC
 from rumormill.sim.identity import SimulatedIdentity
@@ -48,7 +48,7 @@ def publication(
     """A publication, signed by its author unless told otherwise."""
     values = {"topic": "t", "time": int(made.now * 1e9), "data": b"x", **changes}
     word = Publication(peer_id(author), **values)
-    sign_publication(word, SimulatedIdentity(peer_id(author if signer is None else signer)))
+    sign(word, SimulatedIdentity(peer_id(author if signer is None else signer)))
     return word
 
 

@@ -23,6 +23,7 @@ from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.messages import Frame, Spread
 from rumormill.protocols.radius.router import RADIUS, Radius
+from rumormill.protocols.radius.subscriptions import RENEW
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import Constant
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
@@ -111,7 +112,7 @@ class TestRenewal:
         for other in others:
             assert not len(other.subscriptions.interests)
             assert not other.subscriptions.interests.owners
-            assert not other.subscriptions.interests.topics()
+            assert not other.subscriptions.interests._topics
 
     def test_an_expired_subscription_is_never_served(self) -> None:
         """Also when it has not been removed yet."""
@@ -161,7 +162,7 @@ class TestTheOwnersLastWord:
                 wanted = False
             elif word == "renew":
                 for index, timer in list(bag.timers):
-                    if index == 0 and type(timer).__name__ == "Renew":
+                    if index == 0 and timer == RENEW:
                         bag.now += 24
                         bag.feed(0, TimerFired(timer))
             else:

@@ -9,12 +9,13 @@ from rumormill.overlay.patricia import Prefix, Summary, prefix_of
 from rumormill.protocols.skipring import messages
 from rumormill.protocols.skipring.envelope import Publication, named
 from rumormill.protocols.skipring.labels import LABEL_BITS, label_of, number_of
-from rumormill.protocols.skipring.messages import Flag, Reference
-from rumormill.protocols.skipring.publication_messages import (
+from rumormill.protocols.skipring.messages import (
     CheckAndPublish,
     CheckTrie,
+    Flag,
     PublishBundle,
     PublishNew,
+    Reference,
     Want,
 )
 

@@ -15,7 +15,7 @@ from rumormill.overlay.patricia import EMPTY_HASH, EVERYTHING, Prefix, Summary, 
 from rumormill.overlay.patricia import inner_hash as h
 from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication, check_event
-from rumormill.protocols.skipring.publication_messages import (
+from rumormill.protocols.skipring.messages import (
     CheckAndPublish,
     CheckTrie,
     PublishBundle,

@@ -8,7 +8,7 @@ from publication_rig import TOPIC, Ring, Subscriber
 from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, Prefix, Summary
 from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication, named
-from rumormill.protocols.skipring.publication_messages import (
+from rumormill.protocols.skipring.messages import (
     CheckAndPublish,
     CheckTrie,
     PublishBundle,

@@ -11,10 +11,6 @@ from skipring_letters import letters, to_protobuf
 from oracles import skipring_pb2
 from refusals import reason_of
 from rumormill.core.errors import DecodeError
-from rumormill.protocols.skipring.codec import (
-    decode_letter,
-    encode_letter,
-)
 from rumormill.protocols.skipring.config import (
     MAX_ADDRESS,
     MAX_ADDRESSES,
@@ -25,8 +21,12 @@ from rumormill.protocols.skipring.config import (
     MAX_TOPIC,
 )
 from rumormill.protocols.skipring.junk import junk_letter
-from rumormill.protocols.skipring.messages import RING_MESSAGES, Letter
-from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
+from rumormill.protocols.skipring.messages import (
+    LETTERS,
+    Letter,
+    decode_letter,
+    encode_letter,
+)
 from rumormill.wire.protobuf import bytes_field, string_field, varint_field
 
 TOPIC = string_field(1, "t")
@@ -63,11 +63,10 @@ class TestAgreementWithProtobuf:
 
     def test_every_kind_has_a_field_of_its_own(self) -> None:
         """The fourteen bodies stand in the fields 2 to 15, under their operations' names."""
-        kinds = [*RING_MESSAGES, *PUBLICATION_MESSAGES]
-        assert [kind.field for kind in kinds] == list(range(2, 16))
+        assert [kind.field for kind in LETTERS] == list(range(2, 16))
         named = {field.number: field.name for field in skipring_pb2.Letter.DESCRIPTOR.fields}
-        assert [named[kind.field] for kind in kinds] == [
-            kind.operation.replace("-", "_") for kind in kinds
+        assert [named[kind.field] for kind in LETTERS] == [
+            kind.operation.replace("-", "_") for kind in LETTERS
         ]
 
     @given(letters)
@@ -213,5 +212,5 @@ def test_junk_is_of_every_kind_and_passes_the_codec() -> None:
         kinds[type(letter)] = kinds.get(type(letter), 0) + 1
         assert decode_letter(encode_letter(letter)) == letter
         assert letter.meta.size == len(encode_letter(letter))
-    assert set(kinds) == {*RING_MESSAGES, *PUBLICATION_MESSAGES}
+    assert set(kinds) == set(LETTERS)
     assert junk_letter(chance, [], []).topic.startswith("junk")

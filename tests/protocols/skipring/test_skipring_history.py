@@ -24,19 +24,20 @@ from rumormill.core.inputs import (
     Unsubscribe,
 )
 from rumormill.core.trace import Refuse, UndeliverableMessage
-from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, PatriciaTrie, Prefix, Summary, trie
+from rumormill.overlay import patricia
+from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, PatriciaTrie, Prefix, Summary
 from rumormill.protocols.registry import NO_HOOKS
 from rumormill.protocols.skipring import envelope, messages, reasons
 from rumormill.protocols.skipring.config import PublicationConfig, SkipRingConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
-from rumormill.protocols.skipring.peer import TIMEOUT, LookAt, SkipRing
-from rumormill.protocols.skipring.publication_messages import (
+from rumormill.protocols.skipring.messages import (
     CheckAndPublish,
     CheckTrie,
     PublishBundle,
     PublishNew,
     Want,
 )
+from rumormill.protocols.skipring.peer import TIMEOUT, LookAt, SkipRing
 from rumormill.protocols.skipring.publications import HASHES_PER_STEP, Hash
 from rumormill.protocols.skipring.reads import MAX_READS, READS_PER_PEER
 from rumormill.sim.identity import SimulatedIdentity
@@ -149,7 +150,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
     monkeypatch.setattr(PatriciaTrie, "insert", counting("insertions", PatriciaTrie.insert))
     monkeypatch.setattr(envelope, "from_event", counting("decodings", envelope.from_event))
-    monkeypatch.setattr(trie, "inner_hash", counting("hashes", trie.inner_hash))
+    monkeypatch.setattr(patricia, "inner_hash", counting("hashes", patricia.inner_hash))
     return counted
 
 

@@ -1,4 +1,4 @@
-"""The active view: how two peers become neighbours, notice that they are not, and stop to be.
+"""The two views: how peers become neighbours, notice that they are not, and who is in reserve.
 
 "p is a neighbour of q" holds for both or for neither. Whoever wants a neighbour connects and asks
 (NEIGHBOR, or JOIN where it has none and a contact is there); the one who is asked becomes a
@@ -11,32 +11,29 @@ A neighbour that is lost is replaced from the passive view. Who has no neighbour
 high priority, and must not be refused; who is refused otherwise rests, a little longer each time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Connect, Disconnect, Effects, Learn, Send, SendAll, SetTimer
-from rumormill.core.ids import PeerId, no_addresses
+from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview import reasons
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.messages import (
-    BEAT,
-    DISCONNECT,
-    JOIN,
-    NEIGHBOR,
-    NEIGHBOR_REPLY,
-    Membership,
-    PeerInfo,
-)
-from rumormill.overlay.hyparview.passive_view import PassiveView
+from rumormill.overlay.hyparview.messages import Kind, Membership, PeerInfo
 from rumormill.overlay.hyparview.size_estimate import SizeEstimate
 
 Change: TypeAlias = Callable[[PeerId, float, Effects], None]
+
+BEAT: Final = "beat"
+"""The timer of signs of life and of everything that is looked after at intervals."""
+SWAP: Final = "swap"
+"""The timer at which one neighbour is exchanged."""
 
 NO_LONGER_USED: Final = "not a neighbour for some time"
 SILENT: Final = "neighbour is silent"
@@ -64,14 +61,6 @@ _OFFERED: Final = 8
 """Peers offered to somebody who is turned away. Our choice: as many as a shuffle names."""
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """The timer of signs of life and of everything that is looked after at intervals."""
-
-
-class Swap(msgspec.Struct, frozen=True):
-    """The timer at which one neighbour is exchanged."""
-
-
 class _Request(msgspec.Struct):
     """A JOIN or NEIGHBOR of ours that has no answer yet."""
 
@@ -83,8 +72,49 @@ class _Request(msgspec.Struct):
     sent: bool = False
 
 
-def _nothing(_peer: PeerId, _now: float, _effects: Effects) -> None:
-    """Nobody has to be told of a neighbour."""
+class PassiveView:
+    """Peers in reserve, never more than `size`, forgotten at random.
+
+    Who must not be in it is the business of the active view.
+    """
+
+    __slots__ = ("_peers", "_randomness", "_size")
+
+    def __init__(self, randomness: Randomness, size: int) -> None:
+        self._randomness = randomness
+        self._size = size
+        self._peers: dict[PeerId, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._peers
+
+    def __iter__(self) -> Iterator[PeerId]:
+        return iter(self._peers)
+
+    def add(self, peer: PeerId) -> None:
+        """Take a peer in; when there is no room, another one drawn at random leaves."""
+        if peer in self._peers:
+            return
+        if len(self._peers) >= self._size:
+            del self._peers[self._randomness.choice(list(self._peers))]
+        self._peers[peer] = None
+
+    def discard(self, peer: PeerId) -> None:
+        """Forget a peer, if it is there."""
+        self._peers.pop(peer, None)
+
+    def make_room(self, leaving: list[PeerId]) -> None:
+        """When full, forget one of `leaving`, which shrinks, as long as it names anybody here."""
+        while leaving and len(self._peers) >= self._size:
+            self.discard(leaving.pop())
+
+    def sample(self, count: int, without: Sequence[PeerId] = ()) -> list[PeerId]:
+        """Draw up to `count` peers."""
+        peers = [peer for peer in self._peers if peer not in without]
+        return self._randomness.sample(peers, min(count, len(peers)))
 
 
 class ActiveView:
@@ -97,13 +127,13 @@ class ActiveView:
         config: HyParViewConfig,
         *,
         wrap: Callable[[Membership], WireMessage],
-        addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
-        on_up: Change = _nothing,
-        on_down: Change = _nothing,
+        addresses: Callable[[PeerId], Sequence[bytes]],
+        on_up: Change,
+        on_down: Change,
     ) -> None:
         self.id = peer
         self.active: dict[PeerId, float] = {}
-        """The neighbours, each with the time of its last sign of life."""
+        """The neighbours in the order in which they came, each with its last sign of life."""
         self.passive = PassiveView(randomness, config.passive_size)
         self.estimate = SizeEstimate(randomness, config.minima, config.epoch)
         self._randomness = randomness
@@ -124,10 +154,6 @@ class ActiveView:
         self._uninformed: dict[PeerId, None] = {}
         self._newcomers = RateLimit(_NEWCOMER_RATE, _NEWCOMER_BURST)
 
-    def neighbours(self) -> tuple[PeerId, ...]:
-        """The active view, in the order in which its peers entered it."""
-        return tuple(self.active)
-
     @property
     def size(self) -> float:
         """How many peers there are, as far as is known."""
@@ -139,7 +165,7 @@ class ActiveView:
         """Begin; nothing is connected yet."""
         self.estimate.advance(now)
         delay = self._randomness.random() * self._config.beat_interval
-        effects.append(SetTimer(Beat(), now + delay))
+        effects.append(SetTimer(BEAT, now + delay))
 
     def on_connected(self, peer: PeerId, outbound: bool, now: float, effects: Effects) -> None:
         """A peer can be talked to; who has no neighbour asks the first one, whoever dialled."""
@@ -150,10 +176,7 @@ class ActiveView:
             self._send_request(peer, now, effects)
             return
         if outbound:
-            self._contacts.pop(peer, None)
-            self._contacts[peer] = None
-            if len(self._contacts) > MAX_CONTACTS:
-                del self._contacts[next(iter(self._contacts))]
+            remember(self._contacts, peer, None, MAX_CONTACTS)
             self._add_passive(peer)
         if not self.active and not self._requests:
             self._ask(peer, now, effects)
@@ -209,9 +232,9 @@ class ActiveView:
         alone = not self.active
         newcomer = not len(self.passive) or peer in self._contacts
         if alone and newcomer:
-            message = Membership(JOIN, peers=self._infos((self.id,)))
+            message = Membership(Kind.JOIN, peers=self._infos((self.id,)))
         else:
-            message = Membership(NEIGHBOR, yes=alone or request.urgent)
+            message = Membership(Kind.NEIGHBOR, yes=alone or request.urgent)
         self._send(peer, message, effects)
 
     def _on_neighbor(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
@@ -230,10 +253,11 @@ class ActiveView:
             if reason is not None:
                 effects.append(trace.Refuse(peer, reason))
                 offered = self._sample([*self.active, *self.passive], _OFFERED, peer)
-                self._send(peer, Membership(NEIGHBOR_REPLY, peers=self._infos(offered)), effects)
+                refusal = Membership(Kind.NEIGHBOR_REPLY, peers=self._infos(offered))
+                self._send(peer, refusal, effects)
                 return False
             self._evict(now, effects)
-        self._send(peer, Membership(NEIGHBOR_REPLY, yes=True), effects)
+        self._send(peer, Membership(Kind.NEIGHBOR_REPLY, yes=True), effects)
         if not known:
             self._requests.pop(peer, None)
             self._add(peer, now, effects)
@@ -246,12 +270,12 @@ class ActiveView:
         if request is None:
             if message.yes and peer not in self.active:
                 effects.append(trace.Refuse(peer, reasons.UNASKED_REPLY))
-                self._send(peer, Membership(DISCONNECT), effects)
+                self._send(peer, Membership(Kind.DISCONNECT), effects)
             return
         if message.yes:
             full = len(self.active) >= self._config.active_size
             if full and not request.insist:
-                self._send(peer, Membership(DISCONNECT), effects)
+                self._send(peer, Membership(Kind.DISCONNECT), effects)
                 self._add_passive(peer)
                 return
             if full:
@@ -291,7 +315,7 @@ class ActiveView:
         peer = self._randomness.choice(list(self.active))
         self._remove(peer, now, effects)
         self._add_passive(peer)
-        self._send(peer, Membership(DISCONNECT), effects)
+        self._send(peer, Membership(Kind.DISCONNECT), effects)
 
     def _repair(self, now: float, effects: Effects) -> None:
         """Ask peers of the passive view until the active view would be full."""
@@ -341,8 +365,10 @@ class ActiveView:
             self._rested = 0
             self._tried.clear()
             self._repair(now, effects)
-        if not self.active and not self._requests:
-            self._join_again(now, effects)
+        if not self.active and not self._requests and (self._contacts or self._connected):
+            # Nobody is left to ask: go to a contact, or to whoever is connected.
+            known = list(self._contacts) or list(self._connected)
+            self._ask(self._randomness.choice(known), now, effects)
         if self.estimate.advance(now):
             self._uninformed = dict.fromkeys(self.active)
         self._send_beats(effects)
@@ -357,10 +383,10 @@ class ActiveView:
             again = informed.pop(self._randomness.randrange(len(informed)))
             self._uninformed[again] = None
         if informed:
-            effects.append(SendAll(tuple(informed), self._wrap(Membership(BEAT))))
+            effects.append(SendAll(tuple(informed), self._wrap(Membership(Kind.BEAT))))
         if self._uninformed:
             estimate = self.estimate
-            news = Membership(BEAT, epoch=estimate.epoch, minima=estimate.minima)
+            news = Membership(Kind.BEAT, epoch=estimate.epoch, minima=estimate.minima)
             effects.append(SendAll(tuple(self._uninformed), self._wrap(news)))
             self._uninformed = {}
 
@@ -368,7 +394,7 @@ class ActiveView:
         if peer not in self.active:
             if peer not in self._requests:
                 effects.append(trace.Refuse(peer, reasons.NOT_NEIGHBOUR))
-                self._send(peer, Membership(DISCONNECT), effects)
+                self._send(peer, Membership(Kind.DISCONNECT), effects)
             return
         self.active[peer] = now
         if not message.minima:
@@ -382,12 +408,6 @@ class ActiveView:
             self._uninformed = dict.fromkeys(self.active)
         if message.epoch == estimate.epoch and message.minima == estimate.minima:
             self._uninformed.pop(peer, None)
-
-    def _join_again(self, now: float, effects: Effects) -> None:
-        """Nobody is left to ask: go to a contact, or to whoever is connected."""
-        known = list(self._contacts) or list(self._connected)
-        if known:
-            self._ask(self._randomness.choice(known), now, effects)
 
     def _close_unused(self, now: float, effects: Effects) -> None:
         """Close what we had dialled for nothing; other connections are others' to close."""

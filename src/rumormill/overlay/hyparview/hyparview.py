@@ -9,7 +9,8 @@ stirred by shuffles, random walks at whose end two peers exchange samples. With 
 the overlay stays connected when most of its peers crash at once (J. Leitão, J. Pereira,
 L. Rodrigues, DSN 2007).
 
-This module has the walks and the way in; `active_view` has what is between two neighbours.
+This module has the walks and the way in; `active_view` has the views, and what passes between two
+neighbours.
 
 Whoever owns the object feeds it with the inputs of its machine, and is told of neighbours gained
 and lost (`on_up`, `on_down`). Connections are the runtime's; one that is no longer used is closed
@@ -19,29 +20,19 @@ after a while, not at once, because letters may be under way on it.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, Mail, SendAll, SetTimer
 from rumormill.core.ids import PeerId
-from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview import reasons
-from rumormill.overlay.hyparview.active_view import ActiveView, Beat, Swap
+from rumormill.overlay.hyparview.active_view import BEAT, SWAP, ActiveView
 from rumormill.overlay.hyparview.config import HyParViewConfig
-from rumormill.overlay.hyparview.messages import (
-    BEAT,
-    DISCONNECT,
-    FORWARD_JOIN,
-    JOIN,
-    NEIGHBOR,
-    NEIGHBOR_REPLY,
-    SHUFFLE,
-    SHUFFLE_REPLY,
-    Membership,
-    PeerInfo,
-)
+from rumormill.overlay.hyparview.messages import Kind, Membership, PeerInfo
+
+SHUFFLE: Final = "shuffle"
+"""The timer of shuffles."""
 
 _OPEN_SHUFFLES: Final = 4
 """Shuffles that may still be answered, the latest. Our choice: answers come within seconds, and
@@ -54,46 +45,36 @@ shuffles of five neighbours are fewer than three; a contact passes on the newcom
 moment."""
 
 
-class Shuffle(msgspec.Struct, frozen=True):
-    """The timer of shuffles."""
-
-
 class HyParView(ActiveView):
     """One peer's membership. `active` is the answer to GetNeighbors."""
 
     def __init__(
-        self,
-        peer: PeerId,
-        randomness: Randomness,
-        config: HyParViewConfig,
-        *,
-        wrap: Callable[[Membership], WireMessage],
-        **options: Any,
+        self, peer: PeerId, randomness: Randomness, config: HyParViewConfig, **options: Any
     ) -> None:
-        super().__init__(peer, randomness, config, wrap=wrap, **options)
+        super().__init__(peer, randomness, config, **options)
         self._shuffles: dict[int, Sequence[PeerId]] = {}
         """What was named in each shuffle of ours that is still open, by its number."""
         self._rate_limits: dict[PeerId, RateLimit] = {}
         self._handlers: dict[int, Callable[[PeerId, Membership, float, Effects], None]] = {
-            JOIN: self._on_join,
-            FORWARD_JOIN: self._on_forward_join,
-            NEIGHBOR: self._on_neighbor,
-            NEIGHBOR_REPLY: self._on_neighbor_reply,
-            DISCONNECT: self._on_disconnect,
-            SHUFFLE: self._on_shuffle,
-            SHUFFLE_REPLY: self._on_shuffle_reply,
-            BEAT: self._on_beat,
+            Kind.JOIN: self._on_join,
+            Kind.FORWARD_JOIN: self._on_forward_join,
+            Kind.NEIGHBOR: self._on_neighbor,
+            Kind.NEIGHBOR_REPLY: self._on_neighbor_reply,
+            Kind.DISCONNECT: self._on_disconnect,
+            Kind.SHUFFLE: self._on_shuffle,
+            Kind.SHUFFLE_REPLY: self._on_shuffle_reply,
+            Kind.BEAT: self._on_beat,
         }
 
     def start(self, now: float, effects: Effects) -> None:
         """Begin; nothing is connected yet."""
         super().start(now, effects)
         config, draw = self._config, self._randomness.random
-        effects.append(SetTimer(Shuffle(), now + draw() * config.shuffle_interval))
+        effects.append(SetTimer(SHUFFLE, now + draw() * config.shuffle_interval))
         if config.swap_interval:
             # The first one soon: newcomers that came at the same moment may have closed their
             # circle among themselves.
-            effects.append(SetTimer(Swap(), now + (0.1 + 0.2 * draw()) * config.swap_interval))
+            effects.append(SetTimer(SWAP, now + (0.1 + 0.2 * draw()) * config.swap_interval))
 
     def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer is gone; where it was a neighbour, another takes its place."""
@@ -102,14 +83,14 @@ class HyParView(ActiveView):
 
     def on_timer(self, timer: object, now: float, effects: Effects) -> bool:
         """Do what is due; false when the timer is not ours."""
-        if isinstance(timer, Beat):
-            effects.append(SetTimer(timer, now + self._config.beat_interval))
+        if timer == BEAT:
+            effects.append(SetTimer(BEAT, now + self._config.beat_interval))
             self._beat(now, effects)
-        elif isinstance(timer, Shuffle):
-            effects.append(SetTimer(timer, now + self._config.shuffle_interval))
+        elif timer == SHUFFLE:
+            effects.append(SetTimer(SHUFFLE, now + self._config.shuffle_interval))
             self._shuffle(effects)
-        elif isinstance(timer, Swap):
-            effects.append(SetTimer(timer, now + self._config.swap_interval))
+        elif timer == SWAP:
+            effects.append(SetTimer(SWAP, now + self._config.swap_interval))
             self._swap(now, effects)
         else:
             return False
@@ -121,7 +102,7 @@ class HyParView(ActiveView):
         if limit is None:
             if peer not in self._connected:
                 # An answer to a shuffle may come as a letter, of which there is one per shuffle.
-                if message.kind == SHUFFLE_REPLY:
+                if message.kind == Kind.SHUFFLE_REPLY:
                     self._on_shuffle_reply(peer, message, now, effects)
                 else:
                     effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
@@ -146,9 +127,8 @@ class HyParView(ActiveView):
             return
         others = tuple(other for other in self.active if other != peer)
         if others:
-            walk = Membership(
-                FORWARD_JOIN, hops=self._config.active_walk - 1, peers=self._infos((peer,))
-            )
+            hops, newcomer = self._config.active_walk - 1, self._infos((peer,))
+            walk = Membership(Kind.FORWARD_JOIN, hops, peers=newcomer)
             effects.append(SendAll(others, self._wrap(walk)))
 
     def _on_forward_join(
@@ -166,7 +146,7 @@ class HyParView(ActiveView):
             self._learn(newcomer, effects)
             self._ask(newcomer.peer, now, effects, insist=True)
         else:
-            walk = Membership(FORWARD_JOIN, hops=hops - 1, peers=(newcomer,))
+            walk = Membership(Kind.FORWARD_JOIN, hops=hops - 1, peers=(newcomer,))
             self._send(onward, walk, effects)
 
     # Shuffles.
@@ -180,11 +160,9 @@ class HyParView(ActiveView):
         named += self.passive.sample(config.shuffle_passive)
         # Drawn at random, so that only somebody who saw the shuffle can answer it.
         number = int.from_bytes(self._randomness.randbytes(8), "big")
-        self._shuffles[number] = named
-        if len(self._shuffles) > _OPEN_SHUFFLES:
-            del self._shuffles[next(iter(self._shuffles))]
+        remember(self._shuffles, number, named, _OPEN_SHUFFLES)
         peers = self._infos((self.id, *named))
-        walk = Membership(SHUFFLE, hops=config.active_walk - 1, number=number, peers=peers)
+        walk = Membership(Kind.SHUFFLE, hops=config.active_walk - 1, number=number, peers=peers)
         self._send(target, walk, effects)
 
     def _on_shuffle(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
@@ -194,13 +172,13 @@ class HyParView(ActiveView):
         hops = self._clamped(peer, message.hops, effects)
         onward = self._next_step(peer, origin.peer)
         if hops and onward is not None:
-            walk = Membership(SHUFFLE, hops - 1, False, message.number, message.peers)
+            walk = Membership(Kind.SHUFFLE, hops - 1, False, message.number, message.peers)
             self._send(onward, walk, effects)
             return
         self._learn(origin, effects)
         named = message.peers[: 1 + self._config.shuffle_active + self._config.shuffle_passive]
         answer = self.passive.sample(len(named), (origin.peer,))
-        reply = Membership(SHUFFLE_REPLY, number=message.number, peers=self._infos(answer))
+        reply = Membership(Kind.SHUFFLE_REPLY, number=message.number, peers=self._infos(answer))
         effects.append(Mail(origin.peer, self._wrap(reply)))
         self._integrate(named, answer, effects)
 

@@ -6,6 +6,8 @@ fields are for.
 """
 
 import struct
+from collections.abc import Mapping
+from enum import IntEnum
 from typing import Final
 
 import msgspec
@@ -15,27 +17,6 @@ from rumormill.core.ids import PeerId
 from rumormill.core.trace import OperationMeta
 from rumormill.wire.fields import Nested, Number, Octets
 from rumormill.wire.schema import Schema
-
-JOIN: Final = 1
-FORWARD_JOIN: Final = 2
-NEIGHBOR: Final = 3
-NEIGHBOR_REPLY: Final = 4
-DISCONNECT: Final = 5
-SHUFFLE: Final = 6
-SHUFFLE_REPLY: Final = 7
-BEAT: Final = 8
-
-_OPERATIONS: Final = {
-    JOIN: OperationMeta("join"),
-    FORWARD_JOIN: OperationMeta("forward join"),
-    NEIGHBOR: OperationMeta("neighbor"),
-    NEIGHBOR_REPLY: OperationMeta("neighbor reply"),
-    DISCONNECT: OperationMeta("disconnect"),
-    SHUFFLE: OperationMeta("shuffle"),
-    SHUFFLE_REPLY: OperationMeta("shuffle reply"),
-    BEAT: OperationMeta("beat"),
-}
-_UNKNOWN_OPERATION: Final = OperationMeta("unknown")
 
 MAX_PEERS: Final = 32
 """Peers in one message. Our choice: a shuffle of the paper's parameters has eight."""
@@ -50,6 +31,25 @@ MAX_MINIMA: Final = 128
 
 _UINT32: Final = 2**32 - 1
 _FLOAT_BYTES: Final = 4
+
+
+class Kind(IntEnum):
+    """What a message is for."""
+
+    JOIN = 1
+    FORWARD_JOIN = 2
+    NEIGHBOR = 3
+    NEIGHBOR_REPLY = 4
+    DISCONNECT = 5
+    SHUFFLE = 6
+    SHUFFLE_REPLY = 7
+    BEAT = 8
+
+
+_OPERATIONS: Final[Mapping[int, OperationMeta]] = {
+    kind: OperationMeta(kind.name.lower().replace("_", " ")) for kind in Kind
+}
+_UNKNOWN_OPERATION: Final = OperationMeta("unknown")
 
 
 class PeerInfo(msgspec.Struct, frozen=True, gc=False):

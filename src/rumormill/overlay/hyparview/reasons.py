@@ -1,4 +1,4 @@
-"""Why a membership message was not acted upon: the labels under which refusals are counted."""
+"""Why a membership message was not acted upon: the reasons under which it is counted."""
 
 from typing import Final
 

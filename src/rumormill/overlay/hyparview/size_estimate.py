@@ -56,20 +56,15 @@ class SizeEstimate:
 
         Minima of a round that is over are no fault, and change nothing.
         """
-        if epoch > self.epoch:
-            if epoch > int(now / self._length) + 1:
-                return reasons.EPOCH_AHEAD
-            if not self._valid(minima):
-                return reasons.BAD_MINIMA
-            self._begin(epoch)
-        elif not self._valid(minima):
+        if epoch > int(now / self._length) + 1:
+            return reasons.EPOCH_AHEAD
+        if len(minima) != self._count or not all(0.0 < value < math.inf for value in minima):
             return reasons.BAD_MINIMA
+        if epoch > self.epoch:
+            self._begin(epoch)
         if epoch == self.epoch:
             self.minima = tuple(map(min, self.minima, minima))
         return None
-
-    def _valid(self, minima: tuple[float, ...]) -> bool:
-        return len(minima) == self._count and all(0.0 < value < math.inf for value in minima)
 
     def _begin(self, epoch: int) -> None:
         self._last = self._estimate()

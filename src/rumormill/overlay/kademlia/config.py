@@ -1,7 +1,5 @@
 """Kademlia's parameters, each with the source of its default."""
 
-import msgspec
-
 from rumormill.core.config import Config, require
 from rumormill.overlay.kademlia.messages import KadLimits
 
@@ -90,7 +88,7 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     goes on."""
     bans: int = 1024
     """Banned peers remembered; the oldest makes room. Our choice."""
-    limits: KadLimits = msgspec.field(default_factory=KadLimits)
+    limits: KadLimits = KadLimits()
 
     def validate(self) -> None:
         """Refuse values under which nothing can be found or kept."""

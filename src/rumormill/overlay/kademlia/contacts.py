@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import KademliaConfig
@@ -109,9 +110,9 @@ class Contacts:
     def failed(self, peer: PeerId, now: float) -> None:
         """A peer did not answer, or could not be reached."""
         self._checking.pop(peer, None)
-        _remember(self._silent, peer, now + CLIENT_MEMORY)
+        remember(self._silent, peer, now + CLIENT_MEMORY, _REMEMBERED_MAX)
         if self.table.failed(peer):
-            _remember(self._lost, peer, None)
+            remember(self._lost, peer, None, _REMEMBERED_MAX)
 
     def upkeep(self, now: float, effects: Effects) -> None:
         """Ask connected peers that are not in the table, and lost ones when it is nearly empty."""
@@ -160,19 +161,10 @@ class Contacts:
         effects.append(trace.Penalise(peer, reason, OFFENCE_WEIGHT))
         self.table.remove(peer)
         self._checking.pop(peer, None)
-        self._banned.pop(peer, None)
-        if len(self._banned) >= self._config.bans:
-            oldest = next(iter(self._banned))
-            del self._banned[oldest]
+        config = self._config
+        oldest = remember(self._banned, peer, now + config.ban_time, config.bans)
+        if oldest is not None:
             del self._offences[oldest]
-        self._banned[peer] = now + self._config.ban_time
         offences = self._offences[peer] = self._offences.get(peer, 0) + 1
-        if offences >= self._config.offences_before_disconnect and peer in self.connected:
+        if offences >= config.offences_before_disconnect and peer in self.connected:
             effects.append(Disconnect(peer, reason))
-
-
-def _remember(table: dict[PeerId, float] | dict[PeerId, None], peer: PeerId, what: object) -> None:
-    table.pop(peer, None)
-    if len(table) >= _REMEMBERED_MAX:
-        del table[next(iter(table))]
-    table[peer] = what  # type: ignore[assignment]

@@ -11,24 +11,15 @@ returns its number at once; its result comes later through `on_result`, never du
 `closest` answers from local state and never asks anybody.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.ids import PeerId, no_addresses
-from rumormill.core.inputs import (
-    Answered,
-    Asked,
-    AskFailed,
-    ConnectFailed,
-    Input,
-    PeerConnected,
-    PeerDisconnected,
-    Start,
-    TimerFired,
-)
+from rumormill.core.inputs import Answered, AskFailed, Input
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.answers import PROVIDERS_WANTED, WRONG_ANSWER, Answers
@@ -51,7 +42,6 @@ from rumormill.overlay.kademlia.operations import (
     Operation,
     Question,
     Questions,
-    Waiting,
     result_of,
 )
 from rumormill.overlay.kademlia.server import Server, is_content_id
@@ -97,7 +87,7 @@ class Kademlia:
         self._answers = Answers(peer, config, self.contacts, self._validators)
         self._upkeep = Upkeep(config, self.contacts, self.records, self.providers, self, randomness)
         self._operations: dict[int, Operation] = {}
-        self._waiting = Waiting(config.waiting_lookups)
+        self._waiting: OrderedDict[int, Operation] = OrderedDict()
         self._finished: dict[int, LookupResult] = {}
         self._last_number = 0
 
@@ -108,19 +98,19 @@ class Kademlia:
         kind = type(event)
         if kind is Answered:
             self._on_answered(event, now, effects)  # type: ignore[arg-type]
-        elif kind is Asked:
+        elif kind is inputs.Asked:
             self._server.handle(event, now, effects)  # type: ignore[arg-type]
         elif kind is AskFailed:
             self._on_ask_failed(event, now, effects)  # type: ignore[arg-type]
-        elif kind is TimerFired:
+        elif kind is inputs.TimerFired:
             self._on_timer(event.timer, now, effects)  # type: ignore[attr-defined]
-        elif isinstance(event, PeerConnected):
+        elif isinstance(event, inputs.PeerConnected):
             self.contacts.connect(event.peer, event.address, now, effects)
-        elif isinstance(event, PeerDisconnected):
+        elif isinstance(event, inputs.PeerDisconnected):
             self.contacts.disconnect(event.peer)
-        elif isinstance(event, ConnectFailed):
+        elif isinstance(event, inputs.ConnectFailed):
             self.contacts.failed(event.peer, now)
-        elif isinstance(event, Start):
+        elif isinstance(event, inputs.Start):
             self._start(now, effects)
 
     def _start(self, now: float, effects: Effects) -> None:
@@ -207,7 +197,7 @@ class Kademlia:
         """Look for the value of a key."""
         if self._validators.of(key) is None:
             raise LocalError("no validator knows the key, so nothing that is found could be used")
-        operation = self._new(LookupKind.GET_VALUE, key)
+        operation = self.new(LookupKind.GET_VALUE, key)
         held = self.records.get(key, now)
         if held is not None:
             operation.value, operation.found[self.peer] = held.value, None
@@ -238,7 +228,7 @@ class Kademlia:
             raise LocalError(f"the value may not be stored under its key: {refused}")
         if republish:
             self._upkeep.publish(key, value, proof, now, effects)
-        operation = self._new(LookupKind.PUT_VALUE, key)
+        operation = self.new(LookupKind.PUT_VALUE, key)
         operation.value, operation.proof = value, proof
         return self.submit(operation, now, effects)
 
@@ -248,7 +238,7 @@ class Kademlia:
 
     def find_peer(self, peer: PeerId, now: float, effects: Effects) -> int:
         """Look for a peer, and for where it can be reached."""
-        operation = self._new(LookupKind.FIND_PEER, peer)
+        operation = self.new(LookupKind.FIND_PEER, peer)
         if peer in self.contacts.table or peer in self.contacts.connected or peer == self.peer:
             operation.found[peer] = None
             return self._finish_later(operation, "", now, effects)
@@ -256,18 +246,18 @@ class Kademlia:
 
     def find_closest(self, target: bytes, now: float, effects: Effects) -> int:
         """Look for the k peers closest to a peer id or key."""
-        return self.submit(self._new(LookupKind.FIND_CLOSEST, target), now, effects)
+        return self.submit(self.new(LookupKind.FIND_CLOSEST, target), now, effects)
 
     def provide(self, key: bytes, now: float, effects: Effects) -> int:
         """Say that this peer provides a key (a multihash or CID), and go on saying it."""
         if not is_content_id(key):
             raise LocalError("only a multihash or a CID can be provided")
         self._upkeep.provide(key, now, effects)
-        return self.submit(self._new(LookupKind.PROVIDE, key), now, effects)
+        return self.submit(self.new(LookupKind.PROVIDE, key), now, effects)
 
     def find_providers(self, key: bytes, now: float, effects: Effects) -> int:
         """Look for peers that provide a key."""
-        operation = self._new(LookupKind.FIND_PROVIDERS, key)
+        operation = self.new(LookupKind.FIND_PROVIDERS, key)
         for provider in self.providers.get(key, now):
             operation.found[provider] = None
         if len(operation.found) >= PROVIDERS_WANTED:
@@ -277,18 +267,13 @@ class Kademlia:
     def cancel(self, number: int) -> None:
         """Forget an operation; no result follows."""
         self._finished.pop(number, None)
-        if self._operations.pop(number, None) is None:
-            self._waiting.cancel(number)
+        self._operations.pop(number, None)
+        self._waiting.pop(number, None)
 
-    def _new(self, kind: LookupKind, key: bytes) -> Operation:
+    def new(self, kind: LookupKind, key: bytes, *, internal: bool = False) -> Operation:
+        """Make an operation; the end of an internal one concerns the overlay alone."""
         self._last_number += 1
-        return Operation(self._last_number, kind, key)
-
-    def internal(self, kind: LookupKind, key: bytes) -> Operation:
-        """Make an operation whose end concerns the overlay alone."""
-        operation = self._new(kind, key)
-        operation.internal = True
-        return operation
+        return Operation(self._last_number, kind, key, internal=internal)
 
     # Lookups.
 
@@ -296,17 +281,16 @@ class Kademlia:
         """Start an operation, or let it wait for its turn."""
         if len(self._operations) < self.config.lookups or operation.internal:
             self._begin(operation, now, effects)
-        elif not self._waiting.add(operation):
-            return self._finish_later(operation, BUSY, now, effects)
+        elif len(self._waiting) < self.config.waiting_lookups:
+            self._waiting[operation.number] = operation
+        else:
+            self._finish_later(operation, BUSY, now, effects)
         return operation.number
 
     def begin_waiting(self, now: float, effects: Effects) -> None:
         """Start operations that wait, as long as there is room for them."""
-        while len(self._operations) < self.config.lookups:
-            operation = self._waiting.next()
-            if operation is None:
-                return
-            self._begin(operation, now, effects)
+        while self._waiting and len(self._operations) < self.config.lookups:
+            self._begin(self._waiting.popitem(last=False)[1], now, effects)
 
     def _begin(self, operation: Operation, now: float, effects: Effects) -> None:
         config = self.config

@@ -19,6 +19,8 @@ Every list is bounded, and so is the number of questions.
 from bisect import insort
 from collections.abc import Sequence
 
+import msgspec
+
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.messages import KadPeer
 from rumormill.overlay.kademlia.table import position
@@ -28,25 +30,17 @@ _NOBODY = -1
 """The path that asks us: none does."""
 
 
-class _Path:
+class _Path(msgspec.Struct):
     """One of the disjoint searches: peers by distance, and what became of those it asked."""
 
-    __slots__ = ("candidates", "in_flight", "known", "states")
-
-    def __init__(self) -> None:
-        self.candidates: list[tuple[int, PeerId]] = []
-        self.known: dict[PeerId, None] = {}
-        self.states: dict[PeerId, int] = {}
-        self.in_flight = 0
+    candidates: list[tuple[int, PeerId]] = []
+    known: dict[PeerId, None] = {}
+    states: dict[PeerId, int] = {}
+    in_flight: int = 0
 
 
 class Lookup:
     """The state of one search."""
-
-    __slots__ = (
-        "_addresses", "_alpha", "_answered", "_k", "_limit", "_paths", "_radius", "_share",
-        "_takers", "_width", "asked", "failures", "target",
-    )  # fmt: skip
 
     def __init__(
         self,

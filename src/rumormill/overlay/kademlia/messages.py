@@ -110,10 +110,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def received(self) -> float | None:
         """The holder's date in seconds since 1970, or None where it wrote none that can be read."""
-        try:
-            return rfc3339.read(self.time_received)
-        except DecodeError:
-            return None
+        return rfc3339.read(self.time_received)
 
 
 class KadMessage(msgspec.Struct, gc=False):
@@ -144,9 +141,7 @@ class KadMessage(msgspec.Struct, gc=False):
 
 def _size(message: KadMessage) -> int:
     size = _WITHOUT_PEERS.size(message)
-    for peer in message.closer:
-        size += peer.cached_size or peer.size
-    for peer in message.providers:
+    for peer in (*message.closer, *message.providers):
         size += peer.cached_size or peer.size
     return size
 

@@ -1,10 +1,9 @@
-"""What is under way: operations, those that wait for their turn, and the questions put to peers.
+"""What is under way: operations, and the questions put to peers.
 
 An operation is what an application asks of Kademlia, and ends with a result; on its way it puts
 questions, each under a number of its own.
 """
 
-from collections import deque
 from enum import Enum
 
 import msgspec
@@ -108,40 +107,6 @@ def result_of(operation: Operation, reason: str) -> LookupResult:
         operation.failed,
         reason,
     )
-
-
-class Waiting:
-    """Operations that wait for their turn, in order; those no longer wanted are skipped."""
-
-    __slots__ = ("_limit", "_queue", "_wanted")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._queue: deque[int] = deque()
-        self._wanted: dict[int, Operation] = {}
-
-    def __len__(self) -> int:
-        return len(self._wanted)
-
-    def add(self, operation: Operation) -> bool:
-        """Let an operation wait; false when too many do."""
-        if len(self._wanted) >= self._limit:
-            return False
-        self._queue.append(operation.number)
-        self._wanted[operation.number] = operation
-        return True
-
-    def next(self) -> Operation | None:
-        """Return the operation whose turn it is."""
-        while self._queue:
-            operation = self._wanted.pop(self._queue.popleft(), None)
-            if operation is not None:
-                return operation
-        return None
-
-    def cancel(self, number: int) -> bool:
-        """Forget an operation."""
-        return self._wanted.pop(number, None) is not None
 
 
 CHECK = 0

@@ -1,7 +1,7 @@
 """A peer that is nothing but Kademlia, driven by commands: for tests, and for a bare DHT node."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,6 @@ from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import LookupResult
-from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator
 
 
 class GetValue(msgspec.Struct, frozen=True):
@@ -63,6 +62,16 @@ class Meet(msgspec.Struct, frozen=True):
 Request: TypeAlias = Meet | GetValue | PutValue | FindPeer | FindClosest | Provide | FindProviders
 
 
+_OPERATIONS: Final[dict[type, Callable[..., int]]] = {
+    GetValue: Kademlia.get_value,
+    PutValue: Kademlia.put_value,
+    FindPeer: Kademlia.find_peer,
+    FindClosest: Kademlia.find_closest,
+    Provide: Kademlia.provide,
+    FindProviders: Kademlia.find_providers,
+}
+
+
 class KademliaPeer:
     """The machine: every `Command` is an operation, its `Outcome` a `LookupResult`."""
 
@@ -73,15 +82,9 @@ class KademliaPeer:
         config: KademliaConfig,
         *,
         addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
-        validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
     ) -> None:
         self.overlay = Kademlia(
-            peer,
-            randomness,
-            config,
-            on_result=self._on_result,
-            addresses=addresses,
-            validators=validators,
+            peer, randomness, config, on_result=self._on_result, addresses=addresses
         )
         self._commands: dict[int, int] = {}
 
@@ -94,8 +97,12 @@ class KademliaPeer:
             self.overlay.meet(event.body.peer, now, effects)
             effects.append(Outcome(event.number))
             return
+        operation = _OPERATIONS.get(type(event.body))
         try:
-            number = self._start(event.body, now, effects)
+            if operation is None:
+                raise LocalError(f"Kademlia knows no request {type(event.body).__name__}")
+            asked = msgspec.structs.astuple(event.body)  # type: ignore[arg-type]
+            number = operation(self.overlay, *asked, now, effects)
         except LocalError as error:
             effects.append(Outcome(event.number, error=str(error)))
         else:
@@ -105,22 +112,6 @@ class KademliaPeer:
         """Show the routing table (see `core.machine`)."""
         contacts = tuple([contact.peer for contact in self.overlay.contacts.table])
         return View(links={"contact": {"": contacts}})
-
-    def _start(self, request: object, now: float, effects: Effects) -> int:
-        overlay = self.overlay
-        if isinstance(request, GetValue):
-            return overlay.get_value(request.key, now, effects)
-        if isinstance(request, PutValue):
-            return overlay.put_value(request.key, request.value, now, effects)
-        if isinstance(request, FindPeer):
-            return overlay.find_peer(request.peer, now, effects)
-        if isinstance(request, FindClosest):
-            return overlay.find_closest(request.key, now, effects)
-        if isinstance(request, Provide):
-            return overlay.provide(request.key, now, effects)
-        if isinstance(request, FindProviders):
-            return overlay.find_providers(request.key, now, effects)
-        raise LocalError(f"Kademlia knows no request {type(request).__name__}")
 
     def _on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
         effects.append(Outcome(self._commands.pop(result.number), result))

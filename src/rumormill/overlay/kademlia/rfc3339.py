@@ -7,8 +7,6 @@ import calendar
 import re
 from typing import Final
 
-from rumormill.core.errors import DecodeError
-
 MAX_LENGTH: Final = 64
 """Our choice: the longest form in use (go: nine decimals and an offset) has 35 characters."""
 
@@ -46,13 +44,14 @@ def _date(days: int) -> tuple[int, int, int]:
     return era * 400 + year_of_era + (month <= 2), month, day
 
 
-def read(text: str) -> float:
-    """Read a moment as seconds since 1970; DecodeError where it is none."""
+def read(text: str) -> float | None:
+    """Read a moment as seconds since 1970; None where it is none."""
     matched = _FORM.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if matched is None:
-        raise DecodeError("bad-date", "not a date of RFC 3339")
+        return None
     year, month, day, hours, minutes, seconds = map(int, matched.groups()[:6])
-    fraction, sign, offset_hours, offset_minutes = matched.groups()[6:]
+    fraction, sign, *offset = matched.groups(default="0")[6:]
+    ahead, rest = map(int, offset)
     if (
         year < 1
         or not 1 <= month <= 12
@@ -60,14 +59,10 @@ def read(text: str) -> float:
         or hours > 23
         or minutes > 59
         or seconds > 60  # a leap second
+        or ahead > 23
+        or rest > 59
     ):
-        raise DecodeError("bad-date", "no such day or time")
-    moment = float(calendar.timegm((year, month, day, hours, minutes, seconds)))
-    if fraction is not None:
-        moment += float(fraction)
-    if sign is not None:
-        if int(offset_hours) > 23 or int(offset_minutes) > 59:
-            raise DecodeError("bad-date", "no such offset")
-        offset = int(offset_hours) * 3600 + int(offset_minutes) * 60
-        moment += offset if sign == "-" else -offset
-    return moment
+        return None
+    moment = calendar.timegm((year, month, day, hours, minutes, seconds)) + float(fraction)
+    shift = ahead * 3600 + rest * 60
+    return moment + shift if sign == "-" else moment - shift

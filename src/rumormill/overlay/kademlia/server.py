@@ -117,8 +117,8 @@ class Server:
         if refused:
             self._contacts.punish(asker, refused, now, effects)
             return None
-        held = self._records.get(key, now)
-        if held is not None and held.value != value and not self._better(key, value, held.value):
+        held, better = self._records.get(key, now), self._validators.better
+        if held is not None and held.value != value and not better(key, value, held.value):
             effects.append(trace.Refuse(asker, WORSE_VALUE))
             return None
         own = self._records.own(key)
@@ -130,9 +130,6 @@ class Server:
         elif own.value != value:
             own.value, own.received = value, now
         return KadMessage(KadType.PUT_VALUE, key, record)
-
-    def _better(self, key: bytes, new: bytes, old: bytes) -> bool:
-        return self._validators.better(key, new, old)
 
     def hold(self, record: Record, now: float) -> str:
         """Keep a valid record for others; return why not, or an empty string.

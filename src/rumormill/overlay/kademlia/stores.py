@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from rumormill.core.bounded import remember
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.config import HOUR, KademliaConfig
 from rumormill.overlay.kademlia.table import position
@@ -83,13 +84,7 @@ class RecordStore:
 
     def publish(self, record: Held) -> bytes | None:
         """Keep a record of our own; return the key of the one that made room, if one did."""
-        self._own.pop(record.key, None)
-        evicted = None
-        if len(self._own) >= self._config.own_records:
-            evicted = next(iter(self._own))
-            del self._own[evicted]
-        self._own[record.key] = record
-        return evicted
+        return remember(self._own, record.key, record, self._config.own_records)
 
     def withdraw(self, key: bytes) -> bool:
         """Publish a record of ours no longer; others forget it when it expires."""
@@ -166,10 +161,7 @@ class ProviderStore:
                 del self._keys[farthest[1]]
             insort(self._by_distance, entry)
             providers = self._keys[key] = {}
-        providers.pop(provider, None)
-        if len(providers) >= self._config.providers_per_key:
-            del providers[next(iter(providers))]
-        providers[provider] = now + PROVIDER_AGE
+        remember(providers, provider, now + PROVIDER_AGE, self._config.providers_per_key)
         return ""
 
     def get(self, key: bytes, now: float) -> list[PeerId]:
@@ -179,13 +171,7 @@ class ProviderStore:
 
     def provide(self, key: bytes, due: float) -> bytes | None:
         """Provide a key ourselves; return the key that made room, if one did."""
-        self.own.pop(key, None)
-        evicted = None
-        if len(self.own) >= self._config.provider_keys:
-            evicted = next(iter(self.own))
-            del self.own[evicted]
-        self.own[key] = due
-        return evicted
+        return remember(self.own, key, due, self._config.provider_keys)
 
     def expire(self, now: float) -> int:
         """Forget what is too old; return how many providers that were."""

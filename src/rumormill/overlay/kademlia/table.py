@@ -25,6 +25,7 @@ from typing import Final
 
 import msgspec
 
+from rumormill.core.bounded import remember
 from rumormill.core.ids import PeerId
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
@@ -119,14 +120,11 @@ class Contact(msgspec.Struct):
     described_at: float = 0.0
 
 
-class _Bucket:
-    __slots__ = ("contacts", "named", "replacements")
-
-    def __init__(self) -> None:
-        self.contacts: dict[PeerId, Contact] = {}
-        self.replacements: dict[PeerId, Contact] = {}
-        self.named: list[tuple[int, PeerId]] | None = []
-        """Where those contacts stand that may be named to others; None when that has changed."""
+class _Bucket(msgspec.Struct):
+    contacts: dict[PeerId, Contact] = {}
+    replacements: dict[PeerId, Contact] = {}
+    named: list[tuple[int, PeerId]] | None = None
+    """Where those contacts stand that may be named to others; None when that has changed."""
 
     def reliable(self) -> list[tuple[int, PeerId]]:
         """The contacts that did not fail, with their positions."""
@@ -194,37 +192,26 @@ class RoutingTable:
     def _enter(self, contact: Contact) -> str:
         if contact.bucket == BITS:
             return OURSELVES
-        bucket = self._buckets.get(contact.bucket)
-        if bucket is None:
-            bucket = self._buckets[contact.bucket] = _Bucket()
+        bucket = self._buckets.get(contact.bucket) or _Bucket()
         if self._crowded(bucket, contact.network):
-            if not bucket.contacts:
-                del self._buckets[contact.bucket]
             return CROWDED
         if len(bucket.contacts) >= self._config.k:
-            self._wait(bucket, contact)
+            if self._config.replacements:
+                remember(bucket.replacements, contact.peer, contact, self._config.replacements)
             return FULL
         self._take_in(bucket, contact)
         return ""
-
-    def _wait(self, bucket: _Bucket, contact: Contact) -> None:
-        bucket.replacements.pop(contact.peer, None)
-        if len(bucket.replacements) >= self._config.replacements > 0:
-            del bucket.replacements[next(iter(bucket.replacements))]
-        if self._config.replacements:
-            bucket.replacements[contact.peer] = contact
 
     def _crowded(self, bucket: _Bucket, network: str) -> bool:
         if not network:
             return False
         if self._networks.get(network, 0) >= self._config.per_subnet_table:
             return True
-        same = 0
-        for contact in bucket.contacts.values():
-            same += contact.network == network
+        same = sum([contact.network == network for contact in bucket.contacts.values()])
         return same >= self._config.per_subnet_bucket
 
     def _take_in(self, bucket: _Bucket, contact: Contact) -> None:
+        self._buckets[contact.bucket] = bucket
         bucket.replacements.pop(contact.peer, None)
         bucket.contacts[contact.peer] = contact
         bucket.named = None

@@ -32,8 +32,8 @@ together find each other within a minute, and a network of three does not chatte
 class Operations(Protocol):
     """How upkeep starts operations of its own, which Kademlia runs."""
 
-    def internal(self, kind: LookupKind, key: bytes) -> Operation:
-        """Make an operation whose end concerns the overlay alone."""
+    def new(self, kind: LookupKind, key: bytes, *, internal: bool) -> Operation:
+        """Make an operation; the end of an internal one concerns the overlay alone."""
 
     def submit(self, operation: Operation, now: float, effects: Effects) -> int:
         """Start an operation, or let it wait for its turn."""
@@ -126,7 +126,7 @@ class Upkeep:
             self._refreshing = 0
             return
         target = self._targets.popleft()
-        operation = self._operations.internal(LookupKind.FIND_CLOSEST, target)
+        operation = self._operations.new(LookupKind.FIND_CLOSEST, target, internal=True)
         self._refreshing = operation.number
         self._operations.submit(operation, now, effects)
 
@@ -165,7 +165,7 @@ class Upkeep:
             own = self._records.own(held.key) is held
             interval = config.republish_interval if own else config.replicate_interval
             held.due = now + self._jittered(interval)
-            operation = self._operations.internal(LookupKind.PUT_VALUE, held.key)
+            operation = self._operations.new(LookupKind.PUT_VALUE, held.key, internal=True)
             operation.value, operation.proof = held.value, held.proof
             operation.received = None if own else held.received
             operations.append(operation)
@@ -176,7 +176,7 @@ class Upkeep:
                 break
             if due <= now:
                 self._providers.own[key] = now + self._jittered(config.republish_interval)
-                operations.append(self._operations.internal(LookupKind.PROVIDE, key))
+                operations.append(self._operations.new(LookupKind.PROVIDE, key, internal=True))
         for operation in operations:
             self._republishing[operation.number] = None
             self._operations.submit(operation, now, effects)

@@ -31,7 +31,11 @@ BAD_KEY: Final = "kad-bad-key"
 
 
 class Validator(Protocol):
-    """Judges the values of one namespace. All methods are pure."""
+    """Judges the values of one namespace. All methods are pure.
+
+    Where a value hashes to its key, there is never a choice between two, and nothing vouches for it
+    but the hash.
+    """
 
     def refusal(self, key: bytes, value: bytes) -> str:
         """Why the value must not stand under the key, as a short label; empty where it may."""
@@ -39,16 +43,15 @@ class Validator(Protocol):
 
     def better(self, key: bytes, new: bytes, old: bytes) -> bool:
         """Whether `new` replaces `old`; both are valid."""
-        ...
+        return False
 
     def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
         """Whether what travels beside a valid value vouches for it, or nothing needs to."""
-        ...
+        return True
 
 
-class ContentValidator:
-    """The value of a content key hashes to it: there is never a choice between two, and nothing
-    else is wanted."""
+class ContentValidator(Validator):
+    """The value of a content key hashes to it."""
 
     def refusal(self, key: bytes, value: bytes) -> str:
         """Refuse a value that does not hash to the key's CID."""
@@ -57,16 +60,8 @@ class ContentValidator:
             return BAD_KEY
         return "" if sha256(value).digest() == cid[4:] else WRONG_HASH
 
-    def better(self, key: bytes, new: bytes, old: bytes) -> bool:
-        """There is one value only."""
-        return False
 
-    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
-        """The hash is enough."""
-        return True
-
-
-class PublicKeyValidator:
+class PublicKeyValidator(Validator):
     """`/pk/<peer id>`: the value is the public key whose hash (or which itself) is the peer id."""
 
     def refusal(self, key: bytes, value: bytes) -> str:
@@ -77,14 +72,6 @@ class PublicKeyValidator:
         if multihash[:1] == b"\0" and len(multihash) >= 2 and multihash[1] == len(multihash) - 2:
             return "" if value == multihash[2:] else WRONG_HASH
         return BAD_KEY
-
-    def better(self, key: bytes, new: bytes, old: bytes) -> bool:
-        """There is one value only."""
-        return False
-
-    def vouched(self, key: bytes, value: bytes, proof: bytes) -> bool:
-        """The hash is enough."""
-        return True
 
 
 DEFAULT_VALIDATORS: Final[Mapping[str, Validator]] = {

@@ -45,18 +45,17 @@ class _Topic(msgspec.Struct, eq=False):
 class InterestTable:
     """The table. Times in it are microseconds, as interests carry them."""
 
-    __slots__ = ("_config", "_topics", "count", "owners")
+    __slots__ = ("_config", "_count", "_topics", "owners")
 
     def __init__(self, config: RadiusConfig) -> None:
         self._config = config
         self._topics: dict[Topic, _Topic] = {}
-        self.count = 0
-        """Interests held, withdrawn ones included."""
+        self._count = 0
         self.owners: dict[PeerId, int] = {}
-        """How many of them each owner has."""
+        """How many interests each owner has, withdrawn ones included."""
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
     def find(self, topic: Topic, owner: PeerId) -> Entry | None:
         """Return what is known of an owner's interest in a topic."""
@@ -72,10 +71,6 @@ class InterestTable:
         """Return every entry, in the order of arrival within each topic."""
         return [entry for table in self._topics.values() for entry in table.entries.values()]
 
-    def topics(self) -> tuple[Topic, ...]:
-        """Return the topics in which there is any interest, withdrawn ones included."""
-        return tuple(self._topics)
-
     def by_topic(self) -> dict[Topic, tuple[PeerId, ...]]:
         """Return who subscribes to what: the table without what has been ended."""
         found: dict[Topic, tuple[PeerId, ...]] = {}
@@ -89,7 +84,7 @@ class InterestTable:
     def no_room(self, topic: Topic, owner: PeerId) -> str | None:
         """Return why one more interest does not fit, or None."""
         config = self._config
-        if self.count >= config.max_interests:
+        if self._count >= config.max_interests:
             return reasons.TABLE_FULL
         if self.owners.get(owner, 0) >= config.max_interests_per_owner:
             return reasons.OWNER_FULL
@@ -107,7 +102,7 @@ class InterestTable:
             table.soonest = interest.expires
         entry = table.entries.get(owner)
         if entry is None:
-            self.count += 1
+            self._count += 1
             self.owners[owner] = self.owners.get(owner, 0) + 1
             entry = table.entries[owner] = Entry(interest, hops, now)
             return entry
@@ -139,32 +134,22 @@ class InterestTable:
                 lost += 1
         return lost
 
-    def clean(self, now: float) -> int:
-        """Remove what has expired; return how much that was."""
+    def clean(self, now: float) -> None:
+        """Remove what has expired."""
         date = int(now * 1e6)
-        removed = 0
         for topic in [name for name, table in self._topics.items() if table.soonest <= date]:
             table = self._topics[topic]
             kept = {}
-            soonest = 0
             for owner, entry in table.entries.items():
-                expires = entry.interest.expires
-                if expires > date:
+                if entry.interest.expires > date:
                     kept[owner] = entry
-                    soonest = min(soonest or expires, expires)
-                else:
-                    removed += 1
-                    self._discount(owner)
+                    continue
+                self._count -= 1
+                self.owners[owner] -= 1
+                if not self.owners[owner]:
+                    del self.owners[owner]
             if kept:
+                soonest = min([entry.interest.expires for entry in kept.values()])
                 table.entries, table.soonest = kept, soonest
             else:
                 del self._topics[topic]
-        self.count -= removed
-        return removed
-
-    def _discount(self, owner: PeerId) -> None:
-        left = self.owners[owner] - 1
-        if left:
-            self.owners[owner] = left
-        else:
-            del self.owners[owner]

@@ -10,7 +10,7 @@ so fields that nobody knows, and that no signature covers, do not travel further
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +27,7 @@ from rumormill.overlay.hyparview.messages import (
 )
 from rumormill.wire.fields import Nested, Number, Octets, Text
 from rumormill.wire.protobuf import field_size
-from rumormill.wire.schema import Schema
+from rumormill.wire.schema import Layout, Schema
 
 MARK_BYTES: Final = 8
 """Bytes that stand for one served subscriber in a relayed publication."""
@@ -97,12 +97,6 @@ class Interest(msgspec.Struct, gc=False):
         return _INTEREST.encode(self)
 
     @property
-    def unsigned(self) -> bytes:
-        """The bytes that the signature covers, without their prefix."""
-        encoded = self.encoded
-        return encoded[: len(encoded) - _INTEREST_PROOF.size(self)]
-
-    @property
     def operation(self) -> OperationMeta:
         """What the trace calls it."""
         operation = self.cached_operation
@@ -145,16 +139,13 @@ class Publication(msgspec.Struct, gc=False):
         """The bytes of the whole publication."""
         return _PUBLICATION.encode(self)
 
-    @property
-    def unsigned(self) -> bytes:
-        """The bytes that the signature covers, without their prefix."""
-        encoded = self.encoded
-        return encoded[: len(encoded) - _PUBLICATION_PROOF.size(self)]
+    def to_event(self) -> Event:
+        """The publication as applications and archives know it.
 
-    @property
-    def proof(self) -> bytes:
-        """What lets a third party check the author: signature and key, as the wire has them."""
-        return _PUBLICATION_PROOF.encode(self)
+        The proof lets a third party check the author: signature and key, as the wire has them.
+        """
+        proof, created = _PUBLICATION_PROOF.encode(self), self.time / 1e9
+        return Event(self.topic, self.data, self.author, self.id, created=created, proof=proof)
 
     @property
     def messages(self) -> tuple[MessageMeta, ...]:
@@ -326,32 +317,30 @@ def _meta_of(frame: Frame) -> RpcMeta:
     return RpcMeta(messages, size=size + data_size, data_size=data_size, operations=operations)
 
 
-def sign_interest(interest: Interest, identity: Identity) -> None:
-    """Sign a new interest of ours."""
-    interest.signature = interest.key = interest.cached_bytes = b""
-    payload = INTEREST_PREFIX + interest.unsigned
-    interest.signature, interest.key = identity.sign(payload), identity.public_key
-    interest.cached_bytes = b""
+_SIGNED: Final[dict[type, tuple[bytes, Layout[Any]]]] = {
+    Interest: (INTEREST_PREFIX, _INTEREST_PROOF),
+    Publication: (PUBLICATION_PREFIX, _PUBLICATION_PROOF),
+}
 
 
-def check_interest(interest: Interest, identity: Identity) -> bool:
-    """Whether its owner signed an interest."""
-    payload = INTEREST_PREFIX + interest.unsigned
-    return identity.verify(interest.owner, interest.key, payload, interest.signature)
+def signed_bytes(word: Interest | Publication) -> bytes:
+    """What a signature covers: the prefix of its kind, and all but the signature and key."""
+    prefix, proof = _SIGNED[type(word)]
+    encoded = word.encoded
+    return prefix + encoded[: len(encoded) - proof.size(word)]
 
 
-def sign_publication(publication: Publication, identity: Identity) -> None:
-    """Sign a new publication of ours."""
-    publication.signature = publication.key = publication.cached_bytes = b""
-    payload = PUBLICATION_PREFIX + publication.unsigned
-    publication.signature, publication.key = identity.sign(payload), identity.public_key
-    publication.cached_bytes = b""
+def sign(word: Interest | Publication, identity: Identity) -> None:
+    """Sign a new interest or publication of ours."""
+    word.signature = word.key = word.cached_bytes = b""
+    word.signature, word.key = identity.sign(signed_bytes(word)), identity.public_key
+    word.cached_bytes = b""
 
 
-def check_publication(publication: Publication, verifier: Verifier) -> bool:
-    """Whether its author signed a publication."""
-    payload = PUBLICATION_PREFIX + publication.unsigned
-    return verifier.verify(publication.author, publication.key, payload, publication.signature)
+def is_signed(word: Interest | Publication, verifier: Verifier) -> bool:
+    """Whether an interest's owner, or a publication's author, signed it."""
+    signer = word.owner if isinstance(word, Interest) else word.author
+    return verifier.verify(signer, word.key, signed_bytes(word), word.signature)
 
 
 def from_event(event: Event) -> Publication:

@@ -4,8 +4,6 @@
 the same one on which other protocols run, and manages nothing.
 """
 
-from typing import Protocol
-
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId
@@ -15,45 +13,8 @@ from rumormill.overlay.hyparview.messages import Membership
 NO_MEMBERSHIP = "no membership protocol in use"
 
 
-class Overlay(Protocol):
-    """What the router asks of a membership; `overlay.hyparview` has it, and so has `Links`."""
-
-    def start(self, now: float, effects: Effects) -> None:
-        """Begin; nothing is connected yet."""
-        ...
-
-    def on_connected(self, peer: PeerId, outbound: bool, now: float, effects: Effects) -> None:
-        """A peer can be talked to."""
-        ...
-
-    def on_disconnected(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer is gone."""
-        ...
-
-    def on_connect_failed(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer could not be reached."""
-        ...
-
-    def on_timer(self, timer: object, now: float, effects: Effects) -> bool:
-        """Do what is due; false when the timer is not the membership's."""
-        ...
-
-    def on_message(self, peer: PeerId, message: Membership, now: float, effects: Effects) -> None:
-        """A peer sent a membership message."""
-        ...
-
-    def touch(self, peer: PeerId, now: float) -> None:
-        """A connection is in use."""
-        ...
-
-    @property
-    def size(self) -> float:
-        """How many peers there are, as far as is known."""
-        ...
-
-
 class Links:
-    """Every connected peer is a neighbour."""
+    """Every connected peer is a neighbour. It takes what `overlay.hyparview` takes."""
 
     size = 1.0
 

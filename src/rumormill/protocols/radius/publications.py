@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.protocols.radius.messages import Publication
 
@@ -31,18 +30,6 @@ class Copy(msgspec.Struct):
     publication: Publication
     hops: int
     served: bytes = b""
-
-
-def event_of(publication: Publication) -> Event:
-    """The event that a publication is."""
-    return Event(
-        publication.topic,
-        publication.data,
-        publication.author,
-        publication.id,
-        created=publication.time / 1e9,
-        proof=publication.proof,
-    )
 
 
 class SeenPublications:

@@ -1,4 +1,4 @@
-"""Why radius gossip refused something: the labels under which refusals are counted."""
+"""Why radius gossip refused something: the reasons under which refusals are counted."""
 
 from typing import Final
 

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import (
     Append,
     Effects,
@@ -33,23 +33,7 @@ from rumormill.core.effects import (
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
-from rumormill.core.inputs import (
-    ConnectFailed,
-    Input,
-    NotStored,
-    PeerConnected,
-    PeerDisconnected,
-    Publish,
-    Received,
-    SendDropped,
-    Start,
-    Stored,
-    Subscribe,
-    TimerFired,
-    Unsubscribe,
-    Validated,
-    Verdict,
-)
+from rumormill.core.inputs import Input, PeerDisconnected, Verdict
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
@@ -62,17 +46,20 @@ from rumormill.protocols.radius.messages import (
     Frame,
     Publication,
     Relay,
-    check_publication,
-    sign_publication,
+    is_signed,
+    sign,
 )
-from rumormill.protocols.radius.neighbours import Links, Overlay
-from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications, event_of
+from rumormill.protocols.radius.neighbours import Links
+from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications
 from rumormill.protocols.radius.rendezvous import few_of, live_subscribers
-from rumormill.protocols.radius.subscriptions import Gather, Renew, Subscriptions
+from rumormill.protocols.radius.subscriptions import GATHER, RENEW, Subscriptions
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
 RADIUS: Final = "/rumormill/radius/1.0.0"
+
+CLEAN: Final = "clean"
+"""The timer at which expired subscriptions are removed."""
 
 _GREET_RETRY: Final = 1.0
 """Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
@@ -80,24 +67,20 @@ _GREET_RETRY: Final = 1.0
 NOBODY: Final = "no neighbour and no known subscriber"
 
 _HANDLERS: Final = {
-    Start: "_on_start",
-    Subscribe: "_on_subscribe",
-    Unsubscribe: "_on_unsubscribe",
-    Publish: "_on_publish",
-    Stored: "_on_stored",
-    NotStored: "_on_not_stored",
-    PeerConnected: "_on_peer_connected",
+    inputs.Start: "_on_start",
+    inputs.Subscribe: "_on_subscribe",
+    inputs.Unsubscribe: "_on_unsubscribe",
+    inputs.Publish: "_on_publish",
+    inputs.Stored: "_on_stored",
+    inputs.NotStored: "_on_not_stored",
+    inputs.PeerConnected: "_on_peer_connected",
     PeerDisconnected: "_on_peer_disconnected",
-    ConnectFailed: "_on_connect_failed",
-    Received: "_on_received",
-    SendDropped: "_on_send_dropped",
-    TimerFired: "_on_timer",
-    Validated: "_on_validated",
+    inputs.ConnectFailed: "_on_connect_failed",
+    inputs.Received: "_on_received",
+    inputs.SendDropped: "_on_send_dropped",
+    inputs.TimerFired: "_on_timer",
+    inputs.Validated: "_on_validated",
 }
-
-
-class Clean(msgspec.Struct, frozen=True):
-    """The timer at which expired subscriptions are removed."""
 
 
 class Greet(msgspec.Struct, frozen=True):
@@ -134,7 +117,7 @@ class Radius:
             addresses=hooks.addresses,
         )
         self.publish_only: dict[Topic, None] = {}
-        self.overlay: Overlay = Links(self._on_up, self._on_down)
+        self.overlay: HyParView | Links = Links(self._on_up, self._on_down)
         if config.overlay == "hyparview":
             self.overlay = HyParView(
                 identity.peer,
@@ -174,27 +157,25 @@ class Radius:
     @property
     def sub_hops(self) -> int:
         """How far our subscriptions travel now."""
-        config = self._config
-        if config.sub_hops is not None:
-            return config.sub_hops
-        return config.hops(config.network_size or self.overlay.size)
+        return self._hops(self._config.sub_hops)
 
     @property
     def pub_hops(self) -> int:
         """How far our publications travel now."""
+        return self._hops(self._config.pub_hops)
+
+    def _hops(self, fixed: int | None) -> int:
         config = self._config
-        if config.pub_hops is not None:
-            return config.pub_hops
-        return config.hops(config.network_size or self.overlay.size)
+        return config.hops(config.network_size or self.overlay.size) if fixed is None else fixed
 
     # Requests of the application.
 
-    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+    def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
         self.overlay.start(now, effects)
-        effects.append(SetTimer(Clean(), now + self._config.clean_interval))
+        effects.append(SetTimer(CLEAN, now + self._config.clean_interval))
         self.subscriptions.start(self.sub_hops, now, effects)
 
-    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+    def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
         topic, own = event.topic, self.subscriptions.own
         if topic in (self.publish_only if event.publish_only else own):
             return
@@ -214,31 +195,31 @@ class Radius:
         effects.append(trace.Join(topic))
         self.subscriptions.subscribe(topic, self.sub_hops, now, effects)
 
-    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+    def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         self.publish_only.pop(topic, None)
         if topic in self.subscriptions.own:
             effects.append(trace.Leave(topic))
             self.subscriptions.unsubscribe(topic, self.sub_hops, now, effects)
 
-    def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
+    def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         publication, topic = self._compose(event, now), event.topic
-        own = event_of(publication)
+        own = publication.to_event()
         deliver = topic in self.subscriptions.own or topic in self.publish_only
         self._unsaid.append(event.number, own, publication, deliver, effects)
 
-    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+    def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:
         for own in self._unsaid.stored(event):
             self._publish(own, now, effects)
 
-    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+    def _on_not_stored(self, event: inputs.NotStored, now: float, effects: Effects) -> None:
         self._unsaid.not_stored(event, effects)
 
-    def _compose(self, event: Publish, now: float) -> Publication:
+    def _compose(self, event: inputs.Publish, now: float) -> Publication:
         check_topic(event.topic, self._config.max_topic_length)
         self._last_time = max(self._last_time + 1, int(now * 1e9))
         publication = Publication(self.id, event.topic, self._last_time, event.data)
-        sign_publication(publication, self._identity)
+        sign(publication, self._identity)
         config = self._config
         room = config.max_message - RELAY_OVERHEAD - MARK_BYTES * config.max_marks
         if len(publication.encoded) > room:
@@ -259,7 +240,7 @@ class Radius:
 
     # Peers come and go.
 
-    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+    def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
         if peer in self._rate_limits or peer == self.id:
             return
@@ -273,7 +254,7 @@ class Radius:
             effects.append(trace.RemovePeer(event.peer))
             self.overlay.on_disconnected(event.peer, now, effects)
 
-    def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
+    def _on_connect_failed(self, event: inputs.ConnectFailed, now: float, effects: Effects) -> None:
         self.overlay.on_connect_failed(event.peer, now, effects)
 
     def _on_up(self, peer: PeerId, now: float, effects: Effects) -> None:
@@ -290,7 +271,7 @@ class Radius:
 
     # What peers send.
 
-    def _on_received(self, event: Received, now: float, effects: Effects) -> None:
+    def _on_received(self, event: inputs.Received, now: float, effects: Effects) -> None:
         peer = event.peer
         frame: Frame = event.message  # type: ignore[assignment]
         if peer not in self.neighbours:
@@ -311,12 +292,11 @@ class Radius:
             hops = self._config.max_hops
         uid = publication.id
         best = self.seen.get(uid)
-        if best is not None and hops <= best:
-            effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
-            return
-        copy = Copy(peer, publication, hops, relay.served)
         if best is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
+            if hops <= best:
+                return
+        copy = Copy(peer, publication, hops, relay.served)
         if uid in self._pending:
             # The verdict is awaited; what counts by then is the copy that may travel farthest.
             if self._refusal(copy, now) is None:
@@ -363,7 +343,7 @@ class Radius:
             return reasons.TOO_FAR_AHEAD
         if not self._may_verify(copy.peer, now):
             return reasons.TOO_MANY_NEW
-        if not check_publication(publication, self._identity):
+        if not is_signed(publication, self._identity):
             return reasons.INVALID_SIGNATURE
         return None
 
@@ -372,16 +352,16 @@ class Radius:
         if self._validator is None or copy.publication.topic not in self.subscriptions.own:
             self._accept(copy, now, effects)
             return
-        verdict = self._validator(event_of(copy.publication), copy.peer)
+        verdict = self._validator(copy.publication.to_event(), copy.peer)
         if verdict is not Verdict.DEFER:
             self._on_verdict(copy, verdict, now, effects)
         elif len(self._pending) >= self._config.max_pending_validations:
             self._drop(copy, reasons.VALIDATION_THROTTLED, now, effects)
         else:
             self._pending[copy.publication.id] = copy
-            effects.append(Validate(event_of(copy.publication), copy.peer))
+            effects.append(Validate(copy.publication.to_event(), copy.peer))
 
-    def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
+    def _on_validated(self, event: inputs.Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
             raise LocalError("a deferred validation must end in accept, ignore or reject")
         copy = self._pending.pop(event.message_id, None)
@@ -402,8 +382,7 @@ class Radius:
         self._reject(copy, reason, effects)
 
     def _reject(self, copy: Copy, reason: str, effects: Effects) -> None:
-        publication = copy.publication
-        uid, topic = publication.id, publication.topic
+        uid, topic = copy.publication.id, copy.publication.topic
         effects.append(trace.RejectMessage(uid, copy.peer, reason, topic))
 
     def _accept(self, copy: Copy, now: float, effects: Effects) -> None:
@@ -411,7 +390,7 @@ class Radius:
         topic = publication.topic
         if topic in self.subscriptions.own:
             effects.append(trace.DeliverMessage(publication.id, topic, copy.peer))
-            effects.append(Append(event_of(publication), deliver=True))
+            effects.append(Append(publication.to_event(), deliver=True))
         if copy.hops != DIRECT:
             self._meet(copy, now, effects)
 
@@ -459,14 +438,14 @@ class Radius:
 
     # Time, and what could not be sent.
 
-    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+    def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
-        if isinstance(timer, Gather):
+        if timer == GATHER:
             self.subscriptions.flush(effects)
-        elif isinstance(timer, Renew):
+        elif timer == RENEW:
             self.subscriptions.renew(self.sub_hops, now, effects)
-        elif isinstance(timer, Clean):
-            effects.append(SetTimer(timer, now + self._config.clean_interval))
+        elif timer == CLEAN:
+            effects.append(SetTimer(CLEAN, now + self._config.clean_interval))
             self.subscriptions.clean(now)
             self.seen.turn(now)
         elif isinstance(timer, Greet):
@@ -475,7 +454,7 @@ class Radius:
         elif self.overlay.on_timer(timer, now, effects):
             self.subscriptions.widen(self.sub_hops, now, effects)
 
-    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+    def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         peer = event.peer
         frame: Frame = event.message  # type: ignore[assignment]
         if frame.direct and event.reason not in reasons.CONGESTION:

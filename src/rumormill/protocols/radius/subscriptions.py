@@ -10,9 +10,8 @@ in one frame, without those that the neighbour itself brought.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
@@ -25,21 +24,18 @@ from rumormill.protocols.radius.messages import (
     Frame,
     Interest,
     Spread,
-    check_interest,
-    sign_interest,
+    is_signed,
+    sign,
     spread_size,
 )
 
+GATHER: Final = "gather"
+"""The timer at which waiting interests are passed on."""
+RENEW: Final = "renew"
+"""The timer at which the first of our subscriptions is to be renewed."""
+
 _EARLY: Final = 0.05
 """What is to be renewed within this part of a `ttl` is renewed together. Our choice."""
-
-
-class Gather(msgspec.Struct, frozen=True):
-    """The timer at which waiting interests are passed on."""
-
-
-class Renew(msgspec.Struct, frozen=True):
-    """The timer at which the first of our subscriptions is to be renewed."""
 
 
 class Subscriptions:
@@ -72,7 +68,7 @@ class Subscriptions:
     def start(self, hops: int, now: float, effects: Effects) -> None:
         """Begin, or go on with what was known before: timers are gone then."""
         if self._waiting:
-            effects.append(SetTimer(Gather(), now + self._config.gather))
+            effects.append(SetTimer(GATHER, now + self._config.gather))
         self.renew(hops, now, effects)
 
     # Our own.
@@ -95,9 +91,8 @@ class Subscriptions:
         known = self.own.pop(topic)
         self._waiting.pop(known, None)
         farewell = self._word(topic, known.interest.expires, now, withdrawn=True)
-        entry = self._ended[topic] = Entry(farewell, hops, now)
-        if len(self._ended) > self._config.max_subscriptions:
-            del self._ended[next(iter(self._ended))]
+        entry = Entry(farewell, hops, now)
+        remember(self._ended, topic, entry, self._config.max_subscriptions)
         self._pass_on(entry, (), now, effects)
 
     def _word(self, topic: Topic, expires: int, now: float, *, withdrawn: bool = False) -> Interest:
@@ -105,7 +100,7 @@ class Subscriptions:
         self._sequence = max(self._sequence + 1, int(now * 1e6))
         addresses = () if withdrawn else tuple(self._addresses(identity.peer))
         interest = Interest(identity.peer, topic, self._sequence, expires, withdrawn, addresses)
-        sign_interest(interest, identity)
+        sign(interest, identity)
         return interest
 
     def renew(self, hops: int, now: float, effects: Effects) -> None:
@@ -124,7 +119,7 @@ class Subscriptions:
     def _set_renewal(self, now: float, effects: Effects) -> None:
         first = next(iter(self.own.values()))
         left = self._config.renew_left * self._config.ttl
-        effects.append(SetTimer(Renew(), max(now, first.interest.expires / 1e6 - left)))
+        effects.append(SetTimer(RENEW, max(now, first.interest.expires / 1e6 - left)))
 
     def widen(self, hops: int, now: float, effects: Effects) -> None:
         """The network turned out to be larger: announce again what has not travelled so far."""
@@ -188,7 +183,7 @@ class Subscriptions:
                 return full
         if not self._may_verify(peer, now):
             return reasons.TOO_MANY_NEW
-        if not check_interest(interest, self._identity):
+        if not is_signed(interest, self._identity):
             return reasons.INVALID_SIGNATURE
         return None
 
@@ -198,7 +193,7 @@ class Subscriptions:
         self, entry: Entry, known_to: tuple[PeerId, ...], now: float, effects: Effects
     ) -> None:
         if not self._waiting:
-            effects.append(SetTimer(Gather(), now + self._config.gather))
+            effects.append(SetTimer(GATHER, now + self._config.gather))
         self._waiting[entry] = known_to
 
     def flush(self, effects: Effects) -> None:

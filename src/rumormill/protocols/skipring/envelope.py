@@ -52,11 +52,13 @@ class Publication(msgspec.Struct, gc=False):
         return PUBLICATION.size(self)
 
     def to_event(self) -> Event:
-        """Return the publication as applications and archives know it."""
-        created = self.created / _MICROSECONDS if self.created else None
-        return Event(
-            self.topic, self.data, self.author, self.id, created=created, proof=proof_of(self)
-        )
+        """Return the publication as applications and archives know it.
+
+        The proof is what a third party needs, besides the event, to check the author: a protobuf
+        `Publication` with the sequence number, the signature, the key and the author's clock alone.
+        """
+        created, proof = self.created / _MICROSECONDS if self.created else None, _PROOF.encode(self)
+        return Event(self.topic, self.data, self.author, self.id, created=created, proof=proof)
 
 
 PUBLICATION: Final = Schema(
@@ -81,12 +83,10 @@ _SIGNED: Final[Layout[Publication]] = Layout(
 )
 
 
-def _from_proof(seqno: int, created: int, signature: bytes, key: bytes) -> Publication:
-    return Publication("", b"", seqno, b"", created, signature, key)
-
-
 _PROOF: Final = Schema(
-    _from_proof,
+    lambda seqno, created, signature, key: Publication(
+        "", b"", seqno, b"", created, signature, key
+    ),
     {name: PUBLICATION.fields[name] for name in ("seqno", "created", "signature", "key")},
     max_bytes=2 * (MAX_SIGNATURE + MAX_KEY),
 )
@@ -110,15 +110,6 @@ def named(publication: Publication, bits: int = 256) -> Publication:
     return publication
 
 
-def proof_of(publication: Publication) -> bytes:
-    """What a third party needs, besides the event, to check the author.
-
-    It is a protobuf `Publication` that holds the sequence number, the signature, the key and the
-    author's clock alone.
-    """
-    return _PROOF.encode(publication)
-
-
 def from_event(event: Event) -> Publication:
     """Turn a kept event into the publication that it was; `DecodeError` when it was none."""
     publication = _PROOF.decode(event.proof)
@@ -138,9 +129,7 @@ def check_event(event: Event, verifier: Verifier, bits: int = 256) -> bool:
 
     This is all that a third party needs: the event as it was kept, and no help from a peer.
     """
-    if not is_publication(event, bits):
-        return False
-    return check(from_event(event), verifier)
+    return is_publication(event, bits) and check(from_event(event), verifier)
 
 
 def is_publication(event: Event, bits: int = 256) -> bool:

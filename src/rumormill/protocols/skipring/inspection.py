@@ -16,13 +16,7 @@ from rumormill.core.randomness import Randomness
 from rumormill.core.trace import Stabilised, TracePayload
 from rumormill.protocols.skipring.config import SkipRingConfig
 from rumormill.protocols.skipring.junk import junk_letter
-from rumormill.protocols.skipring.labels import (
-    CIRCLE,
-    Label,
-    chain,
-    label_of,
-    ring_neighbours,
-)
+from rumormill.protocols.skipring.labels import CIRCLE, Label, chain, label_of, ring_neighbours
 from rumormill.protocols.skipring.messages import Reference
 from rumormill.protocols.skipring.peer import Member, SkipRing
 from rumormill.protocols.skipring.ring import RingNode
@@ -80,12 +74,8 @@ def is_legitimate(supervisor: Supervisor | None, ring: Mapping[PeerId, Member]) 
     for label, peer in at.items():
         model, shortcuts = settled(label, at)
         found = ring[peer].subscriber
-        if (
-            found.left != model.left
-            or found.right != model.right
-            or found.ring != model.ring
-            or found.shortcuts != shortcuts
-        ):
+        edges = (found.left, found.right, found.ring, found.shortcuts)
+        if edges != (model.left, model.right, model.ring, shortcuts):
             return False
     return len(dict.fromkeys(at.values())) == count
 
@@ -100,7 +90,8 @@ class RingInspection:
         self._looks = 0
         self._requests = self._calm = 0
         self._seen: dict[PeerId, tuple[Machine, int]] = {}
-        self._degrees = (0, 0, 0)
+        self._degrees: list[int] = []
+        """How many edges each subscriber has."""
 
     def look(
         self, now: float, machines: Mapping[PeerId, Machine]
@@ -123,7 +114,8 @@ class RingInspection:
             self._requests += requests
             self._calm += 1
         self._looks += 1
-        self._degrees = _degrees(rings)
+        members = [member for ring in rings.values() for member in ring.values()]
+        self._degrees = [len(member.subscriber.neighbours) for member in members]
         return changes
 
     def _new_requests(self, machines: Mapping[PeerId, Machine]) -> int:
@@ -142,12 +134,12 @@ class RingInspection:
         `intervals_to_legitimate` counts from the start of the run to the moment from which on all
         topics were legitimate; requests are those of intervals that began and ended legitimate.
         """
-        edges, most, members = self._degrees
+        degrees = self._degrees
         return {
             "legitimate": self._since is not None,
             "intervals_to_legitimate": self._since,
-            "average_degree": edges / members if members else None,
-            "max_degree": most if members else None,
+            "average_degree": sum(degrees) / len(degrees) if degrees else None,
+            "max_degree": max(degrees, default=None),
             "supervisor_requests_per_interval": (
                 self._requests / self._calm if self._calm else None
             ),
@@ -160,14 +152,6 @@ def _speaker(machines: Mapping[PeerId, Machine], topic: Topic) -> PeerId:
         if isinstance(machine, SkipRing):
             return machine.supervisors.of(topic) or b""
     return b""
-
-
-def _degrees(rings: Rings) -> tuple[int, int, int]:
-    """All edges of all subscribers, the most that one has, and how many subscribers there are."""
-    degrees = [
-        len(member.subscriber.neighbours) for ring in rings.values() for member in ring.values()
-    ]
-    return sum(degrees), max(degrees, default=0), len(degrees)
 
 
 # How a run may begin.

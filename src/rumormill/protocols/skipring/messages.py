@@ -1,30 +1,36 @@
-"""What subscribers and supervisors write to each other, as values.
+"""Letters: what subscribers and supervisors write to each other, as values and as bytes.
 
-Every message names its topic, which is one ring, and is carried as a letter (`Mail`). A reference
-is a peer with the label that it is believed to have, and where it can be reached; the peer that
-sends a message is known to the receiver anyway and is not repeated in it. `Check` and `Introduce`
-carry the sender's own label and addresses all the same, because a label is the sender's to tell.
+Every letter names its topic, which is one ring, and travels as `Mail`. A reference is a peer with
+the label that it is believed to have, and where it can be reached; the peer that sends a letter is
+known to the receiver anyway and is not repeated in it. `Check` and `Introduce` carry the sender's
+own label and addresses all the same, because a label is the sender's to tell.
 
-The encoding is a protobuf message with the topic in field 1 and the body, a message of its own, in
-the field that `field` names (see skipring.proto). A label is encoded as the number x of l(x), plus
-one, and left out when there is none.
+The encoding is a protobuf message with the topic in field 1 and one body, a message of its own, in
+the field of its kind (see skipring.proto). A label is encoded as the number x of l(x), plus one,
+and left out when there is none.
+
+What decoding lets through is well formed: labels are labels, prefixes and keys have the right
+number of bits, hashes have their length, publications have their names. Whether any of it is true
+is for the machine to judge.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
-from functools import lru_cache
-from typing import Any, ClassVar, Final, TypeAlias
+from functools import lru_cache, partial
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 
+from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.trace import OperationMeta, RpcMeta
-from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, MAX_PEER
+from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
+from rumormill.overlay.patricia import HASH_BYTES, Prefix, Summary
+from rumormill.protocols.skipring import config
+from rumormill.protocols.skipring.envelope import PUBLICATION, Publication, named
 from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of, number_of
-from rumormill.wire.fields import Nested, Number, Octets, enumeration
-from rumormill.wire.protobuf import field_size
+from rumormill.wire.fields import Nested, Number, Octets, Text, enumeration
+from rumormill.wire.protobuf import bytes_field, field_size, string_field
 from rumormill.wire.schema import Layout, Schema
-
-_REFERENCE_BYTES: Final = 256 + MAX_PEER + MAX_ADDRESSES * (MAX_ADDRESS + 4)
 
 
 class Flag(IntEnum):
@@ -42,11 +48,14 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
     label: Label
     peer: PeerId
     addresses: tuple[bytes, ...] = ()
-    """Where it can be reached: binary multiaddrs, in messages only."""
+    """Where it can be reached: binary multiaddrs, in letters only."""
 
 
-def _read_label(number: int) -> Label | None:
-    return label_of(number - 1) if number else None
+class Want(msgspec.Struct, frozen=True, gc=False):
+    """All publications whose keys start with `prefix`, from the first one behind `after`."""
+
+    prefix: Prefix
+    after: bytes = b""
 
 
 @lru_cache(maxsize=4096)
@@ -60,7 +69,7 @@ def _label(number: int, missing: str = "no-label") -> Number:
         number,
         1 << LABEL_BITS,
         too_large="bad-label",
-        read=_read_label,
+        read=lambda number: label_of(number - 1) if number else None,
         write=_label_number,
         missing=missing,
         optional=not missing,
@@ -68,7 +77,7 @@ def _label(number: int, missing: str = "no-label") -> Number:
 
 
 def _addresses(number: int) -> Octets:
-    return Octets(number, MAX_ADDRESS, max_count=MAX_ADDRESSES)
+    return Octets(number, config.MAX_ADDRESS, max_count=config.MAX_ADDRESSES)
 
 
 def _flag(number: int) -> Number:
@@ -79,10 +88,10 @@ _REFERENCE: Final = Schema(
     Reference,
     {
         "label": _label(1),
-        "peer": Octets(2, MAX_PEER, missing="no-peer"),
+        "peer": Octets(2, config.MAX_PEER, missing="no-peer"),
         "addresses": _addresses(3),
     },
-    max_bytes=_REFERENCE_BYTES,
+    max_bytes=256 + config.MAX_PEER + config.MAX_ADDRESSES * (config.MAX_ADDRESS + 4),
 )
 
 
@@ -90,200 +99,272 @@ def _subject(number: int) -> Nested:
     return Nested(number, _REFERENCE, missing="no-subject")
 
 
-Body: TypeAlias = Layout[Any]
+_NODE_BYTES: Final = 256
+"""A node or want: a prefix of at most 32 bytes, a hash or key of 32, framing, unknown fields."""
 
 
-class Letter:
-    """What all messages have in common."""
+def _hash(data: bytes) -> bytes:
+    if len(data) != HASH_BYTES:
+        raise DecodeError("bad-hash", f"a hash of {len(data)} bytes")
+    return data
 
-    __slots__ = ()
+
+_NODE: Final = Schema(
+    lambda length, bits, value: Summary(Prefix(bits, length), value),
+    {
+        "label.length": Number(1),
+        "label.bits": Octets(2, 32),
+        "hash": Octets(3, HASH_BYTES, read=_hash, missing="bad-hash"),
+    },
+    max_bytes=_NODE_BYTES,
+)
+_WANT: Final = Schema(
+    lambda length, bits, after: Want(Prefix(bits, length), after),
+    {"prefix.length": Number(1), "prefix.bits": Octets(2, 32), "after": Octets(3, 32)},
+    max_bytes=_NODE_BYTES,
+)
+_NODES: Final = Nested(1, _NODE, max_count=config.MAX_NODES)
+_WANTS: Final = Nested(2, _WANT, max_count=config.MAX_NODES)
+
+
+class _Traced(msgspec.Struct, kw_only=True, gc=False):
+    cached_meta: RpcMeta | None = None
+
+
+class Letter(_Traced, gc=False):
+    """What all letters have in common. The fields of a body are declared where its values are."""
 
     field: ClassVar[int]
-    """The field of the body in the encoded message."""
+    """The field of the body in the encoded letter."""
     operation: ClassVar[str]
     """What the trace calls it."""
-    body: ClassVar[Body] = Layout({})
+    body: ClassVar[Layout[Any]]
     """What the body consists of."""
+    urgent: ClassVar[bool] = True
+    """Upkeep of the ring overtakes publications."""
 
     topic: Topic
-    cached_meta: RpcMeta | None
 
-    def framed(self, body_size: int) -> int:
-        """Bytes of the encoded message with a body of so many."""
-        return field_size(len(self.topic.encode())) + field_size(body_size)
+    @property
+    def carried(self) -> tuple[Publication, ...]:
+        """The publications in it."""
+        return ()
 
     @property
     def meta(self) -> RpcMeta:
-        """What the trace says of this message."""
+        """What the trace says of this letter."""
         meta = self.cached_meta
         if meta is None:
-            operations = (OperationMeta(self.operation, self.topic),)
-            meta = RpcMeta(size=self.framed(self.body.size(self)), operations=operations)
-            self.cached_meta = meta  # type: ignore[misc]  # a subclass has the slot
+            carried = self.carried
+            meta = self.cached_meta = RpcMeta(
+                tuple([MessageMeta(each.id, self.topic) for each in carried]),
+                size=field_size(len(self.topic.encode())) + field_size(self.body.size(self)),
+                data_size=sum([field_size(each.size) for each in carried]),
+                operations=(OperationMeta(self.operation, self.topic),),
+            )
         return meta
 
-    @property
-    def urgent(self) -> bool:
-        """Upkeep of the ring overtakes publications."""
-        return True
+
+LETTERS: Final[list[type[Letter]]] = []
+"""All kinds of letters, in the order of their fields."""
+LetterT = TypeVar("LetterT", bound=Letter)
+
+
+def _letter(field: int, operation: str) -> Callable[[type[LetterT]], type[LetterT]]:
+    def declare(kind: type[LetterT]) -> type[LetterT]:
+        hints = get_type_hints(kind, include_extras=True)
+        own = {name: hint for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+        kind.field, kind.operation = field, operation
+        kind.body = Layout({name: hint.__metadata__[0] for name, hint in own.items()})
+        LETTERS.append(kind)
+        return kind
+
+    return declare
 
 
 # To the supervisor.
 
 
-class Subscribe(Letter, msgspec.Struct, gc=False):
+@_letter(2, "subscribe")
+class Subscribe(Letter):
     """The sender asks to be recorded (Algorithm 3, SUBSCRIBE)."""
 
-    field: ClassVar[int] = 2
-    operation: ClassVar[str] = "subscribe"
-    body: ClassVar[Body] = Layout({"addresses": _addresses(1)})
-    topic: Topic
-    addresses: tuple[bytes, ...] = ()
-    cached_meta: RpcMeta | None = None
+    addresses: Annotated[tuple[bytes, ...], _addresses(1)] = ()
 
 
-class Unsubscribe(Letter, msgspec.Struct, gc=False):
+@_letter(3, "unsubscribe")
+class Unsubscribe(Letter):
     """The sender asks to be forgotten (Algorithm 3, UNSUBSCRIBE)."""
 
-    field: ClassVar[int] = 3
-    operation: ClassVar[str] = "unsubscribe"
-    topic: Topic
-    cached_meta: RpcMeta | None = None
 
-
-class GetConfiguration(Letter, msgspec.Struct, gc=False):
+@_letter(4, "get-configuration")
+class GetConfiguration(Letter):
     """Let the subject, the sender or somebody it knows, be sent its configuration."""
 
-    field: ClassVar[int] = 4
-    operation: ClassVar[str] = "get-configuration"
-    body: ClassVar[Body] = Layout(
-        {"subject": Octets(1, MAX_PEER, missing="no-subject"), "addresses": _addresses(2)}
-    )
-    topic: Topic
-    subject: PeerId
-    addresses: tuple[bytes, ...] = ()
-    cached_meta: RpcMeta | None = None
+    subject: Annotated[PeerId, Octets(1, config.MAX_PEER, missing="no-subject")]
+    addresses: Annotated[tuple[bytes, ...], _addresses(2)] = ()
 
 
-class Acknowledge(Letter, msgspec.Struct, gc=False):
+@_letter(5, "acknowledge")
+class Acknowledge(Letter):
     """The sender has received a configuration: it is alive (section 3.3)."""
-
-    field: ClassVar[int] = 5
-    operation: ClassVar[str] = "acknowledge"
-    topic: Topic
-    cached_meta: RpcMeta | None = None
 
 
 # From the supervisor.
 
 
-class SetData(Letter, msgspec.Struct, gc=False):
+@_letter(6, "set-data")
+class SetData(Letter):
     """A subscriber's configuration: its label and ring neighbours; without a label, none."""
 
-    field: ClassVar[int] = 6
-    operation: ClassVar[str] = "set-data"
-    body: ClassVar[Body] = Layout(
-        {
-            "pred": Nested(1, _REFERENCE, optional=True),
-            "label": _label(2, missing=""),
-            "succ": Nested(3, _REFERENCE, optional=True),
-        }
-    )
-    topic: Topic
-    pred: Reference | None
-    label: Label | None
-    succ: Reference | None
-    cached_meta: RpcMeta | None = None
+    pred: Annotated[Reference | None, Nested(1, _REFERENCE, optional=True)]
+    label: Annotated[Label | None, _label(2, missing="")]
+    succ: Annotated[Reference | None, Nested(3, _REFERENCE, optional=True)]
 
 
 # Between subscribers: the ring (Algorithms 1 and 2).
 
 
-class Check(Letter, msgspec.Struct, gc=False):
+@_letter(7, "check")
+class Check(Letter):
     """The sender introduces itself and says which label it believes the receiver to have."""
 
-    field: ClassVar[int] = 7
-    operation: ClassVar[str] = "check"
-    body: ClassVar[Body] = Layout({"sender": _subject(1), "label": _label(2), "flag": _flag(3)})
-    topic: Topic
-    sender: Reference
-    label: Label
-    flag: Flag
-    cached_meta: RpcMeta | None = None
+    sender: Annotated[Reference, _subject(1)]
+    label: Annotated[Label, _label(2)]
+    flag: Annotated[Flag, _flag(3)]
 
 
-class Introduce(Letter, msgspec.Struct, gc=False):
+@_letter(8, "introduce")
+class Introduce(Letter):
     """The receiver may want to know the subject (Algorithm 2, INTRODUCE)."""
 
-    field: ClassVar[int] = 8
-    operation: ClassVar[str] = "introduce"
-    body: ClassVar[Body] = Layout({"subject": _subject(1), "flag": _flag(2)})
-    topic: Topic
-    subject: Reference
-    flag: Flag
-    cached_meta: RpcMeta | None = None
+    subject: Annotated[Reference, _subject(1)]
+    flag: Annotated[Flag, _flag(2)]
 
 
-class Linearize(Letter, msgspec.Struct, gc=False):
+@_letter(9, "linearize")
+class Linearize(Letter):
     """Put the subject where it belongs in the sorted list (Algorithm 1, LINEARIZE)."""
 
-    field: ClassVar[int] = 9
-    operation: ClassVar[str] = "linearize"
-    body: ClassVar[Body] = Layout({"subject": _subject(1)})
-    topic: Topic
-    subject: Reference
-    cached_meta: RpcMeta | None = None
+    subject: Annotated[Reference, _subject(1)]
 
 
-class RemoveConnections(Letter, msgspec.Struct, gc=False):
+@_letter(10, "remove-connections")
+class RemoveConnections(Letter):
     """The sender is no subscriber: forget it (REMOVECONNECTIONS)."""
-
-    field: ClassVar[int] = 10
-    operation: ClassVar[str] = "remove-connections"
-    topic: Topic
-    cached_meta: RpcMeta | None = None
 
 
 # Between subscribers: shortcuts (Algorithm 4).
 
 
-class IntroduceShortcut(Letter, msgspec.Struct, gc=False):
+@_letter(11, "introduce-shortcut")
+class IntroduceShortcut(Letter):
     """The subject is the receiver's neighbour in a ring of short labels (INTRODUCESHORTCUT).
 
     As with `Check`, the sender says which label it believes the receiver to have.
     """
 
-    field: ClassVar[int] = 11
-    operation: ClassVar[str] = "introduce-shortcut"
-    body: ClassVar[Body] = Layout({"subject": _subject(1), "label": _label(2)})
-    topic: Topic
-    subject: Reference
-    label: Label
-    cached_meta: RpcMeta | None = None
+    subject: Annotated[Reference, _subject(1)]
+    label: Annotated[Label, _label(2)]
 
 
-RingMessage: TypeAlias = (
-    Subscribe
-    | Unsubscribe
-    | GetConfiguration
-    | Acknowledge
-    | SetData
-    | Check
-    | Introduce
-    | Linearize
-    | RemoveConnections
-    | IntroduceShortcut
+# Between subscribers: publications (Algorithm 5). The paper's messages carry one node or prefix
+# each; here all that one letter gives rise to travels in one answer, so that a chain has as many
+# letters as the trie has levels, and not as it has nodes.
+
+
+@_letter(12, "check-trie")
+class CheckTrie(Letter):
+    """Compare these nodes of the sender's trie with your own (CHECKTRIE)."""
+
+    nodes: Annotated[tuple[Summary, ...], _NODES]
+
+
+@_letter(13, "check-and-publish")
+class CheckAndPublish(Letter):
+    """Compare these nodes, and send the publications that the sender lacks (CHECKANDPUBLISH)."""
+
+    nodes: Annotated[tuple[Summary, ...], _NODES]
+    wants: Annotated[tuple[Want, ...], _WANTS]
+
+
+@_letter(14, "publish")
+class PublishBundle(Letter):
+    """Publications that the receiver asked for (PUBLISH), and what did not fit beside them."""
+
+    urgent = False
+    publications: Annotated[
+        tuple[Publication, ...], Nested(1, PUBLICATION, max_count=config.MAX_PUBLICATIONS)
+    ]
+    rest: Annotated[tuple[Want, ...], _WANTS] = ()
+    """What the receiver may ask for next in order to get the remainder."""
+
+    @property
+    def carried(self) -> tuple[Publication, ...]:
+        """Those that were asked for."""
+        return self.publications
+
+
+@_letter(15, "publish-new")
+class PublishNew(Letter):
+    """A new publication, on its way along all edges (PUBLISHNEW)."""
+
+    urgent = False
+    publication: Annotated[Publication, Nested(1, PUBLICATION, missing="no-publication")]
+
+    @property
+    def carried(self) -> tuple[Publication, ...]:
+        """The new one."""
+        return (self.publication,)
+
+
+PublicationLetter: TypeAlias = CheckTrie | CheckAndPublish | PublishBundle | PublishNew
+
+
+# As bytes.
+
+
+def encode_letter(letter: Letter) -> bytes:
+    """The bytes of a letter, without the length prefix of the stream."""
+    return string_field(1, letter.topic) + bytes_field(letter.field, letter.body.encode(letter))
+
+
+def decode_letter(data: bytes, key_bits: int = 256) -> Letter:
+    """Read a letter; publications get names of `key_bits` bits."""
+    letter = _LETTER.decode(data)
+    for publication in letter.carried:
+        if not publication.author:
+            raise DecodeError("no-author", "a publication without its author")
+        publication.topic = letter.topic
+        named(publication, key_bits)
+    if isinstance(letter, CheckTrie | CheckAndPublish):
+        for node in letter.nodes:
+            _check_prefix(node.label, key_bits)
+    if isinstance(letter, CheckAndPublish | PublishBundle):
+        for want in letter.wants if isinstance(letter, CheckAndPublish) else letter.rest:
+            _check_prefix(want.prefix, key_bits)
+            if want.after and not Prefix(want.after, key_bits).well_formed:
+                raise DecodeError("bad-key", "a key that has not the right number of bits")
+    return letter
+
+
+def _one_body(topic: Topic, *bodies: Letter | None) -> Letter:
+    found = [body for body in bodies if body is not None]
+    if len(found) != 1:
+        raise DecodeError("not-one-body", f"{len(found)} bodies in one letter")
+    found[0].topic = topic
+    return found[0]
+
+
+_BODIES: Final[dict[str, Any]] = {
+    kind.operation: Nested(kind.field, Schema(partial(kind, ""), kind.body.fields), optional=True)
+    for kind in LETTERS
+}
+_LETTER: Final = Schema(
+    _one_body, {"topic": Text(1, config.MAX_TOPIC), **_BODIES}, max_bytes=config.MAX_MESSAGE
 )
 
-RING_MESSAGES: tuple[type[RingMessage], ...] = (
-    Subscribe,
-    Unsubscribe,
-    GetConfiguration,
-    Acknowledge,
-    SetData,
-    Check,
-    Introduce,
-    Linearize,
-    RemoveConnections,
-    IntroduceShortcut,
-)
+
+def _check_prefix(prefix: Prefix, key_bits: int) -> None:
+    if prefix.length > key_bits or not prefix.well_formed:
+        raise DecodeError("bad-prefix", "a prefix whose bits do not fit its length")

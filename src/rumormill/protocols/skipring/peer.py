@@ -2,8 +2,8 @@
 
 A topic is one ring. For each topic that the application wants, the peer runs a subscriber
 (Algorithms 1, 2 and 4) and that topic's publications (Algorithm 5); for each topic that is its to
-supervise, a supervisor (Algorithm 3). One timer is everybody's TIMEOUT. All messages are letters:
-who is whose neighbour has nothing to do with who is connected to whom.
+supervise, a supervisor (Algorithm 3). One timer is everybody's TIMEOUT. All messages are letters,
+which go by mail: who is whose neighbour has nothing to do with who is connected to whom.
 
 Who publishes in a topic is a member of its ring, because there is no other way into it; with
 `publish_only` the application is not told of what others publish. Who unsubscribes stays a silent
@@ -15,30 +15,11 @@ from collections.abc import Callable, Hashable
 
 import msgspec
 
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import Effects, Mail, Outcome, Published, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic, check_topic
-from rumormill.core.inputs import (
-    Command,
-    ConnectFailed,
-    Input,
-    Loaded,
-    NotStored,
-    PeerConnected,
-    PeerDisconnected,
-    Publish,
-    Received,
-    SendDropped,
-    Start,
-    Stored,
-    TimerFired,
-    Validated,
-    Verdict,
-)
-from rumormill.core.inputs import Subscribe as Join
-from rumormill.core.inputs import Unsubscribe as Leave
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks
@@ -46,7 +27,6 @@ from rumormill.protocols.skipring import messages, reasons
 from rumormill.protocols.skipring.config import MAX_ADDRESS, MAX_ADDRESSES, SkipRingConfig
 from rumormill.protocols.skipring.envelope import Author, Publication
 from rumormill.protocols.skipring.labels import text_of
-from rumormill.protocols.skipring.publication_messages import PUBLICATION_MESSAGES
 from rumormill.protocols.skipring.publications import Brought, Hash, Publications
 from rumormill.protocols.skipring.reads import Answer, Reads
 from rumormill.protocols.skipring.subscriber import Subscriber
@@ -61,20 +41,10 @@ NO_SUPERVISOR = "no supervisor is known: every peer of a skip ring must be told 
 _MAX_HAND_OVERS = 8
 """A request, its configuration and the acknowledgement are three; corrupt states may ask again."""
 
-_TO_SUPERVISOR = frozenset(
-    {
-        messages.Subscribe,
-        messages.Unsubscribe,
-        messages.GetConfiguration,
-        messages.Acknowledge,
-    }
-)
-_REQUESTS = frozenset({messages.Subscribe, messages.GetConfiguration})
-_FROM_RING = frozenset(
-    {messages.Check, messages.Introduce, messages.Linearize, messages.IntroduceShortcut}
-)
-"""What only somebody sends who knows us as a subscriber."""
-_OF_PUBLICATIONS = frozenset(PUBLICATION_MESSAGES)
+_REQUESTS = messages.Subscribe | messages.GetConfiguration
+_TO_SUPERVISOR = _REQUESTS | messages.Unsubscribe | messages.Acknowledge
+_FROM_RING = messages.Check | messages.Introduce | messages.Linearize | messages.IntroduceShortcut
+"""What only somebody sends who knows us as a subscriber, besides letters about publications."""
 
 
 class SetSupervisors(msgspec.Struct, frozen=True):
@@ -103,14 +73,13 @@ class RingView(msgspec.Struct, frozen=True):
     are still being read from its log."""
 
 
-class Member:
+class Member(msgspec.Struct, eq=False):
     """One topic's ring as this peer takes part in it."""
 
-    def __init__(self, subscriber: Subscriber, publications: Publications) -> None:
-        self.subscriber = subscriber
-        self.publications = publications
-        self.hears_own = False
-        """The application is told of its own publications."""
+    subscriber: Subscriber
+    publications: Publications
+    hears_own: bool = False
+    """The application is told of its own publications."""
 
     @property
     def hears(self) -> bool:
@@ -156,20 +125,17 @@ class SkipRing:
         known = self._hooks.addresses(peer)
         return tuple([each for each in known if len(each) <= MAX_ADDRESS][:MAX_ADDRESSES])
 
-    def handle(self, event: Input, now: float, effects: Effects) -> None:
+    def handle(self, event: inputs.Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
         start = len(effects)
-        if type(event) is Received:
-            self._on_received(event, effects)
-        else:
-            handler = _HANDLERS.get(type(event))
-            if handler is None:
-                raise LocalError(f"{type(event).__name__} is not an input of this protocol")
-            handler(self, event, now, effects)
+        handler = _HANDLERS.get(type(event))
+        if handler is None:
+            raise LocalError(f"{type(event).__name__} is not an input of this protocol")
+        handler(self, event, now, effects)
         if self.id in self.supervisors:
-            self._hand_over(start, effects)
+            self._hand_over(start, now, effects)
 
-    def _hand_over(self, start: int, effects: Effects) -> None:
+    def _hand_over(self, start: int, now: float, effects: Effects) -> None:
         """Carry letters between ourselves as a subscriber and ourselves as its supervisor."""
         for _ in range(_MAX_HAND_OVERS):
             fresh = effects[start:]
@@ -178,11 +144,11 @@ class SkipRing:
                 return
             effects[start:] = [each for each in fresh if each not in own]
             for letter in own:
-                self._on_received(Received(self.id, letter.message), effects)
+                self._on_received(inputs.Received(self.id, letter.message), now, effects)
 
     # Time.
 
-    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+    def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
         self._author.start(now)
         # Peers that start together shall not have all their TIMEOUTs together.
         first = now + self._config.interval * self._randomness.random()
@@ -191,7 +157,7 @@ class SkipRing:
         for member in self.members.values():
             member.publications.read(effects)
 
-    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+    def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         if event.timer == ENTERED:
             for member in self.members.values():
                 if member.subscriber.own is None and not member.subscriber.leaving:
@@ -217,7 +183,7 @@ class SkipRing:
 
     # The application.
 
-    def _on_subscribe(self, event: Join, now: float, effects: Effects) -> None:
+    def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         member = self.members.get(topic)
         if member is None:
@@ -260,7 +226,7 @@ class SkipRing:
         effects.append(SetTimer(ENTERED, now))
         return member
 
-    def _on_unsubscribe(self, event: Leave, now: float, effects: Effects) -> None:
+    def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
         if member is None or member.subscriber.leaving:
             return
@@ -269,7 +235,7 @@ class SkipRing:
         member.publications.delivers = member.hears_own = False
         member.subscriber.leave(effects)
 
-    def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
+    def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
         if member is None:
             member = self._enter(event.topic, now, effects)
@@ -283,20 +249,20 @@ class SkipRing:
         own = publication.to_event()
         self._unsaid.append(event.number, own, publication, member.hears_own, effects)
 
-    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+    def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:
         for brought, member in self._brought(event.barriers):
             member.publications.stored(brought.key)
-        for own in self._unsaid.stored(Stored(_own(event.barriers))):
+        for own in self._unsaid.stored(inputs.Stored(_own(event.barriers))):
             topic = own.event.topic
             member = self.members.get(topic) or self._enter(topic, now, effects)
             reached = member.publications.publish(own.message, own.delivered, effects)
             note = "" if reached else NO_NEIGHBOURS
             effects.append(Published(own.number, own.event, reached, note))
 
-    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+    def _on_not_stored(self, event: inputs.NotStored, now: float, effects: Effects) -> None:
         for brought, member in self._brought(event.barriers):
             member.publications.not_stored(brought.key, event.reason, effects)
-        self._unsaid.not_stored(NotStored(_own(event.barriers), event.reason), effects)
+        self._unsaid.not_stored(inputs.NotStored(_own(event.barriers), event.reason), effects)
 
     def _brought(self, barriers: tuple[Hashable, ...]) -> list[tuple[Brought, Member]]:
         """Those of the barriers that are others' publications, in topics that we are still in."""
@@ -306,7 +272,7 @@ class SkipRing:
             if isinstance(each, Brought) and each.topic in self.members
         ]
 
-    def _on_loaded(self, event: Loaded, now: float, effects: Effects) -> None:
+    def _on_loaded(self, event: inputs.Loaded, now: float, effects: Effects) -> None:
         read = self._reads.loaded(event, effects)
         if isinstance(read, Answer):
             if read.topic in self.members:
@@ -314,19 +280,18 @@ class SkipRing:
         elif read in self.members:
             self.members[read].publications.restore(event.events, now, effects)
 
-    def _on_command(self, event: Command, now: float, effects: Effects) -> None:
+    def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
         body = event.body
+        view, error = None, ""
         if isinstance(body, SetSupervisors):
             self._set_supervisors(body.supervisors, effects)
-            effects.append(Outcome(event.number))
-        elif isinstance(body, LookAt):
-            member = self.members.get(body.topic)
-            error = "" if member is not None else f"not in the ring of {body.topic!r}"
-            view = None if member is None else _ring_view(member)
-            effects.append(Outcome(event.number, view, error))
-        else:
+        elif not isinstance(body, LookAt):
             error = f"the skip ring has no command {type(body).__name__}"
-            effects.append(Outcome(event.number, error=error))
+        elif body.topic in self.members:
+            view = _ring_view(self.members[body.topic])
+        else:
+            error = f"not in the ring of {body.topic!r}"
+        effects.append(Outcome(event.number, view, error))
 
     def _set_supervisors(self, peers: tuple[PeerId, ...], effects: Effects) -> None:
         """Take other supervisors: topics that change hands move, all others stay as they are."""
@@ -340,8 +305,8 @@ class SkipRing:
                 member.subscriber.serve_under(supervisor)
                 member.subscriber.subscribe(effects)
 
-    def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
-        if event.verdict is Verdict.DEFER:
+    def _on_validated(self, event: inputs.Validated, now: float, effects: Effects) -> None:
+        if event.verdict is inputs.Verdict.DEFER:
             raise LocalError("a deferred validation must end in accept, ignore or reject")
         for member in self.members.values():
             if member.publications.validated(event.message_id, event.verdict, effects):
@@ -349,25 +314,25 @@ class SkipRing:
 
     # Other peers.
 
-    def _on_received(self, event: Received, effects: Effects) -> None:
+    def _on_received(self, event: inputs.Received, now: float, effects: Effects) -> None:
         sender = event.peer
         message: messages.Letter = event.message  # type: ignore[assignment]
-        topic, kind = message.topic, type(message)
-        if kind in _TO_SUPERVISOR:
-            self._supervise(sender, message, effects)  # type: ignore[arg-type]
+        if isinstance(message, _TO_SUPERVISOR):
+            self._supervise(sender, message, effects)
             return
+        topic = message.topic
         member = self.members.get(topic)
         if member is None:
             self._decline(sender, message, effects)
-        elif kind in _OF_PUBLICATIONS:
-            member.publications.receive(sender, message, effects)  # type: ignore[arg-type]
+        elif isinstance(message, messages.PublicationLetter):
+            member.publications.receive(sender, message, effects)
         else:
-            member.subscriber.receive(sender, message, effects)  # type: ignore[arg-type]
+            member.subscriber.receive(sender, message, effects)
             if member.subscriber.gone:
                 del self.members[topic]
                 self._reads.forget_history(topic)
 
-    def _supervise(self, sender: PeerId, message: messages.RingMessage, effects: Effects) -> None:
+    def _supervise(self, sender: PeerId, message: messages.Letter, effects: Effects) -> None:
         topic = message.topic
         if self.supervisors.of(topic) != self.id:
             effects.append(trace.Refuse(sender, reasons.NOT_RESPONSIBLE, topic))
@@ -375,7 +340,7 @@ class SkipRing:
         if topic not in self.supervised and len(self.supervised) >= self._config.max_topics:
             effects.append(trace.Refuse(sender, reasons.TOO_MANY_TOPICS, topic))
             return
-        if type(message) in _REQUESTS:
+        if isinstance(message, _REQUESTS):
             self.requests += 1
         self.supervise(topic).receive(sender, message, effects)
 
@@ -389,14 +354,14 @@ class SkipRing:
 
     def _decline(self, sender: PeerId, message: messages.Letter, effects: Effects) -> None:
         """Answer for a topic that we are not part of, so that nobody counts on us."""
-        topic, kind = message.topic, type(message)
+        topic = message.topic
         effects.append(trace.Refuse(sender, reasons.NOT_SUBSCRIBED, topic))
-        if kind in _FROM_RING or kind in _OF_PUBLICATIONS:
+        if isinstance(message, _FROM_RING | messages.PublicationLetter):
             effects.append(Mail(sender, messages.RemoveConnections(topic)))
-        elif kind is messages.SetData and message.label is not None:  # type: ignore[attr-defined]
+        elif isinstance(message, messages.SetData) and message.label is not None:
             effects.append(Mail(sender, messages.Unsubscribe(topic)))
 
-    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+    def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         """A letter came back: its receiver may be dead."""
         if event.reason in reasons.CONGESTION:
             return
@@ -409,13 +374,15 @@ class SkipRing:
         for member in self.members.values():
             member.subscriber.unreachable(peer, effects)
 
-    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+    def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         effects.append(trace.AddPeer(event.peer, event.protocol))
 
-    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+    def _on_peer_disconnected(
+        self, event: inputs.PeerDisconnected, now: float, effects: Effects
+    ) -> None:
         effects.append(trace.RemovePeer(event.peer))
 
-    def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
+    def _on_connect_failed(self, event: inputs.ConnectFailed, now: float, effects: Effects) -> None:
         """Nothing here asks for a connection."""
 
 
@@ -436,19 +403,20 @@ def _ring_view(member: Member) -> RingView:
     )
 
 
-_HANDLERS: dict[type[Input], Callable[..., None]] = {
-    Start: SkipRing._on_start,
-    TimerFired: SkipRing._on_timer,
-    Join: SkipRing._on_subscribe,
-    Leave: SkipRing._on_unsubscribe,
-    Publish: SkipRing._on_publish,
-    Stored: SkipRing._on_stored,
-    NotStored: SkipRing._on_not_stored,
-    Loaded: SkipRing._on_loaded,
-    Command: SkipRing._on_command,
-    Validated: SkipRing._on_validated,
-    SendDropped: SkipRing._on_send_dropped,
-    PeerConnected: SkipRing._on_peer_connected,
-    PeerDisconnected: SkipRing._on_peer_disconnected,
-    ConnectFailed: SkipRing._on_connect_failed,
+_HANDLERS: dict[type[inputs.Input], Callable[..., None]] = {
+    inputs.Start: SkipRing._on_start,
+    inputs.TimerFired: SkipRing._on_timer,
+    inputs.Subscribe: SkipRing._on_subscribe,
+    inputs.Unsubscribe: SkipRing._on_unsubscribe,
+    inputs.Publish: SkipRing._on_publish,
+    inputs.Stored: SkipRing._on_stored,
+    inputs.NotStored: SkipRing._on_not_stored,
+    inputs.Loaded: SkipRing._on_loaded,
+    inputs.Command: SkipRing._on_command,
+    inputs.Validated: SkipRing._on_validated,
+    inputs.SendDropped: SkipRing._on_send_dropped,
+    inputs.Received: SkipRing._on_received,
+    inputs.PeerConnected: SkipRing._on_peer_connected,
+    inputs.PeerDisconnected: SkipRing._on_peer_disconnected,
+    inputs.ConnectFailed: SkipRing._on_connect_failed,
 }

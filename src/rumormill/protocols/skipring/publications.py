@@ -11,19 +11,20 @@ fast and may fail: the tries repair whatever it missed.
 
 The rules beyond the paper: a publication counts only when its author has signed it; an answer has
 a bounded size and names what did not fit, which the receiver asks for as long as that brings it
-something new; a check is answered by one message at most; and what one peer can have done for it
+something new; a check is answered by one letter at most; and what one peer can have done for it
 between two timeouts is limited, so that a chain without end is cut off and counted. The data lies
 in the log and the trie holds keys alone: of what is stored, and of nothing else. While a history is
 being read into it (`whole`) nobody is told a hash, which would say that we lack all that is yet to
 be read, and no check is answered; new publications are taken as always.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Append, Effects, Mail, SetTimer, Validate
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
@@ -35,15 +36,16 @@ from rumormill.overlay.patricia import PatriciaTrie, Prefix, Summary, compare
 from rumormill.protocols.skipring import envelope, reasons
 from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication
-from rumormill.protocols.skipring.publication_messages import (
+from rumormill.protocols.skipring.messages import (
     CheckAndPublish,
     CheckTrie,
-    PublicationMessage,
+    PublicationLetter,
     PublishBundle,
     PublishNew,
     Want,
 )
 from rumormill.protocols.skipring.reads import Answer, Reads
+from rumormill.protocols.skipring.subscriber import Subscriber
 
 CHECK_AGAIN: Final = 16
 """Publications that a chain moved from which on another follows it at once, and not at the next
@@ -72,15 +74,6 @@ class Hash(msgspec.Struct, frozen=True):
     topic: Topic
 
 
-class Neighbourhood(Protocol):
-    """Whoever knows our neighbours in the topic's ring; a `Subscriber` does."""
-
-    @property
-    def neighbours(self) -> Mapping[PeerId, None]:
-        """Everybody that a flood goes on to."""
-        ...
-
-
 class _Use(msgspec.Struct, gc=False):
     """What one peer has had done for it since the last timeout."""
 
@@ -105,7 +98,7 @@ class Publications:
         config: PublicationConfig,
         randomness: Randomness,
         *,
-        ring: Neighbourhood,
+        ring: Subscriber,
         reads: Reads,
         validator: Callable[[Event, PeerId], Verdict] | None = None,
     ) -> None:
@@ -206,8 +199,8 @@ class Publications:
 
     # What others say.
 
-    def receive(self, peer: PeerId, message: PublicationMessage, effects: Effects) -> None:
-        """Take a message of another subscriber."""
+    def receive(self, peer: PeerId, message: PublicationLetter, effects: Effects) -> None:
+        """Take a letter of another subscriber."""
         use = self._use_of(peer)
         if use is None:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))
@@ -285,20 +278,13 @@ class Publications:
     def _serve(
         self, peer: PeerId, use: _Use, wants: tuple[Want, ...], goes_on: bool, effects: Effects
     ) -> bool:
-        """Read the publications that a peer lacks; return whether there are any for it."""
+        """Read the first publications that a peer lacks; return whether there are any for it."""
         if use.bytes >= self._config.bytes_per_interval:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_BYTES, self.topic))
             return False
         if not self._reads.has_room(peer):
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_READS, self.topic))
             return False
-        answer = self._sought(peer, wants, goes_on)
-        if answer.keys:
-            self._reads.read_for(answer, effects)
-        return bool(answer.keys)
-
-    def _sought(self, peer: PeerId, wants: tuple[Want, ...], goes_on: bool) -> Answer:
-        """The first keys of what a peer lacks, as many as one answer may hold."""
         most = self._config.publications_per_message
         keys: list[tuple[int, MessageId]] = []
         for place, want in enumerate(wants):
@@ -306,8 +292,10 @@ class Publications:
             keys += [(place, key) for key in behind]
             if len(keys) > most:
                 break
-        everything = Answer(self.topic, peer, wants, tuple(keys), (), goes_on)
-        return everything if len(keys) <= most else everything.cut(most)
+        answer = Answer(self.topic, peer, wants, tuple(keys), (), goes_on)
+        if keys:
+            self._reads.read_for(answer if len(keys) <= most else answer.cut(most), effects)
+        return bool(keys)
 
     def send(self, answer: Answer, loaded: Loaded, effects: Effects) -> None:
         """PUBLISH: what a peer lacks, as far as it fits one answer, and what did not fit."""
@@ -321,8 +309,11 @@ class Publications:
         rest = answer.rest
         size = 0
         for number, (_, key) in enumerate(answer.keys):
-            publication = self._publication(events.get(key), peer, effects)
-            if publication is not None:
+            try:
+                publication = envelope.from_event(events[key])
+            except (KeyError, DecodeError):
+                effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
+            else:
                 if found and size + publication.size > self._config.answer_bytes:
                     rest = answer.rest_from(number)
                     break
@@ -337,17 +328,6 @@ class Publications:
             effects.append(Mail(peer, PublishBundle(self.topic, tuple(found), rest)))
         use.serving = bool(rest)
         self._end_chain(peer, use, answer.goes_on, effects)
-
-    def _publication(
-        self, event: Event | None, peer: PeerId, effects: Effects
-    ) -> Publication | None:
-        if event is not None:
-            try:
-                return envelope.from_event(event)
-            except DecodeError:
-                pass
-        effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
-        return None
 
     def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
         """PUBLISH, and the request for what did not fit, as long as anything new came."""
@@ -418,7 +398,7 @@ class Publications:
             refusal = verdict is Verdict.REJECT
             reason = reasons.VALIDATION_FAILED if refusal else reasons.VALIDATION_IGNORED
             effects.append(trace.RejectMessage(key, peer, reason, topic))
-            self._remember_refused(key)
+            remember(self._refused, key, None, MAX_REFUSED)
             return False
         self._unstored[key] = self.delivers
         if self.delivers:
@@ -427,8 +407,3 @@ class Publications:
         if flood:
             self._flood(publication, peer, effects)
         return True
-
-    def _remember_refused(self, key: MessageId) -> None:
-        if len(self._refused) >= MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
-        self._refused[key] = None

@@ -12,7 +12,7 @@ import msgspec
 from rumormill.core.effects import ById, Effects, FromOffset, Load
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Loaded
-from rumormill.protocols.skipring.publication_messages import Want
+from rumormill.protocols.skipring.messages import Want
 
 READS_PER_PEER: Final = 2
 MAX_READS: Final = 64

@@ -1,4 +1,4 @@
-"""Why the skip ring refused something: the labels under which refusals are counted."""
+"""Why the skip ring refused something: the reasons under which refusals are counted."""
 
 from typing import Final
 

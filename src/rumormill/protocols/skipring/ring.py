@@ -81,7 +81,7 @@ class RingNode:
 
     def _ring_timeout(self, own: Reference, effects: Effects) -> None:
         """BUILDRINGTIMEOUT of a subscriber that has a label."""
-        self._forget_self()
+        self._forget(self.id)
         ring, left, right = self.ring, self.left, self.right
         if ring is None:
             end = right if left is None else left if right is None else None
@@ -100,27 +100,25 @@ class RingNode:
     def _list_timeout(self, own: Reference, effects: Effects) -> None:
         """BUILDLISTTIMEOUT: introduce ourselves to both neighbours, unless one is misplaced."""
         left, right = self.left, self.right
-        if left is not None:
-            if precedes(left, own):
-                self._send_check(left, own, Flag.LIN, effects)
-            else:
-                self.left = None
-                self._linearize(left, effects)
-        if right is not None and right is self.right:
-            if precedes(own, right):
-                self._send_check(right, own, Flag.LIN, effects)
-            else:
-                self.right = None
-                self._linearize(right, effects)
-
-    def _forget_self(self) -> None:
-        own = self.id
-        if self.left is not None and self.left.peer == own:
+        if left is not None and precedes(left, own):
+            self._send_check(left, own, Flag.LIN, effects)
+        elif left is not None:
             self.left = None
-        if self.right is not None and self.right.peer == own:
+            self._linearize(left, effects)
+        if right is None or right is not self.right:
+            return
+        if precedes(own, right):
+            self._send_check(right, own, Flag.LIN, effects)
+        else:
             self.right = None
-        if self.ring is not None and self.ring.peer == own:
-            self.ring = None
+            self._linearize(right, effects)
+
+    def _forget(self, peer: PeerId) -> bool:
+        """Drop the edges to a peer; true when there was one."""
+        edges = (self.left, self.right, self.ring)
+        kept = [None if each is None or each.peer == peer else each for each in edges]
+        self.left, self.right, self.ring = kept
+        return kept != [*edges]
 
     def _send_check(
         self, receiver: Reference, own: Reference, flag: Flag, effects: Effects
@@ -183,11 +181,9 @@ class RingNode:
         elif ring.peer == subject.peer:
             return
         elif precedes(ring, own) == before:
-            farther, nearer = (
-                (subject, ring) if precedes(subject, ring) == before else (ring, subject)
-            )
-            self.ring = farther
-            self._linearize(nearer, effects)
+            farther = precedes(subject, ring) == before
+            self.ring = subject if farther else ring
+            self._linearize(ring if farther else subject, effects)
         else:
             self.ring = None
             self._linearize(subject, effects)
@@ -201,24 +197,17 @@ class RingNode:
             return
         if subject.peer == self.id or self._relabelled(own, subject):
             return
-        if precedes(subject, own):
-            left = self.left
-            if left is None:
-                self.left = subject
-            elif precedes(left, subject):
-                self._send_linearize(subject.peer, left, effects)
-                self.left = subject
-            else:
-                self._send_linearize(left.peer, subject, effects)
+        before = precedes(subject, own)
+        nearest = self.left if before else self.right
+        if nearest is not None and precedes(nearest, subject) != before:
+            self._send_linearize(nearest.peer, subject, effects)
+            return
+        if nearest is not None:
+            self._send_linearize(subject.peer, nearest, effects)
+        if before:
+            self.left = subject
         else:
-            right = self.right
-            if right is None:
-                self.right = subject
-            elif precedes(subject, right):
-                self._send_linearize(subject.peer, right, effects)
-                self.right = subject
-            else:
-                self._send_linearize(right.peer, subject, effects)
+            self.right = subject
 
     def _relabelled(self, own: Reference, subject: Reference) -> bool:
         """Correct the label of a neighbour; true when the subject needs no other place."""
@@ -226,15 +215,10 @@ class RingNode:
         left, right = self.left, self.right
         placed = False
         if left is not None and left.peer == subject.peer:
-            if left.label == subject.label or before:
-                placed = True
-                self.left = subject
-            else:
-                self.left = None
+            placed = before or left.label == subject.label
+            self.left = subject if placed else None
         if right is not None and right.peer == subject.peer:
-            if right.label == subject.label or not before:
-                placed = True
-                self.right = subject
-            else:
-                self.right = None
+            stays = not before or right.label == subject.label
+            self.right = subject if stays else None
+            placed = placed or stays
         return placed

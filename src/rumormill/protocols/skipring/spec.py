@@ -5,13 +5,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
-from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
-from rumormill.core.randomness import Randomness
 from rumormill.protocols.registry import Hooks, InspectionSpec, ProtocolSpec, Servers
-from rumormill.protocols.skipring.codec import decode_letter, encode_letter
 from rumormill.protocols.skipring.config import MAX_MESSAGE, SkipRingConfig
 from rumormill.protocols.skipring.inspection import (
     RingInspection,
@@ -19,15 +15,10 @@ from rumormill.protocols.skipring.inspection import (
     begin_legitimate,
 )
 from rumormill.protocols.skipring.junk import junk_letter
+from rumormill.protocols.skipring.messages import decode_letter, encode_letter
 from rumormill.protocols.skipring.peer import SetSupervisors, SkipRing
 
 SKIPRING = "/rumormill/skipring/1.0.0"
-
-
-def _build(
-    identity: Identity, randomness: Randomness, config: SkipRingConfig, hooks: Hooks
-) -> Machine:
-    return SkipRing(identity, randomness, config, hooks)
 
 
 def _decoder(config: SkipRingConfig, _hooks: Hooks) -> Callable[[bytes], WireMessage]:
@@ -46,7 +37,7 @@ SPEC = ProtocolSpec(
     name="skipring",
     protocol_ids=(SKIPRING,),
     presets={"default": SkipRingConfig()},
-    build=_build,
+    build=SkipRing,
     encode=encode_letter,
     decoder=_decoder,
     max_message=lambda _: MAX_MESSAGE,

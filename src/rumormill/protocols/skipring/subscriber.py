@@ -21,23 +21,9 @@ from rumormill.core.effects import Effects, Learn, Mail
 from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.core.randomness import Randomness
 from rumormill.core.trace import Refuse
-from rumormill.protocols.skipring import reasons
+from rumormill.protocols.skipring import messages, reasons
 from rumormill.protocols.skipring.labels import Label, chain, length_of
-from rumormill.protocols.skipring.messages import (
-    Acknowledge,
-    Check,
-    Flag,
-    GetConfiguration,
-    Introduce,
-    IntroduceShortcut,
-    Linearize,
-    Reference,
-    RemoveConnections,
-    RingMessage,
-    SetData,
-    Subscribe,
-    Unsubscribe,
-)
+from rumormill.protocols.skipring.messages import Flag, Letter, Reference
 from rumormill.protocols.skipring.ring import RingNode, precedes
 
 MINIMAL_REQUEST = 0.5
@@ -82,15 +68,8 @@ class Subscriber(RingNode):
     @property
     def neighbours(self) -> dict[PeerId, None]:
         """Everybody that we have a ring edge or a shortcut to, once each."""
-        found: dict[PeerId, None] = {}
-        for reference in (self.left, self.right, self.ring):
-            if reference is not None:
-                found[reference.peer] = None
-        for peer in self.shortcuts.values():
-            if peer is not None:
-                found[peer] = None
-        found.pop(self.id, None)
-        return found
+        everybody = dict.fromkeys((*self.ring_neighbours, *self.shortcuts.values()))
+        return {peer: None for peer in everybody if peer is not None and peer != self.id}
 
     @property
     def ring_neighbours(self) -> list[PeerId]:
@@ -100,9 +79,8 @@ class Subscriber(RingNode):
 
     def serve_under(self, supervisor: PeerId) -> None:
         """Take another supervisor; our place in the ring stays until it says otherwise."""
-        if supervisor != self.supervisor:
-            self.supervisor = supervisor
-            self.confirmed = False
+        self.supervisor = supervisor
+        self.confirmed = False
 
     # TIMEOUT.
 
@@ -117,7 +95,7 @@ class Subscriber(RingNode):
         if self.gone:
             return
         if self.leaving:
-            self._to_supervisor(Unsubscribe(self.topic), effects)
+            self.leave(effects)
         elif own is None or not self.confirmed:
             self.subscribe(effects)
         elif self._randomness.random() < self._request_probability(own):
@@ -125,13 +103,13 @@ class Subscriber(RingNode):
 
     def subscribe(self, effects: Effects) -> None:
         """Ask the supervisor to record us."""
-        addresses = tuple(self._addresses(self.id))
-        self._to_supervisor(Subscribe(self.topic, addresses), effects)
+        letter = messages.Subscribe(self.topic, tuple(self._addresses(self.id)))
+        effects.append(Mail(self.supervisor, letter))
 
     def leave(self, effects: Effects) -> None:
         """Ask the supervisor to forget us, now and in every TIMEOUT until it has."""
         self.leaving = True
-        self._to_supervisor(Unsubscribe(self.topic), effects)
+        effects.append(Mail(self.supervisor, messages.Unsubscribe(self.topic)))
 
     def stay(self) -> None:
         """Take back a wish to leave; the supervisor may have heard of it."""
@@ -139,9 +117,8 @@ class Subscriber(RingNode):
 
     def _request_probability(self, own: Reference) -> float:
         # The label 0 is minimal in every ring; it asks often enough as it is.
-        if own.label and (self.left is None or self.left.peer == self.id):
-            return MINIMAL_REQUEST
-        return request_probability(own.label)
+        minimal = own.label and (self.left is None or self.left.peer == self.id)
+        return MINIMAL_REQUEST if minimal else request_probability(own.label)
 
     def _drop_everybody(self, effects: Effects) -> None:
         """Without a label we are nobody's neighbour (Algorithm 2, lines 5 to 7)."""
@@ -150,14 +127,9 @@ class Subscriber(RingNode):
         self.left = self.right = self.ring = None
         self.shortcuts.clear()
 
-    def _to_supervisor(
-        self, message: Subscribe | Unsubscribe | GetConfiguration | Acknowledge, effects: Effects
-    ) -> None:
-        effects.append(Mail(self.supervisor, message))
-
     def _request(self, subject: PeerId, effects: Effects) -> None:
-        addresses = tuple(self._addresses(subject))
-        self._to_supervisor(GetConfiguration(self.topic, subject, addresses), effects)
+        letter = messages.GetConfiguration(self.topic, subject, tuple(self._addresses(subject)))
+        effects.append(Mail(self.supervisor, letter))
 
     # Shortcuts.
 
@@ -171,16 +143,14 @@ class Subscriber(RingNode):
                 right = ring
         return left, right
 
-    def _wanted(self, label: Label, neighbour: Reference | None) -> list[Label]:
-        return [] if neighbour is None else chain(label, neighbour.label)
-
     def _update_shortcuts(self, own: Reference) -> tuple[Reference | None, Reference | None]:
         """Keep shortcuts to the labels that we should have, and to no others.
 
         Returns our two neighbours in the ring of labels no longer than ours, as far as known.
         """
         left, right = self._sides(own)
-        before, behind = self._wanted(own.label, left), self._wanted(own.label, right)
+        before = [] if left is None else chain(own.label, left.label)
+        behind = [] if right is None else chain(own.label, right.label)
         wanted = dict.fromkeys([*before[1:], *behind[1:]])
         wanted.pop(own.label, None)
         shortcuts = self.shortcuts
@@ -207,27 +177,26 @@ class Subscriber(RingNode):
     def _send_shortcut(self, receiver: Reference, subject: Reference, effects: Effects) -> None:
         if receiver.peer != self.id:
             subject = self._addressed(subject)
-            effects.append(
-                Mail(receiver.peer, IntroduceShortcut(self.topic, subject, receiver.label))
-            )
+            letter = messages.IntroduceShortcut(self.topic, subject, receiver.label)
+            effects.append(Mail(receiver.peer, letter))
 
     # What others say.
 
-    def receive(self, sender: PeerId, message: RingMessage, effects: Effects) -> None:
-        """Take a message of this topic's ring."""
-        if isinstance(message, Check):
+    def receive(self, sender: PeerId, message: Letter, effects: Effects) -> None:
+        """Take a letter of this topic's ring."""
+        if isinstance(message, messages.Check):
             if message.sender.peer != sender:
                 effects.append(Refuse(sender, reasons.FOREIGN_SENDER, self.topic))
                 return
             known = _learned(message.sender, effects)
             self._correct_shortcuts(known)
             self._check(known, message.label, message.flag, effects)
-        elif isinstance(message, IntroduceShortcut):
+        elif isinstance(message, messages.IntroduceShortcut):
             subject = _learned(message.subject, effects)
             self._introduce_shortcut(sender, subject, message.label, effects)
-        elif isinstance(message, Linearize):
+        elif isinstance(message, messages.Linearize):
             self._linearize(_learned(message.subject, effects), effects)
-        elif isinstance(message, Introduce):
+        elif isinstance(message, messages.Introduce):
             subject = _learned(message.subject, effects)
             if subject.peer == sender:
                 self._correct_shortcuts(subject)
@@ -235,12 +204,12 @@ class Subscriber(RingNode):
                     # A correction of what we believed; by now we know the sender no more.
                     return
             self._introduce(subject, message.flag, effects)
-        elif isinstance(message, SetData):
+        elif isinstance(message, messages.SetData):
             if sender != self.supervisor:
                 effects.append(Refuse(sender, reasons.NOT_SUPERVISOR, self.topic))
                 return
             self._set_data(message, effects)
-        elif isinstance(message, RemoveConnections):
+        elif isinstance(message, messages.RemoveConnections):
             self.remove(sender)
         else:
             effects.append(Refuse(sender, reasons.NOT_RESPONSIBLE, self.topic))
@@ -276,13 +245,7 @@ class Subscriber(RingNode):
 
     def remove(self, peer: PeerId) -> bool:
         """REMOVECONNECTIONS: forget a peer; true when we knew it."""
-        known = False
-        if self.left is not None and self.left.peer == peer:
-            self.left, known = None, True
-        if self.right is not None and self.right.peer == peer:
-            self.right, known = None, True
-        if self.ring is not None and self.ring.peer == peer:
-            self.ring, known = None, True
+        known = self._forget(peer)
         for label, stored in self.shortcuts.items():
             if stored == peer:
                 self.shortcuts[label] = None
@@ -299,29 +262,27 @@ class Subscriber(RingNode):
 
     # The supervisor's word.
 
-    def _set_data(self, message: SetData, effects: Effects) -> None:
+    def _set_data(self, message: messages.SetData, effects: Effects) -> None:
         """SETDATA: the configuration replaces what we believed."""
         self.confirmed = True
-        displaced = [each for each in (self.left, self.right, self.ring) if each is not None]
+        displaced = self.ring_neighbours
         self.left = self.right = self.ring = None
         if message.label is None:
             self.own = None
             self.shortcuts.clear()
             self.gone = self.leaving
-            for peer in dict.fromkeys(each.peer for each in displaced):
-                if peer != self.id:
-                    self._request(peer, effects)
-            return
-        own = self.own = Reference(message.label, self.id)
-        pred = None if message.pred is None else _learned(message.pred, effects)
-        succ = None if message.succ is None else _learned(message.succ, effects)
-        self.adopt(own, pred, succ)
-        kept = {pred.peer if pred else None, succ.peer if succ else None, self.id}
-        for old in displaced:
-            if old.peer not in kept:
-                kept.add(old.peer)
-                self._request(old.peer, effects)
-        self._to_supervisor(Acknowledge(self.topic), effects)
+            kept = {self.id}
+        else:
+            own = self.own = Reference(message.label, self.id)
+            pred = None if message.pred is None else _learned(message.pred, effects)
+            succ = None if message.succ is None else _learned(message.succ, effects)
+            self.adopt(own, pred, succ)
+            kept = {self.id, *(each.peer for each in (pred, succ) if each is not None)}
+        for peer in displaced:
+            if peer not in kept:
+                self._request(peer, effects)
+        if message.label is not None:
+            effects.append(Mail(self.supervisor, messages.Acknowledge(self.topic)))
 
 
 def _learned(reference: Reference, effects: Effects) -> Reference:

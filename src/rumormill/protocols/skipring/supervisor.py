@@ -31,6 +31,7 @@ from typing import Final
 
 import msgspec
 
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, Learn, Mail
 from rumormill.core.ids import PeerId, Topic, no_addresses
 from rumormill.core.trace import Refuse
@@ -40,8 +41,8 @@ from rumormill.protocols.skipring.labels import Label, label_of, number_of, ring
 from rumormill.protocols.skipring.messages import (
     Acknowledge,
     GetConfiguration,
+    Letter,
     Reference,
-    RingMessage,
     SetData,
     Subscribe,
     Unsubscribe,
@@ -215,8 +216,8 @@ class Supervisor:
 
     # Requests.
 
-    def receive(self, sender: PeerId, message: RingMessage, effects: Effects) -> None:
-        """Take a message to the supervisor."""
+    def receive(self, sender: PeerId, message: Letter, effects: Effects) -> None:
+        """Take a letter to the supervisor."""
         self._alive(sender)
         if isinstance(message, Acknowledge):
             return
@@ -233,7 +234,9 @@ class Supervisor:
                 effects.append(Learn(message.subject, message.addresses))
             self._configure(message.subject, effects)
         elif isinstance(message, Unsubscribe):
-            self._unsubscribe(sender, effects)
+            self._forget(sender, effects)
+            # Said even if it was not known.
+            effects.append(Mail(sender, SetData(self.topic, None, None, None)))
         else:
             effects.append(Refuse(sender, reasons.NOT_SUBSCRIBED, self.topic))
 
@@ -253,11 +256,6 @@ class Supervisor:
                 return  # the subscriber asks again
             self.record(label, peer)
         self._configure(peer, effects)
-
-    def _unsubscribe(self, peer: PeerId, effects: Effects) -> None:
-        """UNSUBSCRIBE: forget a subscriber, and say so even if it was not known."""
-        self._forget(peer, effects)
-        effects.append(Mail(peer, SetData(self.topic, None, None, None)))
 
     def _forget(self, peer: PeerId, effects: Effects) -> None:
         """Remove a subscriber, and configure those whose neighbourhood changes by that.
@@ -308,9 +306,7 @@ class Supervisor:
                 return
             del silent[peer]
             if silence.misses + 1 >= self._config.misses:
-                self._removed[peer] = None
-                if len(self._removed) > self._config.max_subscribers:
-                    self._removed.popitem(last=False)
+                remember(self._removed, peer, None, self._config.max_subscribers)
                 self._forget(peer, effects)
             elif self.label(peer) is not None:
                 self._configure(peer, effects)

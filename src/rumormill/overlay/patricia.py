@@ -1,16 +1,25 @@
-"""The trie: a set of keys of equal length whose every subtree has a hash.
+"""A Merkle-hashed Patricia trie: sets that two peers can compare by talking only of differences.
 
-A Patricia trie keeps one inner node for each place where two keys part, and none elsewhere, so n
-keys make n leaves and n - 1 inner nodes. A node's label is the longest prefix that all keys below
-it share; a leaf's label is its key. The hash of a leaf is taken over its key and that of an inner
-node over its children's hashes, as in a Merkle tree: two nodes with equal hashes have the same keys
-below them. The shape follows from the set of keys alone, whatever the order of insertion, and
-so do all the hashes.
+It is a set of keys of equal length whose every subtree has a hash. A Patricia trie keeps one inner
+node for each place where two keys part, and none elsewhere, so n keys make n leaves and n - 1 inner
+nodes. A node's label is the longest prefix that all keys below it share; a leaf's label is its key.
+The hash of a leaf is taken over its key and that of an inner node over its children's hashes, as in
+a Merkle tree: two nodes with equal hashes have the same keys below them. The shape follows from the
+set of keys alone, whatever the order of insertion, and so do all the hashes.
 
 Leaves are the keys themselves, without an object of their own. Hashes are computed when they are
 asked for and forgotten along one path by an insertion; a node without a hash has no ancestor with
 one, so forgetting stops early and loading many keys costs no hashing at all. Who has loaded many
 computes their hashes in pieces (`hash_some`) before it asks for the root's.
+
+Two owners find out what each lacks without naming what both have. One names a node of its trie by
+label and hash (`Summary`); the other compares it with its own (`compare`) and answers with what
+follows: nothing when the hashes are equal, its two children when they are not, and when it has no
+such node, the prefixes under which it lacks every key, with the one subtree that it has in that
+place. Answers are compared in turn by the first. Every step leads one level down, so d differing
+keys cost O(d log n) nodes, whatever n is (Feldmann, Kolb, Scheideler, Strothmann: Self-Stabilizing
+Supervised Publish-Subscribe Systems, section 4.2). Nothing here knows of publications, topics or
+messages, so any protocol may reconcile any history with it.
 """
 
 import hashlib
@@ -19,8 +28,6 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 import msgspec
-
-from rumormill.overlay.patricia.prefix import EVERYTHING, Prefix, first_bits, prefix_of
 
 HASH_BYTES: Final = 32
 """SHA-256: collisions are out of reach, so equal hashes may be taken for equal sets even where
@@ -34,6 +41,66 @@ MAX_BITS: Final = 512
 
 _INNER = b"\x01"
 _LEAF = b"\x00"
+
+_KEEP = tuple(0xFF00 >> bits & 0xFF for bits in range(8))
+"""By number of bits: the mask that keeps so many on the left of a byte."""
+
+
+class Prefix(msgspec.Struct, frozen=True, gc=False):
+    """The first `length` bits of a key: a node's label, and what keys are asked for by.
+
+    Bits behind the prefix are zero up to whole bytes, so that equal prefixes are equal values.
+    """
+
+    bits: bytes = b""
+    length: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "Prefix":
+        """Read a prefix as papers write it: a string of zeros and ones."""
+        length = len(text)
+        padded = text + "0" * (-length % 8)
+        return cls(int(padded or "0", 2).to_bytes(len(padded) // 8, "big"), length)
+
+    def __str__(self) -> str:
+        whole = int.from_bytes(self.bits, "big")
+        return f"{whole:0{8 * len(self.bits)}b}"[: self.length] if self.length else ""
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether the bytes fit the length and everything behind the prefix is zero."""
+        bits, length = self.bits, self.length
+        if length < 0 or len(bits) != (length + 7) >> 3:
+            return False
+        return not length & 7 or not bits[-1] & ~_KEEP[length & 7]
+
+    def extended(self, bit: int) -> "Prefix":
+        """Return the prefix that is one bit longer."""
+        bits, length = self.bits, self.length
+        place = length & 7
+        if not place:
+            return Prefix(bits + (b"\x80" if bit else b"\x00"), length + 1)
+        if not bit:
+            return Prefix(bits, length + 1)
+        return Prefix(bits[:-1] + bytes((bits[-1] | 0x80 >> place,)), length + 1)
+
+
+def first_bits(key: bytes, length: int) -> bytes:
+    """Return the bytes of the prefix of `length` bits."""
+    rest = length & 7
+    if not rest:
+        return key[: length >> 3]
+    whole = length >> 3
+    return key[:whole] + bytes((key[whole] & _KEEP[rest],))
+
+
+def prefix_of(key: bytes, length: int) -> Prefix:
+    """Return the first `length` bits of a key that has at least so many."""
+    return Prefix(first_bits(key, length), length)
+
+
+EVERYTHING = Prefix()
+"""The prefix of all keys."""
 
 
 class Fork(msgspec.Struct, gc=False):
@@ -168,15 +235,11 @@ class PatriciaTrie:
         if len(key) != self._size or (unused and key[-1] & (1 << unused) - 1):
             raise ValueError(f"a key has {self.bits} bits in {self._size} bytes")
 
-    def label(self, node: Node) -> Prefix:
-        """Return what all keys below a node start with."""
-        if isinstance(node, bytes):
-            return Prefix(node, self.bits)
-        return prefix_of(node.key, node.length)
-
     def summary(self, node: Node) -> Summary:
-        """Return a node as it is named to others."""
-        return Summary(self.label(node), node_hash(node))
+        """Return a node as it is named to others: by what all keys below it start with."""
+        if isinstance(node, bytes):
+            return Summary(Prefix(node, self.bits), leaf_hash(node))
+        return Summary(prefix_of(node.key, node.length), node_hash(node))
 
     def root_summary(self) -> Summary:
         """Return the root as it is named to others; without keys, the empty label and hash."""
@@ -244,3 +307,39 @@ def _behind(stack: list[Node], after: bytes) -> list[Node]:
             left.append(node.one)
             stack.append(node.zero)
     return left
+
+
+class Comparison(msgspec.Struct, frozen=True, gc=False):
+    """What follows from comparing one node of another trie with ours."""
+
+    nodes: tuple[Summary, ...] = ()
+    """Nodes of ours that the other side should compare next."""
+    missing: Prefix | None = None
+    """Every key with this prefix is missing here, and the other side has some."""
+
+
+EQUAL = Comparison()
+
+
+def compare(trie: PatriciaTrie, theirs: Summary) -> Comparison:
+    """Compare a node that another trie has with ours.
+
+    The three cases of the paper: equal hashes, different hashes, and no such node here. A trie
+    without keys names itself by the empty label and `EMPTY_HASH`, and lacks everything.
+    """
+    label = theirs.label
+    node = trie.below(label)
+    if node is None:
+        return EQUAL if theirs.hash == EMPTY_HASH else Comparison(missing=label)
+    if isinstance(node, bytes):
+        if trie.bits == label.length:
+            return EQUAL  # the same key; a different hash of it would be no difference of sets
+    elif node.length == label.length:
+        if node_hash(node) == theirs.hash:
+            return EQUAL
+        return Comparison((trie.summary(node.zero), trie.summary(node.one)))
+    key = node if isinstance(node, bytes) else node.key
+    ours = key[label.length >> 3] & 0x80 >> (label.length & 7)
+    if theirs.hash == EMPTY_HASH:
+        return Comparison((trie.summary(node),))
+    return Comparison((trie.summary(node),), label.extended(0 if ours else 1))
