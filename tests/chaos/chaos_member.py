@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import resource
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 from chaos_checker import Kept, Seen, Violation
 from chaos_node import GAVE_UP, Life
+from disk import Disk, Rule
 
 from processes import environment
 
@@ -31,7 +33,10 @@ NEVER = ("CorruptLogError", "DamagedRangeError", "OffsetAheadError", "StoreVersi
 class Member:
     """One node, and everything that it told its application."""
 
-    def __init__(self, name: str, first_life: Life, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, first_life: Life, disk: Disk | None, changed: Callable[[], None]
+    ) -> None:
+        """Without a `disk` of the suite its files lie on the machine's."""
         self.name = name
         self.seen = Seen()
         self.refused: Counter[str] = Counter()
@@ -47,6 +52,8 @@ class Member:
         self._topics_entered = 0
         self.process: asyncio.subprocess.Process | None = None
         self._first_life = first_life
+        self._disk = disk
+        self._rules: list[Rule] = []
         self._changed = changed
         self._watch: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -78,7 +85,7 @@ class Member:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=environment(),
+                env=environment() if self._disk is None else self._disk.environment(),
                 limit=1 << 26,
             )
             self._watch = asyncio.ensure_future(self._follow(self.process))
@@ -164,6 +171,8 @@ class Member:
             self._expected = -signal.SIGKILL
             self.signal(signal.SIGKILL)
             await self._watched()
+            if self._disk is not None:
+                await asyncio.to_thread(self._disk.notice)
 
     async def stop(self) -> None:
         """Let it end in order."""
@@ -211,6 +220,27 @@ class Member:
         else:
             self.held_down -= 1
             await self.start()
+
+    async def cut_power(self, seed: int) -> None:
+        """What was not flushed is gone; with a seed, a part of it. The node must be down."""
+        if self._disk is not None:
+            luck = random.Random(seed) if seed else None
+            async with self._turn:
+                await asyncio.to_thread(self._disk.cut_power, luck)
+
+    def strike(self, rule: Rule, on: bool) -> None:
+        """Let operations of its disk fail, or succeed again."""
+        if on:
+            self._rules.append(rule)
+        else:
+            self._rules.remove(rule)
+        if self._disk is not None:
+            self._disk.rules(*dict.fromkeys(self._rules))
+
+    @property
+    def has_disk(self) -> bool:
+        """Whether its disk is the suite's."""
+        return self._disk is not None
 
     def limit(self, which: int, most: int | None) -> None:
         """Lower a limit of the living process, or lift it again."""

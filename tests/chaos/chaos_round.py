@@ -6,6 +6,7 @@ and limits are lifted. The network may settle, every node ends in order, and its
 
 import asyncio
 import contextlib
+import errno
 import resource
 import signal
 import time
@@ -20,7 +21,8 @@ from chaos_checker import Place, Violation, check
 from chaos_links import Network
 from chaos_member import Member
 from chaos_node import Life, name_in
-from chaos_schedule import REACHES_ALL, RESTARTS_AFTER_FULL_DISK, Fault, Schedule
+from chaos_schedule import REACHES_ALL, RESTARTS_WHEN_ROOM, Fault, Schedule
+from disk import Disk, Rule
 
 from rumormill.core.event import Event
 from rumormill.log import EventLog, StoreError
@@ -62,9 +64,13 @@ class Outcome(msgspec.Struct, kw_only=True):
 class Round:
     """A schedule under way."""
 
-    def __init__(self, schedule: Schedule, folder: Path, hosts: list[str], port: int) -> None:
+    def __init__(
+        self, schedule: Schedule, folder: Path, hosts: list[str], port: int, library: Path | None
+    ) -> None:
+        """`library` makes disks that fail; without it faults of the disk are few."""
         self.schedule = schedule
         self.folder = folder
+        self._library = library
         self.violations: list[Violation] = []
         self._addresses = [(host, port) for host in hosts[: schedule.size]]
         self._network = Network(self._addresses)
@@ -77,7 +83,8 @@ class Round:
         """Carry the schedule out; no process is left, whatever happens."""
         async with self._network:
             try:
-                self._members = [self._member(number) for number in range(self.schedule.size)]
+                tickets = [self._ticket(number) for number in range(self.schedule.size)]
+                self._members = [self._member(number, tickets) for number in range(len(tickets))]
                 if await self._begin():
                     async with self._lasting():
                         await self._suffer()
@@ -86,9 +93,10 @@ class Round:
             finally:
                 await asyncio.gather(*[member.end() for member in self._members])
         seen = {member.name: member.seen for member in self._peers}
-        for member in self._peers:
+        for number, member in enumerate(self._peers):
+            await member.cut_power(0)
             found = await asyncio.to_thread(
-                read_log, self.folder / member.name, self.schedule.protocol, member.topics
+                read_log, self._home(number), self.schedule.protocol, member.topics
             )
             member.seen.stored, faults = found
             self.violations += [Violation("damaged", member.name, text) for text in faults]
@@ -119,36 +127,37 @@ class Round:
         """All but the supervisor."""
         return self._members[: self.schedule.nodes]
 
-    def _member(self, number: int) -> Member:
+    def _member(self, number: int, tickets: list[str]) -> Member:
         supervises = number >= self.schedule.nodes
         neighbours = {0, (number + 1) % self.schedule.nodes} - {number}
         protocol = self.schedule.protocol
         host, port = self._addresses[number]
         name = self._name(number)
         life = Life(
-            home=str(self.folder / name),
+            home=str(self._home(number)),
             listen=f"/ip4/{host}/tcp/{port}",
             protocol=protocol,
             word="",
-            connect=[] if protocol == "skipring" else [self._ticket(n) for n in neighbours],
+            connect=[] if protocol == "skipring" else [tickets[n] for n in neighbours],
             routes=self._network.routes(number),
             topics=dict.fromkeys(TOPICS.get(protocol, ("news", "weather")), ""),
             since={},
-            supervisors=[] if supervises else [self._ticket(n) for n in self._supervisors()],
+            supervisors=[] if supervises else tickets[self.schedule.nodes :],
             supervises=supervises,
             pause=self.schedule.pause,
         )
-        return Member(name, life, self._changed.set)
+        disk = None if self._library is None else Disk(self.folder / name, self._library)
+        return Member(name, life, disk, self._changed.set)
 
-    def _supervisors(self) -> range:
-        return range(self.schedule.nodes, self.schedule.size)
+    def _home(self, number: int) -> Path:
+        return self.folder / self._name(number) / "disk" / "home"
 
     def _name(self, number: int) -> str:
         return f"n{number}" if number < self.schedule.nodes else "supervisor"
 
     def _ticket(self, number: int) -> str:
         host, port = self._addresses[number]
-        key = load_or_create_key(self.folder / self._name(number) / "identity.key")
+        key = load_or_create_key(self._home(number) / "identity.key")
         return f"/ip4/{host}/tcp/{port}/p2p/{key.peer_id}"
 
     async def _begin(self) -> bool:
@@ -347,19 +356,55 @@ class Round:
         victim.tell("full")
         yield
         victim.tell("room")
-        if self.schedule.protocol in RESTARTS_AFTER_FULL_DISK:
+        if self.schedule.protocol in RESTARTS_WHEN_ROOM:
             await victim.restart()
 
     @contextlib.asynccontextmanager
-    async def broken_disk(self, fault: Fault) -> AsyncIterator[None]:
-        """Every file that would grow over the largest fails to be written: no full disk, an error.
+    async def no_space(self, fault: Fault) -> AsyncIterator[None]:
+        """ENOSPC for every write to a file."""
+        async with self._struck(fault, Rule("write", errno.ENOSPC)) as victim:
+            yield
+        if self.schedule.protocol in RESTARTS_WHEN_ROOM:
+            await victim.restart()
 
-        The node's log fails with it, and the node is started again, which lifts the limit.
-        """
+    @contextlib.asynccontextmanager
+    async def no_heads(self, fault: Fault) -> AsyncIterator[None]:
+        """ENOSPC for the heads file alone, which is written after the events."""
+        async with self._struck(fault, Rule("write", errno.ENOSPC, "*heads*")):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def broken_flush(self, fault: Fault) -> AsyncIterator[None]:
+        """fsync fails, and what it was to flush is never flushed unless it is written again."""
+        async with self._struck(fault, Rule("sync", errno.EIO)):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def broken_disk(self, fault: Fault) -> AsyncIterator[None]:
+        """Writes fail; where the disk is the machine's, those beyond the size of a file."""
         victim = self._members[fault.nodes[0]]
-        victim.limit(resource.RLIMIT_FSIZE, victim.largest_file() // 2)
+        if not victim.has_disk:
+            victim.limit(resource.RLIMIT_FSIZE, victim.largest_file() // 2)
+        async with self._struck(fault, Rule("write", errno.EIO)):
+            yield
+        if not victim.has_disk:
+            victim.limit(resource.RLIMIT_FSIZE, None)
+
+    @contextlib.asynccontextmanager
+    async def _struck(self, fault: Fault, rule: Rule) -> AsyncIterator[Member]:
+        victim = self._members[fault.nodes[0]]
+        victim.strike(rule, on=True)
+        yield victim
+        victim.strike(rule, on=False)
+
+    @contextlib.asynccontextmanager
+    async def power_cut(self, fault: Fault) -> AsyncIterator[None]:
+        """The node dies, and with it what its disk had not flushed."""
+        victim = self._members[fault.nodes[0]]
+        await victim.down(True)
+        await victim.cut_power(int(fault.amount))
         yield
-        victim.limit(resource.RLIMIT_FSIZE, None)
+        await victim.down(False)
 
     @contextlib.asynccontextmanager
     async def clock(self, fault: Fault) -> AsyncIterator[None]:
@@ -403,7 +448,11 @@ FAULTS: dict[str, Callable[[Round, Fault], contextlib.AbstractAsyncContextManage
     "half-open": Round.half_open,
     "cut": Round.cut,
     "full-disk": Round.full_disk,
+    "no-space": Round.no_space,
+    "no-heads": Round.no_heads,
     "broken-disk": Round.broken_disk,
+    "broken-flush": Round.broken_flush,
+    "power-cut": Round.power_cut,
     "clock": Round.clock,
     "clock-restart": Round.clock_restart,
     "descriptors": Round.descriptors,

@@ -17,7 +17,7 @@ REACHES_ALL: Final = {
 """Whether an acknowledged event is in every subscriber's log in the end, whatever happened
 (docs/reliability.md). The others promise the publisher's log alone."""
 
-RESTARTS_AFTER_FULL_DISK: Final = ("pulsarcast",)
+RESTARTS_WHEN_ROOM: Final = ("pulsarcast",)
 """Who takes an event for known that its disk had no room for, and asks for it again only in its
 next life: that is begun when there is room."""
 
@@ -39,7 +39,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: tuple[int, ...]
     """Whom it befalls: the victim, the two ends of a link, or one side of a partition."""
     amount: float = 0.0
-    """Of a step of the clock: seconds."""
+    """Of a step of the clock: seconds. Of a power cut: a seed for what of the unflushed is left,
+    or 0 for nothing."""
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,7 +78,11 @@ KINDS: Final = {
     "half-open": 2,
     "cut": 2,
     "full-disk": 2,
+    "no-space": 1,
+    "no-heads": 1,
     "broken-disk": 1,
+    "broken-flush": 1,
+    "power-cut": 3,
     "clock": 2,
     "clock-restart": 1,
     "descriptors": 2,
@@ -92,19 +97,16 @@ def write_schedule(seed: int, protocol: str, *, nodes: int = 4, seconds: float =
     spared = SPARED.get(protocol, ())
     weights = [0 if kind in spared else weight for kind, weight in KINDS.items()]
     kinds = dice.choices(list(KINDS), weights, k=dice.randint(3, 6))
-    return Schedule(
-        protocol,
-        nodes,
-        seconds,
-        tuple(sorted((_draw(dice, kind, protocol, size, seconds) for kind in kinds), key=_time)),
-    )
+    unlucky = dice.randrange(size)
+    faults = [_draw(dice, kind, unlucky, protocol, size, seconds) for kind in kinds]
+    return Schedule(protocol, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
-def _time(fault: Fault) -> float:
-    return fault.at
-
-
-def _draw(dice: random.Random, kind: str, protocol: str, size: int, seconds: float) -> Fault:
+def _draw(
+    dice: random.Random, kind: str, unlucky: int, protocol: str, size: int, seconds: float
+) -> Fault:
+    """Draw a fault. Half of those that befall one node befall the unlucky one: some failures take
+    several faults, one after the other."""
     at = round(dice.uniform(0.0, 0.8 * seconds), 2)
     lasts = round(dice.uniform(0.1, 0.6 * seconds), 2)
     amount = 0.0
@@ -114,9 +116,11 @@ def _draw(dice: random.Random, kind: str, protocol: str, size: int, seconds: flo
     elif kind in ("slow", "half-open", "cut"):
         nodes = dice.sample(everybody, 2)
     else:
-        nodes = [dice.choice(everybody)]
+        nodes = [dice.choice((unlucky, dice.choice(everybody)))]
     if kind.startswith("clock"):
         amount = dice.choice(CLOCK_STEPS.get(protocol, ANY_STEP))
+    if kind == "power-cut":
+        amount = float(dice.randrange(4))
     if kind == "late":  # not the first, who makes the topics, nor the supervisor
         at, nodes = 0.0, [dice.randrange(1, size - (protocol == "skipring"))]
     return Fault(kind, at, lasts, tuple(nodes), amount)

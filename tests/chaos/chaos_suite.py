@@ -23,8 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import msgspec
 from chaos_round import Outcome, Round
 from chaos_schedule import PROTOCOLS, Schedule, read_schedule, write_schedule
+from disk import COMPILER, NEEDS_COMPILER, built
 
 SHOWN = 8
 """Violations that are printed of one round."""
@@ -36,22 +38,27 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where rounds are run: what they need of the machine."""
+
+    port: int
+    """No other suite on this machine has it; nodes use it on addresses of 127/8."""
+    library: Path | None
+    """What makes disks that fail, where there is a compiler."""
+
+    async def run(self, schedule: Schedule, folder: Path, slot: int = 0) -> Outcome:
+        """Run one schedule in an empty folder; `slot` tells it from others at the same time."""
+        hosts = [f"127.1.{slot}.{number + 1}" for number in range(schedule.size)]
+        return await Round(schedule, folder, hosts, self.port, self.library).run()
+
+
 @contextlib.contextmanager
-def reserved_port() -> Iterator[int]:
-    """A port that no other suite on this machine has: its nodes use it on addresses of 127/8."""
-    with socket.socket() as held:
+def place() -> Iterator[Place]:
+    """A place to run rounds."""
+    with socket.socket() as held, tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
-
-
-def hosts_of(slot: int, size: int) -> list[str]:
-    """An address for each node of a round, by the round's place among those at work."""
-    return [f"127.1.{slot}.{number + 1}" for number in range(size)]
-
-
-async def run_round(schedule: Schedule, folder: Path, slot: int, port: int) -> Outcome:
-    """Run one schedule in an empty folder."""
-    return await Round(schedule, folder, hosts_of(slot, schedule.size), port).run()
+        library = None if COMPILER is None else built(Path(folder))
+        yield Place(held.getsockname()[1], library)
 
 
 class Suite:
@@ -77,13 +84,13 @@ class Suite:
         protocol = chosen.protocol or PROTOCOLS[seed % len(PROTOCOLS)]
         return seed, write_schedule(seed, protocol, nodes=chosen.nodes, seconds=chosen.seconds)
 
-    async def work(self, slot: int, port: int) -> None:
+    async def work(self, place: Place, slot: int) -> None:
         """Run one round after the other."""
         while (asked := self._next()) is not None:
             seed, schedule = asked
             folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
             try:
-                outcome = await run_round(schedule, folder, slot, port)
+                outcome = await place.run(schedule, folder, slot)
                 self.outcomes.append((seed, outcome))
                 if not self.arguments.json:
                     self._tell(seed, outcome, folder)
@@ -122,8 +129,10 @@ class Suite:
 
     async def run(self) -> bool:
         """Run all; return whether all was as promised."""
-        with reserved_port() as port:
-            works = [self.work(slot, port) for slot in range(self.arguments.jobs)]
+        with place() as here:
+            if here.library is None:
+                say(f"without power cuts and failing disks: {NEEDS_COMPILER}")
+            works = [self.work(here, slot) for slot in range(self.arguments.jobs)]
             try:
                 async with asyncio.TaskGroup() as group:
                     for work in works:

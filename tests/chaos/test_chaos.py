@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chaos_round import FAULTS, Outcome
 from chaos_schedule import KINDS, PROTOCOLS, Fault, Schedule, read_schedule, write_schedule
-from chaos_suite import reserved_port, run_round
+from chaos_suite import place
 
 from processes import Program
 
@@ -21,8 +21,8 @@ SEEDS = {"floodsub": 1, "gossipsub": 1, "pulsarcast": 1, "skipring": 1, "radius"
 
 def run(schedule: Schedule, folder: Path) -> Outcome:
     """Run one round; whatever is not as promised is shown with its schedule."""
-    with reserved_port() as port:
-        outcome = asyncio.run(run_round(schedule, folder, slot=0, port=port))
+    with place() as here:
+        outcome = asyncio.run(here.run(schedule, folder))
     shown = "\n".join(outcome.violations[:10])
     assert outcome.ok, f"{outcome.kinds}\n{shown}\n{schedule.text()}"
     return outcome
