@@ -8,7 +8,8 @@ written in one piece after the fact that it states (`try` alone comes before it)
     ["given", label, offset, id, content], ["read", label, [[offset, id, content], ...]]
     ["quiet"], ["look", state], ["extent", {label: next offset}], ["failed", error, text]
 
-Requests are lines on stdin: `publish`, `quiet`, `look`, `extent`, `clock SECONDS`, `full`, `room`.
+Requests are lines on stdin: `publish`, `quiet`, `look`, `extent`, `clock SECONDS`, `full`, `room`,
+and `stacks`, which writes to stderr what everything waits for.
 The process ends in order when stdin does, with `GAVE_UP` when its log can store nothing any more,
 and never outlives the suite.
 """
@@ -16,6 +17,7 @@ and never outlives the suite.
 import asyncio
 import contextlib
 import ctypes
+import faulthandler
 import itertools
 import json
 import os
@@ -279,6 +281,10 @@ class Peer:
             say("extent", {label: each.next_offset for label, each in extents.items() if each})
         elif request == "clock":
             self.clock.ahead = float(words[0])
+        elif request == "stacks":
+            faulthandler.dump_traceback()
+            for task in asyncio.all_tasks():
+                task.print_stack(file=sys.stderr)
         else:
             await self.fill(request == "full")
 

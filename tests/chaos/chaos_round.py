@@ -21,7 +21,7 @@ from chaos_checker import Place, Violation, check
 from chaos_links import Network
 from chaos_member import Member
 from chaos_node import Life, name_in
-from chaos_schedule import REACHES_ALL, RESTARTS_WHEN_ROOM, Fault, Schedule
+from chaos_schedule import MAY_GRANT_AGAIN, REACHES_ALL, RESTARTS_WHEN_ROOM, Fault, Schedule
 from disk import Disk, Rule
 
 from rumormill.core.event import Event
@@ -100,10 +100,15 @@ class Round:
             )
             member.seen.stored, faults = found
             self.violations += [Violation("damaged", member.name, text) for text in faults]
-        self.violations += check(seen, reaches_all=REACHES_ALL[self.schedule.protocol])
+        self.violations += check(
+            seen,
+            reaches_all=REACHES_ALL[self.schedule.protocol],
+            may_grant_again=MAY_GRANT_AGAIN.get(self.schedule.protocol, ()),
+        )
         for member in self._members:
             self.violations += member.faults
             self.violations += tracebacks(member)
+            (self.folder / member.name / "stderr").write_text("\n".join(member.errors))
         return self._outcome()
 
     def _outcome(self) -> Outcome:
@@ -284,10 +289,12 @@ class Round:
                     await asyncio.sleep(0.005)  # lines come in crowds: look once for many
         except TimeoutError:
             told = ", ".join(
-                f"{each.name} {'up' if each.runs else 'not up'} {_counts(each)}"
-                for each in self._members
+                f"{each.name} {_state(each)} {_counts(each)}" for each in self._members
             )
             self.violations.append(Violation("stuck", "the round", f"{what} does not come: {told}"))
+            for each in self._members:
+                each.tell("stacks")
+            await asyncio.sleep(1.0)
             return False
         return True
 
@@ -431,9 +438,10 @@ class Round:
 
     @contextlib.asynccontextmanager
     async def descriptors(self, fault: Fault) -> AsyncIterator[None]:
-        """It may open nothing more: no connection, no file."""
+        """It may open nothing more: no connection, no file; but Python has been loaded."""
         victim = self._members[fault.nodes[0]]
-        victim.limit(resource.RLIMIT_NOFILE, victim.descriptors())
+        if victim.entered:
+            victim.limit(resource.RLIMIT_NOFILE, victim.descriptors())
         yield
         victim.limit(resource.RLIMIT_NOFILE, None)
 
@@ -467,26 +475,41 @@ def _has_read(member: Member) -> bool:
     return all(len(given.get(topic, ())) >= end for topic, end in member.extent.items())
 
 
+def _state(member: Member) -> str:
+    if member.process is None:
+        return "not there"
+    return ("quiet" if member.quiet else "busy") if member.entered else "not entered"
+
+
 def _counts(member: Member) -> str:
     given = {topic: len(places) for topic, places in member.seen.given.items()}
     return f"{len(member.seen.kept)} kept, given {given} of {member.extent}"
 
 
-OUT_OF_DESCRIPTORS = "socket.accept() out of system resource"
-"""What asyncio itself says, with a traceback, for each connection that it cannot accept."""
+OUT_OF_DESCRIPTORS = (
+    "OSError: [Errno 24] Too many open files",
+    "ValueError: Invalid file descriptor: -1",
+)
+"""What asyncio itself says, with tracebacks, of connections that it cannot accept, and when it
+tries again after the server was closed."""
 
 
 def tracebacks(member: Member) -> list[Violation]:
     """What went uncaught in a node: nobody is to read its stderr."""
-    raised = Counter(
-        line
-        for line in member.errors
-        if line and not line.startswith((" ", "Traceback", "socket: <"))
-    )
-    raised["OSError: [Errno 24] Too many open files"] -= raised.pop(OUT_OF_DESCRIPTORS, 0)
+    raised: Counter[str] = Counter()
+    inside = False
+    for line in member.errors:
+        if line.startswith("Traceback"):
+            inside = True
+        elif inside and not line.startswith(" "):
+            inside = False
+            raised[line] += 1
+    if any(line.startswith("socket.accept() out of system resource") for line in member.errors):
+        for line in OUT_OF_DESCRIPTORS:
+            del raised[line]
     return [
         Violation("traceback", member.name, f"{count} times {line}")
-        for line, count in (+raised).most_common(3)
+        for line, count in raised.most_common(3)
     ]
 
 
