@@ -18,8 +18,7 @@ from rumormill.overlay.kademlia.peer import GetValue, KademliaPeer, PutValue, Re
 from rumormill.overlay.kademlia.validators import CID_PREFIX, content_key
 from rumormill.sim.host import Host
 from rumormill.sim.network import Network
-from rumormill.trace.entries import Batch
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Batch, Recorder
 
 VALUES = 100
 

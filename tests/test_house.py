@@ -28,7 +28,6 @@ PURE_LIBP2P = (
     "identify",
     "multistream",
     "noise",
-    "ping",
     "upgrade",
     "yamux",
     "yamux_types",

@@ -12,7 +12,7 @@ from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived
-from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, proof_fields, signing_payload
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, proof_of, signing_payload
 from rumormill.protocols.radius.messages import decode_frame, encode_frame
 from rumormill.wire.frames import FrameReader
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
@@ -84,7 +84,7 @@ def pubsub(data: bytes) -> None:
         signed, message.signed_bytes = message.signed_bytes, 0
         assert payload == signing_payload(message)
         message.signed_bytes = signed
-        proof_fields(message)
+        proof_of(message)
 
 
 def radius(data: bytes) -> None:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 import pyspark
 
 import rumormill
-from rumormill.spark.java import find_java
+from rumormill.spark.session import find_java
 
 LOOPBACK: Final = "127.0.0.1"
 _MASTER: Final = "org.apache.spark.deploy.master.Master"

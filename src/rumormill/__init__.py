@@ -5,18 +5,16 @@ from typing import TYPE_CHECKING
 from rumormill.version import __version__
 
 if TYPE_CHECKING:
+    from rumormill.core.api import PeerView, Receipt
     from rumormill.core.errors import LocalError, RumormillError
     from rumormill.core.event import Event
     from rumormill.core.inputs import Verdict
-    from rumormill.core.peer_view import PeerView
-    from rumormill.core.receipt import Receipt
     from rumormill.daemon.doors import Doors
     from rumormill.log.model import Durability, StoreConfig
     from rumormill.node.config import NodeConfig
     from rumormill.node.node import Node
     from rumormill.node.subscription import Overflow, Subscription
     from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
-    from rumormill.node.topic import Topic
 
 __all__ = [
     "Doors",
@@ -47,15 +45,15 @@ _HOMES = {
     "Node": "rumormill.node.node",
     "NodeConfig": "rumormill.node.config",
     "Overflow": "rumormill.node.subscription",
-    "PeerView": "rumormill.core.peer_view",
-    "Receipt": "rumormill.core.receipt",
+    "PeerView": "rumormill.core.api",
+    "Receipt": "rumormill.core.api",
     "RumormillError": "rumormill.core.errors",
     "StoreConfig": "rumormill.log.model",
     "Subscription": "rumormill.node.subscription",
     "SyncDoors": "rumormill.node.sync",
     "SyncNode": "rumormill.node.sync",
     "SyncSubscription": "rumormill.node.sync",
-    "Topic": "rumormill.node.topic",
+    "Topic": "rumormill.node.node",
     "Verdict": "rumormill.core.inputs",
 }
 

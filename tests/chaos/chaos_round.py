@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from chaos_checker import Place, Violation, check
@@ -29,7 +28,7 @@ from rumormill.log import EventLog, StoreError
 from rumormill.log.notes import note_keys, read_note
 from rumormill.node.identity import NodeIdentity, SignatureVerifier, load_or_create_key
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.history.graph import verify_history
+from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
 from rumormill.protocols.skipring.envelope import check_event
 from rumormill.protocols.skipring.labels import label_of, text_of
@@ -544,7 +543,10 @@ def _links_are_whole(home: Path, log: EventLog, topic: str, events: list[Event])
     view = view_of_kept(partial(read_note, log), keys, cids.parse(topic))
     if view is None:
         return [f"the descriptor of {topic} is not kept"]
-    report: Any = verify_history(events, view.topic.cid, SignatureVerifier(), view.topic)
+    verifier = HistoryVerifier(view.topic.cid, SignatureVerifier(), view.topic)
+    for event in events:
+        verifier.check(event)
+    report = verifier.report()
     if report.is_whole:
         return []
     return [f"the history of {topic} has {len(report.gaps)} gaps, {len(report.faults)} faults"]

@@ -22,6 +22,7 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -36,6 +37,17 @@ KILL = 0
 """In a rule, instead of an error: the process dies before the operation."""
 
 _RECORD = struct.Struct("<c3xIQQQ")  # kind, bytes of the name, inode, place, bytes of content
+
+
+class BestLuck(random.Random):
+    """Everything that could have reached the disk did."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        assert stop is None
+        return start - 1
+
+    def choice(self, seq: Any) -> Any:
+        return seq[-1]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -266,16 +278,10 @@ class Disk:
         with self._journal.open("ab") as journal:
             journal.write(head + name.encode() + data)
 
-    def operations(self) -> int:
-        """How many changes programs have made since the last cut."""
-        self._caught_up()
-        return self._count
-
     def _caught_up(self) -> Model:
         """The model after everything that the journal has by now."""
         for record in self._records():
             self._model.apply(*record)
-            self._count += 1
         return self._model
 
     def _remember(self) -> None:
@@ -289,7 +295,7 @@ class Disk:
             else:
                 names[name] = inodes[path.stat().st_ino] = Content(path.read_bytes())
         self._model = Model(names, inodes)
-        self._count = self._read = 0
+        self._read = 0
 
     def _records(self) -> Iterator[tuple[str, int, int, str, bytes]]:
         """What the journal has that was not read before."""

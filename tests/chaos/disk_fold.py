@@ -1,9 +1,11 @@
-"""A checkpoint that a reader stops half-way, and one whose flush fails: then the log is closed.
+"""A checkpoint that a reader stops half-way, and one whose flush fails: then the process ends.
 
-Arguments: the store's directory, and the file of faults, into which it writes a rule of its own in
-between. It prints how many events were acknowledged.
+Arguments: the store's directory, the file of faults, into which it writes a rule of its own in
+between, and how it ends (`close` or `die`). It prints how many events were acknowledged.
 """
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -20,7 +22,7 @@ def fill(log: EventLog, start: int, count: int) -> None:
 
 def main() -> None:
     """Fold half, fold the rest in vain, close."""
-    home, faults = sys.argv[1:]
+    home, faults, end = sys.argv[1:]
     log = EventLog(home, StoreConfig(checkpoint_pages=10**6))
     writer = log.writer()
     fill(log, 0, 50)
@@ -32,7 +34,9 @@ def main() -> None:
     try:
         writer.run(writer.exclusively(writer.checkpoint)).result()
     except StoreError:
-        sys.stdout.write("100\n")
+        os.write(1, b"100\n")
+    if end == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
     log.close()
 
 

@@ -1,5 +1,6 @@
 """Storage faults under a node: a damaged log stops the start, with one sentence that says where."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from live_nodes import run
 from rumormill.log import CorruptLogError, StoreError
+from rumormill.node.identity import KEY_FILE
 from rumormill.node.node import Node
 
 EVENTS = 200
@@ -100,3 +102,23 @@ def test_a_sound_log_starts_again_and_goes_on_where_it_ended(tmp_path: Path) -> 
             return [event.offset for event in await node.history("news")]
 
     assert run(read) == list(range(2 * EVENTS))
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o777])
+def test_a_home_is_private_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+    """The key is made before the log is, and with it the home."""
+    home = tmp_path / "home"
+
+    async def publish() -> dict[str, int]:
+        async with Node(home) as node:
+            await node.publish("news", b"for nobody else")
+            return {path.name: path.stat().st_mode & 0o777 for path in home.rglob("*")}
+
+    before = os.umask(umask)
+    try:
+        modes = run(publish)
+    finally:
+        os.umask(before)
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert {KEY_FILE, "heads", "lock", "events-1.db", "events-1.db-wal"} <= set(modes)
+    assert set(modes.values()) == {0o600}

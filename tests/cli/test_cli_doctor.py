@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from processes import rumormill
 from rumormill.cli import doctor
 from rumormill.cli.doctor import FAILED, OK, WARNING
+from rumormill.log import EventLog, StoreConfig
+from store_samples import make_event
 
 YEAR_2026 = 1_770_000_000.0
 
@@ -80,7 +83,8 @@ def test_java_is_the_one_that_spark_would_use(tmp_path: Path) -> None:
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rumormill.spark.java._packaged_runtime", lambda: None)
+    module = import_module("rumormill.spark.session")  # the package has a function of that name
+    monkeypatch.setattr(module, "_packaged_runtime", lambda: None)
     found = doctor.check_java({"PATH": ""})
     assert found.state == FAILED
     assert 'pip install "rumormill[spark]"' in found.advice
@@ -149,3 +153,26 @@ def test_an_address_that_this_machine_does_not_have(tmp_path: Path) -> None:
     checks = examined("--home", str(tmp_path / "h"), "--listen", "/ip4/192.0.2.1/tcp/4001")
     assert checks["listen"]["state"] == FAILED
     assert "no such address" in checks["listen"]["advice"]
+
+
+def test_a_home_that_others_may_look_into_and_a_log_without_a_second_witness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is broken; both come with what to do."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with EventLog(home, StoreConfig(heads_sync_commits=1)) as log:
+        monkeypatch.setattr(os, "pwrite", no_room)
+        for number in range(3):
+            log.append([make_event(number)]).result()
+        shutil.copytree(home, tmp_path / "crashed")
+        monkeypatch.undo()
+    checks = examined("--home", str(tmp_path / "crashed"))
+    assert checks["home"]["state"] == WARNING
+    assert checks["home"]["advice"] == f"chmod 700 {tmp_path / 'crashed'}"
+    assert checks["log"]["state"] == WARNING
+    assert "the heads file could not be written since commit 0" in checks["log"]["text"]

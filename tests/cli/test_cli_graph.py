@@ -13,8 +13,8 @@ from rumormill.log.event_log import EventLog
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import (
     SignedEvent,
     publish_request,

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from live_nodes import run, until
 from rumormill.core.errors import LocalError
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_server import ControlServer
-from rumormill.daemon.control_service import NodeService, expected
+from rumormill.daemon.control_service import ControlClient, NoDaemonError, NodeService, expected
 from rumormill.node.node import Node
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from live_nodes import run
-from rumormill.demo.demonstration import demonstrate
-from rumormill.demo.run import Run
+from rumormill.demo.run import Run, demonstrate
 from rumormill.demo.script import chosen, write_script
 
 

@@ -25,7 +25,6 @@ from rumormill.protocols.pulsarcast.format.rpc import (
     Rpc,
     addition,
     decode_rpc,
-    encode_rpc,
     join,
     leave,
     publish,
@@ -72,7 +71,7 @@ class Exchange:
 
     async def send(self, rpc: Rpc) -> None:
         """Send an RPC of ours."""
-        await self._bridge.ask("send", data=frame(encode_rpc(rpc)).hex())
+        await self._bridge.ask("send", data=frame(Rpc.encode(rpc)).hex())
 
     async def next_rpc(self) -> Rpc:
         """Wait for an RPC of the original's; there is one at a time."""
@@ -118,7 +117,7 @@ async def test_events_go_both_ways_and_have_one_name(pulsarcast: Program, bridge
     async with Exchange(pulsarcast, bridge) as exchange:
         assert cids.text(exchange.topic.cid) == exchange.topic_text
         assert not exchange.topic.may_publish(US.peer)
-        await exchange.send(join(exchange.topic.cid, time.time()))
+        await exchange.send(join(exchange.topic.cid, None, time.time()))
         ours: SignedEvent | None = None
         for payload in (b"from us", b"", "olá 日本 😀".encode(), bytes(range(256)) * 100):
             ours = exchange.event(payload, None if ours is None else ours.cid)
@@ -140,7 +139,7 @@ async def test_events_go_both_ways_and_have_one_name(pulsarcast: Program, bridge
 async def test_the_original_publishes_what_we_ask_for(pulsarcast: Program, bridge: Program) -> None:
     """Our request comes back published: its own CID, and our part of it unchanged."""
     async with Exchange(pulsarcast, bridge) as exchange:
-        await exchange.send(join(exchange.topic.cid, time.time()))
+        await exchange.send(join(exchange.topic.cid, None, time.time()))
         created = dates.iso_at(time.time())
         request = EventDescriptor(exchange.topic.cid, US.peer, b"please", created)
         await exchange.send(request_to_publish(sign_request(request, US), time.time()))
@@ -160,7 +159,7 @@ async def test_what_is_ours_does_not_disturb_the_original(
         topic = exchange.topic.cid
         await exchange.send(addition(Have(topic, 1, 2, (topic,))))
         await exchange.send(leave(topic, time.time(), (PeerAddress(US.peer, (b"address",)),)))
-        joined = join(topic, time.time())
+        joined = join(topic, None, time.time())
         await exchange.send(Rpc(joined.messages, (Have(topic, 1, 2),)))
         ours = exchange.event(b"still here")
         await exchange.send(publish(ours, time.time()))

@@ -12,7 +12,7 @@ from rumormill.core.errors import PeerError
 from rumormill.libp2p.identify import IDENTIFY, Identify, IdentifyReader
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
 from rumormill.libp2p.noise import NOISE, NoiseHandshake
-from rumormill.libp2p.ping import PING, PingListener
+from rumormill.libp2p.services import PING, AnswerPing
 from rumormill.libp2p.yamux import YAMUX, YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived, Event, StreamEnded, StreamOpened
 from rumormill.wire.keys import PrivateKey
@@ -38,7 +38,7 @@ class Peer:
         self.muxing = self.negotiate(YAMUX)
         self.yamux = YamuxSession(client=self.dials)
         self.streams: dict[int, Initiator | Listener] = {}
-        self.pings: dict[int, PingListener] = {}
+        self.pings: dict[int, AnswerPing] = {}
         self.echo = b""
         self.reader = IdentifyReader()
         self.identified: Identify | None = None
@@ -103,7 +103,7 @@ class Peer:
                 self.yamux.send(stream_id, about.encode())
                 self.yamux.end(stream_id)
         if negotiation.protocol == PING and isinstance(negotiation, Listener):
-            echo = self.pings.setdefault(stream_id, PingListener()).receive(data)
+            echo = self.pings.setdefault(stream_id, AnswerPing()).echo(data)
             self.yamux.send(stream_id, echo)
         elif negotiation.protocol == PING and data:
             self.echo += data

@@ -1,6 +1,7 @@
 """What an operator can meet gives one clear sentence of the right class."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -79,6 +80,32 @@ def test_a_full_disk_refuses_the_append_and_keeps_the_log(home):
     with EventLog(home) as log:
         assert log.append([big]).result()[0].offset == 51
         assert len(read_all(log)) == 52
+
+
+def test_a_log_without_a_second_witness_says_so_until_it_has_one_again(home, monkeypatch):
+    """The heads file cannot be written: events are kept, also over a crash, and counted trouble is
+    all there is. The database records since when an old copy of itself could not be told."""
+
+    def no_room(*arguments):
+        raise OSError(28, "No space left on device")
+
+    config = StoreConfig(heads_sync_commits=2)
+    with EventLog(home, config) as log:
+        fill(log, 1)
+        monkeypatch.setattr(os, "pwrite", no_room)
+        for number in range(1, 9):
+            assert log.append([make_event(number)]).result()[0].durable_at is not None
+        assert (log.counters.failed, log.counters.heads_failed) == (0, 1)
+        shutil.copytree(home, home.with_name("crashed"))
+        monkeypatch.undo()
+    crashed = home.with_name("crashed")
+    with EventLog(crashed, config, read_only=True) as log:
+        assert (log.unwitnessed, log.findings) == (0, ())
+    with EventLog(crashed, config) as log:
+        assert len(read_all(log)) == 9
+        fill(log, 1, start=9)
+    with EventLog(crashed, config, read_only=True) as log:
+        assert log.unwitnessed is None
 
 
 def test_an_append_that_is_too_large_takes_no_other_with_it(home):

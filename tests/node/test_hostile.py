@@ -32,9 +32,9 @@ from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.multistream import Initiator
 from rumormill.libp2p.noise import NOISE
-from rumormill.libp2p.ping import PING
+from rumormill.libp2p.services import PING
+from rumormill.node.channel import SLOW_PEER
 from rumormill.node.config import NodeConfig
-from rumormill.node.driver import SLOW_PEER
 from rumormill.node.node import Node
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, IHave, Prune, Rpc, SubOpts

@@ -19,11 +19,11 @@ from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, Summary
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import Terms
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
+from rumormill.protocols.pulsarcast.format.rpc import join
 from rumormill.protocols.pulsarcast.format.signing import sign_event
 from rumormill.protocols.pulsarcast.tree.known_topics import note_of
-from rumormill.protocols.pulsarcast.tree.trees import join
 from rumormill.protocols.skipring.envelope import Author
 from rumormill.protocols.skipring.messages import CheckTrie
 

@@ -1,5 +1,7 @@
 """A node whose disk is full: what fails, what is counted, and that it recovers."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -92,5 +94,32 @@ def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
             assert len(kept) * 20_000 > 256 * 1024
             assert len(kept) + reader._journal.lost == 60
             assert [event.offset for event in kept] == list(range(len(kept)))
+
+    run(story)
+
+
+def test_heads_that_find_the_disk_full_cost_nobody_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The author has its receipts, the reader is handed everything, and the trouble is counted."""
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def story() -> None:
+        async with Node(tmp_path / "author") as author, Node(tmp_path / "reader") as reader:
+            events = await reader.subscribe(TOPIC)
+            await reader.connect(author.tickets[0])
+            await author.wait_until_ready(TOPIC, timeout=20)
+            monkeypatch.setattr(os, "pwrite", no_room)  # of the log's files only heads use it
+            for number in range(20):
+                receipt = await author.publish(TOPIC, b"%d" % number)
+                assert receipt.offset == number
+            assert [(await anext(events)).data for _ in range(20)] == [b"%d" % n for n in range(20)]
+            for node in (author, reader):
+                metrics = node.metrics()
+                assert metrics["rumormill_log_heads_failed"][""] > 0
+                assert metrics["rumormill_log_failed"][""] == 0
+                assert metrics["rumormill_events_lost"][""] == 0
 
     run(story)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from live_nodes import run, take, until
+from rumormill.core.api import Receipt
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.event import Note
-from rumormill.core.receipt import Receipt
 from rumormill.node.node import Node
 from rumormill.node.sync import SyncNode
 from rumormill.protocols.pulsarcast.commands import SubscribeTo

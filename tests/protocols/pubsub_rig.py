@@ -32,10 +32,10 @@ from rumormill.protocols.pubsub.messages import Rpc
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.sim.latency import Constant
+from rumormill.sim.latency import constant
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 from trace_log import TraceLog
 
 
@@ -69,7 +69,7 @@ class Rig:
     ) -> None:
         self.log = TraceLog()
         self.network = Network(
-            seed, Recorder([self.log]), Constant(latency), faults, _through_the_codec
+            seed, Recorder([self.log]), constant(latency), faults, _through_the_codec
         )
         self.randomness = random.Random(f"{seed}/rig")
         self.events: list[list[Event]] = []

@@ -348,7 +348,7 @@ class Router(RuleBasedStateMachine):
             assert all(topic in router.peers[peer].topics for peer in subscribers)
         assert len(router.subscriptions) <= self.config.max_subscriptions
         assert len(router._pending) <= self.config.max_pending_validations
-        assert len(router._seen) <= self.config.seen_limit
+        assert len(router._seen.ids) <= self.config.seen_limit
         assert all(peer in self.connected for peer in router._unannounced)
 
     @invariant()

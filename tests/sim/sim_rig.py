@@ -14,14 +14,14 @@ from rumormill.core.effects import Effect, Effects, Mail, Send
 from rumormill.core.inputs import Input, Received
 from rumormill.core.trace import MessageMeta, RpcMeta, TracePayload
 from rumormill.sim.host import Host
-from rumormill.sim.latency import Constant, LatencyModel
+from rumormill.sim.latency import LatencyModel, constant
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
+from rumormill.trace.entries import Recorder
 from rumormill.trace.metrics import Metrics
-from rumormill.trace.recorder import Recorder
 from trace_log import TraceLog
 
 LATENCY = 0.05
@@ -61,7 +61,7 @@ class PairLatency(msgspec.Struct):
 
     pairs: Mapping[tuple[int, int], float]
 
-    def one_way(self, source: int, target: int) -> float:
+    def __call__(self, source: int, target: int) -> float:
         return self.pairs.get((source, target), LATENCY)
 
 
@@ -83,7 +83,7 @@ class Net:
         self.network = Network(
             seed,
             Recorder([self.log]),
-            latency or Constant(LATENCY),
+            latency or constant(LATENCY),
             LinkFaults(**faults),
             processing_delay=processing_delay,
         )

@@ -97,8 +97,8 @@ def test_a_change_of_the_load_leaves_the_network_alone() -> None:
     many = Simulation(troubled(workload=Workload(messages=99)))
     assert few._neighbours == many._neighbours
     pairs = [(one, other) for one in range(20) for other in range(20)]
-    assert [few.network.latency.one_way(*pair) for pair in pairs] == [
-        many.network.latency.one_way(*pair) for pair in pairs
+    assert [few.network.latency(*pair) for pair in pairs] == [
+        many.network.latency(*pair) for pair in pairs
     ]
 
 

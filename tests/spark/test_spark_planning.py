@@ -11,8 +11,16 @@ from pyspark.sql import datasource as spark_filters
 from rumormill.core.errors import LocalError
 from rumormill.log.arrow import event_schema
 from rumormill.log.model import Range, TopicExtent
-from rumormill.spark.access import DataLossError, HomeAccess, read_piece
-from rumormill.spark.filters import Condition, apply, condition_of, narrowed, wants_topic
+from rumormill.spark.access import (
+    Condition,
+    DataLossError,
+    HomeAccess,
+    apply,
+    condition_of,
+    narrowed,
+    read_piece,
+    wants_topic,
+)
 from rumormill.spark.options import MAX_RECORDS_PER_PARTITION, ReadOptions, read_options
 from rumormill.spark.planning import (
     SEGMENT_ROWS,

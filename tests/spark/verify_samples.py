@@ -4,12 +4,12 @@ from msgspec.structs import replace
 
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity
-from rumormill.protocols.pubsub.authorship import Authorship, proof_of
+from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
-from rumormill.protocols.pubsub.naming import author_and_seqno
+from rumormill.protocols.pubsub.naming import Authorship, author_and_seqno
 from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import sign_event
 from rumormill.protocols.radius.messages import Publication, sign
 from rumormill.protocols.skipring.envelope import Author

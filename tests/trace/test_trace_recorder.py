@@ -3,8 +3,7 @@
 from itertools import chain
 
 from rumormill.core.trace import Join
-from rumormill.trace.entries import Batch, Entry
-from rumormill.trace.recorder import FLUSH_AT, Recorder
+from rumormill.trace.entries import FLUSH_AT, Batch, Entry, Recorder
 
 
 class Sink:
@@ -63,7 +62,7 @@ def test_the_buffer_is_handed_over_when_it_is_full_and_not_before():
     recorder.record(entry(FLUSH_AT))
     recorder.maybe_flush()
     assert [len(batch) for batch in sink.batches] == [FLUSH_AT]
-    assert len(recorder) == 0
+    assert recorder._buffer == []
 
 
 def test_an_empty_buffer_makes_no_batch():

@@ -16,7 +16,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.wire.protobuf import (
     bytes_field,
     field_size,
-    fields,
+    item_fields,
     next_field,
     read_length,
     read_tag,
@@ -80,6 +80,10 @@ class TestVarints:
             varint(value)
 
 
+def _refusal(data: bytes) -> str:
+    return reason_of(item_fields, data, 0, len(data))
+
+
 class TestFields:
     """Tags, lengths and what lies between them."""
 
@@ -116,32 +120,33 @@ class TestFields:
     def test_any_bytes(self, data: bytes) -> None:
         """Splitting noise gives fields or an error."""
         try:
-            found = fields(data, max_fields=8)
+            found = item_fields(data, 0, len(data), 8)
         except DecodeError:
             return
         assert len(found) <= 8
-        assert all(number > 0 for number, _ in found)
+        assert all(tag >> 3 > 0 for tag, _, _ in found)
 
     def test_every_wire_type(self) -> None:
-        """Integers come as numbers, everything else as bytes, in order."""
+        """Each comes with its tag and the place of its value, in order."""
         data = varint_field(1, 300) + string_field(2, "ü") + b"\x19" + bytes(8) + b"\x25" + bytes(4)
-        assert fields(data, max_fields=4) == [
-            (1, 300),
-            (2, "ü".encode()),
-            (3, bytes(8)),
-            (4, bytes(4)),
+        found = item_fields(data, 0, len(data), 4)
+        assert [(tag, data[start:stop]) for tag, start, stop in found] == [
+            (1 << 3, varint(300)),
+            (2 << 3 | 2, "ü".encode()),
+            (3 << 3 | 1, bytes(8)),
+            (4 << 3 | 5, bytes(4)),
         ]
-        assert reason_of(fields, data, max_fields=3) == "too-many-fields"
+        assert reason_of(item_fields, data, 0, len(data), 3) == "too-many-fields"
 
     def test_what_is_refused(self) -> None:
         """Field numbers that protobuf does not have, groups, and values that are cut short."""
-        assert reason_of(fields, b"\x02\x00", max_fields=9) == "bad-tag"
-        assert reason_of(fields, varint(2**29 << 3) + b"\x00", max_fields=9) == "bad-tag"
-        assert reason_of(fields, b"\x0b\x0c", max_fields=9) == "bad-wire-type"
-        assert reason_of(fields, b"\x0a\x05abcd", max_fields=9) == "truncated"
-        assert reason_of(fields, b"\x0a" + varint(2**63), max_fields=9) == "truncated"
-        assert reason_of(fields, b"\x09" + bytes(7), max_fields=9) == "truncated"
-        assert reason_of(fields, b"\x0d" + bytes(3), max_fields=9) == "truncated"
+        assert _refusal(b"\x02\x00") == "bad-tag"
+        assert _refusal(varint(2**29 << 3) + b"\x00") == "bad-tag"
+        assert _refusal(b"\x0b\x0c") == "bad-wire-type"
+        assert _refusal(b"\x0a\x05abcd") == "truncated"
+        assert _refusal(b"\x0a" + varint(2**63)) == "truncated"
+        assert _refusal(b"\x09" + bytes(7)) == "truncated"
+        assert _refusal(b"\x0d" + bytes(3)) == "truncated"
 
 
 def _without_version(text: str) -> str:

@@ -19,7 +19,7 @@ from rumormill.cli.parser import build_parser
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
 _CODES = {"timeout": TIMEOUT, "damaged": DATA_LOSS, "usage": USAGE}
-"""What the node that runs in a home answers, as exit codes."""
+"""The kinds of errors, here and in a node that runs elsewhere, as exit codes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,17 +54,9 @@ def _told(error: Exception) -> CommandError | None:
         return error
     if isinstance(error, OSError):
         return CommandError(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    from rumormill.core.errors import ConfigError, RumormillError
-    from rumormill.daemon.control_messages import ControlError
-    from rumormill.log.errors import CorruptLogError
+    from rumormill.core.errors import RumormillError
+    from rumormill.daemon.control_server import error_code
 
-    code = FAILURE
-    if isinstance(error, ControlError):
-        code = _CODES.get(error.code, FAILURE)
-    elif isinstance(error, CorruptLogError):
-        code = DATA_LOSS
-    elif isinstance(error, ConfigError):
-        code = USAGE
-    elif not isinstance(error, RumormillError):
+    if not isinstance(error, RumormillError):
         return None
-    return CommandError(" ".join(str(error).split()), code)
+    return CommandError(" ".join(str(error).split()), _CODES.get(error_code(error), FAILURE))

@@ -23,6 +23,7 @@ from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
 from rumormill.node.subscription import Subscription
 from rumormill.protocols.registry import protocol
+from rumormill.trace.metrics import nearest_rank
 
 TOPIC = "bench"
 _STAMP = 16
@@ -148,8 +149,8 @@ async def _listen(plan: dict[str, Any]) -> dict[str, Any]:
         "burst_end": burst_end,
         "burst_cpu": cpu,
         "samples": samples,
-        "p50": _percentile(delays, 0.50),
-        "p99": _percentile(delays, 0.99),
+        "p50": round((nearest_rank(delays, 50) or 0) / 1e6, 3),
+        "p99": round((nearest_rank(delays, 99) or 0) / 1e6, 3),
     }
 
 
@@ -162,13 +163,6 @@ async def _take(subscription: Subscription, count: int, delays: list[int]) -> in
                 delays.append(time.monotonic_ns() - int.from_bytes(event.data[:_STAMP]))
                 taken += 1
     return taken
-
-
-def _percentile(ordered: list[int], share: float) -> float:
-    """In milliseconds; 0 where nothing came."""
-    if not ordered:
-        return 0.0
-    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1e6, 3)
 
 
 if __name__ == "__main__":

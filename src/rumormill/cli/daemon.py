@@ -16,9 +16,9 @@ import threading
 from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
-from rumormill.cli.logs import LogObserver, set_up_logs
+from rumormill.cli.logs import LogObserver, begin
 from rumormill.cli.session import find_tickets, run_async
-from rumormill.cli.settings import Resolved, resolve
+from rumormill.cli.settings import Resolved
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint, reachable
@@ -37,8 +37,7 @@ _LONGEST_RETRY = 60.0
 
 def run_node(options: argparse.Namespace) -> int:
     """Run a node until SIGINT or SIGTERM."""
-    resolved = resolve(options)
-    set_up_logs(resolved, "info")
+    resolved = begin(options, "info")
     for topic in resolved.texts("topics"):
         resolved.check_topic(topic)
     return run_async(_run(resolved, options))
@@ -47,8 +46,7 @@ def run_node(options: argparse.Namespace) -> int:
 def run_supervisor(options: argparse.Namespace) -> int:
     """Run a node that supervises topics until SIGINT or SIGTERM, or tell its ticket."""
     options.protocol = options.protocol or "skipring"
-    resolved = resolve(options)
-    set_up_logs(resolved, "info")
+    resolved = begin(options, "info")
     anywhere = [each for each in resolved.texts("listen") if each.endswith("/tcp/0")]
     if options.ticket:
         if anywhere:
@@ -57,7 +55,6 @@ def run_supervisor(options: argparse.Namespace) -> int:
                 " give --listen with a port",
                 USAGE,
             )
-        resolved.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
         tickets = reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
         print("\n".join(tickets))

@@ -25,7 +25,7 @@ from rumormill.cli.milling import started_spark, teller, write_report
 from rumormill.cli.numbers import whole
 from rumormill.cli.session import run_async
 from rumormill.core.errors import ConfigError
-from rumormill.demo.demonstration import RunSummary, demonstrate
+from rumormill.demo.run import RunSummary, demonstrate
 from rumormill.demo.script import Script, chosen, write_script
 
 if TYPE_CHECKING:
@@ -109,7 +109,6 @@ def run_until_signal(work: Coroutine[Any, Any, list[RunSummary]]) -> list[RunSum
 
 @contextlib.contextmanager
 def _spark(screen: "Screen", folder: Path, *, wanted: bool) -> Iterator["Mill | None"]:
-    """Spark, where it is wanted and there."""
     if not wanted or importlib.util.find_spec("pyspark") is None:
         if wanted:
             screen.say(NO_SPARK)
@@ -162,7 +161,6 @@ def _as_json(runs: Sequence[RunSummary], script: Script) -> dict[str, Any]:
 
 
 def _show(runs: Sequence[RunSummary], script: Script) -> None:
-    """Print the comparison, and what went wrong."""
     columns = {}
     for run in runs:
         if run.result is not None:
@@ -185,13 +183,13 @@ def _rows(run: RunSummary) -> Iterator[tuple[str, str]]:
     result, figures, streamed = run.result, run.figures, run.streamed
     assert result is not None
     found = result.audit
-    yield "acknowledged", show.as_count(found.acknowledged)
-    yield "without a receipt", show.as_count(result.unacknowledged)
-    yield "acknowledged and lost", show.as_count(found.lost)
+    yield "acknowledged", f"{found.acknowledged:,}"
+    yield "without a receipt", f"{result.unacknowledged:,}"
+    yield "acknowledged and lost", f"{found.lost:,}"
     yield "killed with -9 and back", f"{result.returned} of {result.killed}"
     yield "in the logs in the end", show.as_percent(found.kept / found.owed if found.owed else None)
-    yield "missed while killed", show.as_count(found.missed_while_down)
-    yield "missing otherwise", show.as_count(found.missing)
+    yield "missed while killed", f"{found.missed_while_down:,}"
+    yield "missing otherwise", f"{found.missing:,}"
     if figures is not None:
         yield "delivery ratio", show.as_percent(figures.delivery_ratio)
         yield "messages per delivery", show.as_number(figures.messages_per_delivery)
@@ -202,5 +200,5 @@ def _rows(run: RunSummary) -> Iterator[tuple[str, str]]:
         yield "control sent", show.as_size(figures.control_bytes)
     if streamed is not None:
         yield "rows in Spark", f"{streamed.rows:,} of {streamed.events:,}"
-        yield "with a valid signature", show.as_count(streamed.valid)
+        yield "with a valid signature", f"{streamed.valid:,}"
     yield "took", show.as_seconds(result.seconds)

@@ -122,8 +122,8 @@ def _check_home(home: Path) -> Check:
         return Check("home", FAILED, text, elsewhere)
     if there != home:
         return Check("home", OK, f"{home} will be made")
-    if home.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return Check("home", WARNING, f"others may write in {home}", f"chmod 700 {home}")
+    if home.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Check("home", WARNING, f"others may look into {home}", f"chmod 700 {home}")
     return Check("home", OK, str(home))
 
 
@@ -161,7 +161,7 @@ def _check_daemon(home: Path, running: bool) -> Check:
 def _check_store(home: Path) -> Check:
     try:
         with EventLog(home, read_only=True) as log:
-            report = log.verify()
+            report, unwitnessed = log.verify(), log.unwitnessed
     except NotAStoreError:
         return Check("log", OK, "will be made on first start")
     except (StoreError, OSError) as error:
@@ -170,7 +170,11 @@ def _check_store(home: Path) -> Check:
         advice = "see docs/store.md: restore a good copy or repair it with rumormill.log.repair"
         more = f", and {len(report.findings) - 1} more" if len(report.findings) > 1 else ""
         return Check("log", FAILED, report.findings[0].sentence() + more, advice)
-    return Check("log", OK, f"{report.events} events, {report.size} bytes, all verified")
+    text = f"{report.events} events, {report.size} bytes, all verified"
+    if unwitnessed is not None:
+        text += f"; the heads file could not be written since commit {unwitnessed}"
+        return Check("log", WARNING, text, "make room on the disk: see docs/store.md")
+    return Check("log", OK, text)
 
 
 def _check_port(name: str, endpoint: Endpoint) -> Check:
@@ -256,7 +260,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def check_java(environment: Mapping[str, str]) -> Check:
     """Which Java Spark would run on."""
-    from rumormill.spark.java import OLDEST, find_java, user_cache
+    from rumormill.spark.session import OLDEST, find_java, user_cache
 
     with tempfile.TemporaryDirectory(prefix="rumormill-") as scratch:
         try:
@@ -293,7 +297,6 @@ def check_clock(now: float, home: Path) -> Check:
 
 
 def _newest(home: Path) -> float:
-    """When the youngest file of a home was written."""
     try:
         return max((each.lstat().st_mtime for each in home.iterdir()), default=0.0)
     except OSError:

@@ -1,14 +1,18 @@
-"""`rumormill history --graph` and `rumormill history verify`: the links between stored events."""
+"""`rumormill history --graph` and `history verify`: what stored events prove about each other.
+
+Pulsarcast's events link to those before them; of a skip ring's, one hash stands for all.
+"""
 
 import argparse
 import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
-from rumormill.cli.grammar import DATA_LOSS, FAILURE, CommandError
+from rumormill.cli.grammar import DATA_LOSS, FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
+from rumormill.overlay.patricia import PatriciaTrie
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
@@ -18,6 +22,7 @@ from rumormill.protocols.pulsarcast.history.graph import (
     HistoryVerifier,
     draw,
 )
+from rumormill.protocols.skipring import envelope
 from rumormill.wire.keys import PeerId
 
 _SHOWN_PAYLOAD: Final = 40
@@ -78,6 +83,48 @@ async def verify_history(
         for line in _report_lines(report, descriptor):
             print(line)
     return 0 if report.is_whole else DATA_LOSS
+
+
+async def verify_ring_history(batches: Batches, topic: str, options: argparse.Namespace) -> int:
+    """Check every publication of a topic, and print how many there are and their root hash.
+
+    Two homes with the same root hash have the same history, in whatever order it came.
+    """
+    trie = PatriciaTrie()
+    verifier = SignatureVerifier()
+    faults: list[int] = []
+    others = 0
+    async for batch in batches:
+        for event in batch:
+            if not envelope.is_publication(event):
+                others += 1
+            elif envelope.check_event(event, verifier):
+                trie.insert(event.id)
+            else:
+                faults.append(event.offset)
+    if not len(trie) and not faults:
+        raise CommandError(
+            f"{topic[:60]} is not a Pulsarcast topic, whose name is a CID such as zdpu…, and the"
+            " log has no publications of a skip ring in it",
+            USAGE,
+        )
+    root = trie.root_hash.hex()
+    if options.json:
+        shown = {
+            "topic": topic,
+            "publications": len(trie),
+            "root_hash": root,
+            "faults": faults,
+            "others": others,
+        }
+        print(json.dumps(shown))
+    else:
+        print(f"{len(trie)} publications, root hash {root}")
+        for offset in faults:
+            print(f"offset {offset}: not signed by its author")
+        if others:
+            print(f"{others} events of other protocols were passed over")
+    return DATA_LOSS if faults else 0
 
 
 def _short(cid: bytes) -> str:

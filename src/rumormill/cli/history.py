@@ -11,14 +11,13 @@ from typing import NamedTuple
 import msgspec
 
 from rumormill.cli.grammar import USAGE, CommandError
-from rumormill.cli.logs import set_up_logs
+from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
-from rumormill.cli.session import open_session, run_async
-from rumormill.cli.settings import Resolved, resolve
+from rumormill.cli.session import open_session, run_async, running_node
+from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
-from rumormill.daemon.control_client import ControlClient, NoDaemonError
-from rumormill.daemon.control_messages import BATCH_EVENTS, Events, socket_path
+from rumormill.daemon.control_messages import BATCH_EVENTS, Events
 from rumormill.daemon.control_service import read_history
 from rumormill.log.event_log import EventLog
 
@@ -27,8 +26,7 @@ Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 def run_history(options: argparse.Namespace) -> int:
     """Print stored events and stop."""
-    resolved = resolve(options)
-    set_up_logs(resolved)
+    resolved = begin(options)
     verifies = options.subject is not None
     if verifies and options.topic != "verify":
         raise CommandError(f"{options.topic!r} is no part of history; did you mean verify?", USAGE)
@@ -70,8 +68,7 @@ async def _graph(topic: str, resolved: Resolved, span: _Span) -> int:
 
 
 async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse.Namespace) -> int:
-    from rumormill.cli.graph import parse_name, verify_history
-    from rumormill.cli.ring_history import verify_ring_history
+    from rumormill.cli.graph import parse_name, verify_history, verify_ring_history
     from rumormill.cli.topics import find_descriptor
 
     if span != _Span() or options.graph or options.raw or options.format is not None:
@@ -85,7 +82,6 @@ async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse
 
 
 async def _batches(read: Read, span: _Span) -> AsyncIterator[list[Event]]:
-    """The events of a span, some at a time."""
     offset, since, count = span
     while count is None or count > 0:
         limit = BATCH_EVENTS if count is None else min(count, BATCH_EVENTS)
@@ -100,29 +96,19 @@ async def _batches(read: Read, span: _Span) -> AsyncIterator[list[Event]]:
 @contextlib.asynccontextmanager
 async def _reader(resolved: Resolved, topic: str) -> AsyncIterator[Read]:
     """Read through the daemon where there is one, otherwise from the files beside it."""
-    try:
-        client = await ControlClient.connect(socket_path(resolved.home))
-    except NoDaemonError:
-        with EventLog(resolved.home, read_only=True) as log:
-
-            async def read(offset: int, since: float | None, limit: int) -> Events:
-                return await asyncio.to_thread(read_history, log, topic, offset, since, limit)
-
-            yield read
-        return
-    try:
-        yield lambda offset, since, limit: client.history(
-            topic, offset=offset, since=since, limit=limit
-        )
-    finally:
-        await client.close()
+    async with running_node(resolved) as client:
+        if client is not None:
+            yield lambda offset, since, limit: client.history(
+                topic, offset=offset, since=since, limit=limit
+            )
+            return
+    with EventLog(resolved.home, read_only=True) as log:
+        yield lambda *span: asyncio.to_thread(read_history, log, topic, *span)
 
 
 def run_peers(options: argparse.Namespace) -> int:
     """List peers."""
-    resolved = resolve(options)
-    set_up_logs(resolved)
-    return run_async(_peers(resolved, as_json=options.json))
+    return run_async(_peers(begin(options), as_json=options.json))
 
 
 async def _peers(resolved: Resolved, *, as_json: bool) -> int:

@@ -15,24 +15,12 @@ from typing import Any, Final
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.core.errors import DecodeError, RumormillError
+from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.codec import encode_event, read_event
-from rumormill.protocols.pulsarcast.format.descriptors import read_event as read_event_block
-from rumormill.protocols.pulsarcast.format.descriptors import (
-    read_topic,
-)
-from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS
-from rumormill.protocols.pulsarcast.format.readable import (
-    event_from_readable,
-    hex_bytes,
-    readable_event,
-    readable_topic,
-    topic_from_readable,
-)
-from rumormill.protocols.pulsarcast.format.readable_rpc import readable_rpc, rpc_from_readable
+from rumormill.protocols.pulsarcast.format import descriptors, readable
+from rumormill.protocols.pulsarcast.format.codec import encode_event, encode_topic, read_event
 from rumormill.protocols.pulsarcast.format.rpc import decode_rpc
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.format.topic_message import encode_topic
 from rumormill.wire.protobuf import read_varint
 
 MAX_INPUT_BYTES: Final = 16 << 20
@@ -106,7 +94,7 @@ def _item(value: object, *inner: str) -> object:
     for key in inner:
         taken = value.get(key)
         if key.endswith("_hex") and isinstance(taken, str):
-            return hex_bytes(taken, key)
+            return readable.hex_bytes(taken, key)
         if isinstance(taken, dict):
             beside = {name: value[name] for name in ("payload_hex",) if name in value}
             return {**beside, **taken}
@@ -120,12 +108,16 @@ def _names(kind: str, cid: bytes) -> dict[str, Any]:
 
 def _topic(value: object) -> dict[str, Any]:
     value = _item(value, "readable", "dag_cbor_hex")
-    topic = read_topic(value) if isinstance(value, bytes) else topic_from_readable(_object(value))
+    topic = (
+        descriptors.read_topic(value)
+        if isinstance(value, bytes)
+        else readable.topic_from_readable(_object(value))
+    )
     return {
         **_names("topic", topic.cid),
         "dag_cbor_hex": topic.dag().hex(),
         "protobuf_hex": encode_topic(topic).hex(),
-        "readable": readable_topic(topic),
+        "readable": readable.readable_topic(topic),
     }
 
 
@@ -134,21 +126,21 @@ def _event(value: object) -> dict[str, Any]:
     signed = (
         _event_of(value)
         if isinstance(value, bytes)
-        else SignedEvent(event_from_readable(_object(value)))
+        else SignedEvent(readable.event_from_readable(_object(value)))
     )
     event = signed.event
     return {
         **_names("event", event.cid),
         "dag_cbor_hex": event.dag().hex(),
         "protobuf_hex": encode_event(signed).hex(),
-        "readable": readable_event(event),
+        "readable": readable.readable_event(event),
     }
 
 
 def _event_of(data: bytes) -> SignedEvent:
     """An event in any of its binary forms: a block, a protobuf, or alone in an RPC."""
     if data[:1] and data[0] >> 5 == _MAP_HEAD:
-        return SignedEvent(read_event_block(data))
+        return SignedEvent(descriptors.read_event(data))
     signed = read_event(data, DEFAULT_LIMITS)
     if isinstance(signed, SignedEvent):
         return signed
@@ -161,10 +153,12 @@ def _event_of(data: bytes) -> SignedEvent:
 def _rpc(value: object) -> dict[str, Any]:
     value = _item(value, "protobuf_hex", "framed_hex")
     if isinstance(value, dict):
-        data = rpc_from_readable(value).encode()
+        data = readable.rpc_from_readable(value).encode()
     else:
-        data = _unframed(value if isinstance(value, bytes) else hex_bytes(value, "the RPC"))
-    return {"kind": "rpc", "protobuf_hex": data.hex(), "readable": readable_rpc(data)}
+        data = _unframed(
+            value if isinstance(value, bytes) else readable.hex_bytes(value, "the RPC")
+        )
+    return {"kind": "rpc", "protobuf_hex": data.hex(), "readable": readable.readable_rpc(data)}
 
 
 def _unframed(data: bytes) -> bytes:

@@ -1,11 +1,12 @@
 """Structured logs on stderr: a line of text, or a JSON object a line."""
 
+import argparse
 import json
 import logging
 import sys
 
 from rumormill.cli.printing import iso
-from rumormill.cli.settings import Resolved
+from rumormill.cli.settings import Resolved, resolve
 from rumormill.core import trace
 from rumormill.trace.entries import Batch
 from rumormill.wire.keys import PeerId
@@ -31,13 +32,15 @@ class _Lines(logging.Formatter):
         return f"{when} {level}: {message}{tail}" + (f"\n{error}" if error else "")
 
 
-def set_up_logs(resolved: Resolved, default_level: str = "warning") -> None:
-    """Log to stderr as the settings say."""
+def begin(options: argparse.Namespace, default_level: str = "warning") -> Resolved:
+    """Find every setting of a verb, and log to stderr as they say."""
+    resolved = resolve(options)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(as_json=resolved.text("log_format") == "json"))
     logging.basicConfig(
         level=(resolved.text("log_level") or default_level).upper(), handlers=[handler], force=True
     )
+    return resolved
 
 
 class LogObserver:

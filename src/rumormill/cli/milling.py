@@ -103,7 +103,7 @@ def _follow(query: Any) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Simulate a grid on Spark."""
-    from rumormill.spark.grid import Grid
+    from rumormill.spark.sweep import Grid
 
     changes = {key.strip(): value.strip() for key, value in pairs("--with", options.changes)}
     grid = Grid.load(options.grid, changes)
@@ -154,7 +154,6 @@ def write_report(lake: "Lake", path: Path, title: str) -> None:
 
 
 def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:
-    """Say what is in the lake now."""
     if part not in lake.parts():  # a stream that has found nothing yet
         raise LocalError(f"there is nothing in the source yet, and so no part {part} in the lake")
     rows = [row for row in lake.rows("delivery_quality") if row["scope"] == "run"]

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from rumormill.cli.grammar import USAGE, CommandError
+from rumormill.core.api import Receipt
 from rumormill.core.event import Event
-from rumormill.core.receipt import Receipt
 from rumormill.wire.keys import PeerId
 
 DEFAULT_FORMAT: Final = "%s\\n"

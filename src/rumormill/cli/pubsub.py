@@ -15,11 +15,11 @@ import time
 from collections.abc import AsyncIterator
 
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
-from rumormill.cli.logs import set_up_logs
+from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import choose_printer, receipt_json, write_events
 from rumormill.cli.session import Session, announced, open_session, run_async
-from rumormill.cli.settings import Resolved, resolve
+from rumormill.cli.settings import Resolved
 from rumormill.core.errors import LimitError
 from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun
 
@@ -30,9 +30,7 @@ _QUEUED_CHUNKS = 4
 
 def run_pub(options: argparse.Namespace) -> int:
     """Publish what was typed or piped in."""
-    resolved = resolve(options)
-    set_up_logs(resolved)
-    return run_async(_publish(options, resolved))
+    return run_async(_publish(options, begin(options)))
 
 
 async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
@@ -170,9 +168,7 @@ async def _chunks_of_stdin() -> AsyncIterator[bytes]:
 
 def run_sub(options: argparse.Namespace) -> int:
     """Print events until told to stop."""
-    resolved = resolve(options)
-    set_up_logs(resolved)
-    return run_async(_subscribe(options, resolved))
+    return run_async(_subscribe(options, begin(options)))
 
 
 async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:

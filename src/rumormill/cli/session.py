@@ -24,9 +24,9 @@ import msgspec
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_messages import socket_path
-from rumormill.daemon.control_service import NodeService, Service
+from rumormill.daemon.control_service import ControlClient, NoDaemonError, NodeService, Service
+from rumormill.log import files
 
 _log = logging.getLogger("rumormill.cli")
 _Found = TypeVar("_Found")
@@ -58,24 +58,36 @@ def run_async(work: Coroutine[Any, Any, _Found]) -> _Found:
 
 
 @contextlib.asynccontextmanager
+async def running_node(
+    resolved: Resolved, *, joins: bool = False
+) -> AsyncIterator[ControlClient | None]:
+    """The node that runs in the home, if one does; with `joins` it carries out `--join`."""
+    client: ControlClient | None = None
+    with contextlib.suppress(NoDaemonError):
+        client = await ControlClient.connect(socket_path(resolved.home))
+    try:
+        if client is not None and joins:
+            _refuse_what_is_decided(resolved)
+            for ticket in resolved.texts("join"):
+                await client.join(ticket)
+        yield client
+    finally:
+        if client is not None:
+            await client.close()
+
+
+@contextlib.asynccontextmanager
 async def open_session(resolved: Resolved) -> AsyncIterator[Session]:
     """Use the node of the home, or start one; `--join` is carried out by either."""
-    try:
-        client = await ControlClient.connect(socket_path(resolved.home))
-    except NoDaemonError:
-        async with _own_node(resolved) as session:
-            yield session
-        return
-    try:
-        refuse_what_is_decided(resolved)
-        for ticket in resolved.texts("join"):
-            await client.join(ticket)
-        yield Session(client, False, len(resolved.texts("join")))
-    finally:
-        await client.close()
+    async with running_node(resolved, joins=True) as client:
+        if client is not None:
+            yield Session(client, False, len(resolved.texts("join")))
+            return
+    async with _own_node(resolved) as session:
+        yield session
 
 
-def refuse_what_is_decided(resolved: Resolved) -> None:
+def _refuse_what_is_decided(resolved: Resolved) -> None:
     """A running node has its own settings: what was typed against them is refused."""
     typed = [key for key in _DECIDED_BY_THE_NODE if resolved.origins[key].startswith("--")]
     typed += [key for key in resolved.changes if resolved.origins[key] == "--set"]
@@ -114,9 +126,9 @@ def announced(home: Path, tickets: Sequence[str]) -> Iterator[None]:
     place = home / MEETING_PLACE
     path = place / f"{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        files.make_folder(home)
+        files.make_folder(place)
+        descriptor = files.create(path)
     except OSError as error:
         raise LocalError(
             f"the home {home} cannot be written: {error.strerror}; choose another with --home"

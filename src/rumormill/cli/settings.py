@@ -136,6 +136,7 @@ class Resolved(msgspec.Struct, frozen=True):
         """A node with these settings; without a home, in memory."""
         from rumormill.node.node import Node
 
+        kept = home is not None and self.text("durability") != Durability.MEMORY
         return Node(
             home,
             listen=self.texts("listen"),
@@ -144,7 +145,7 @@ class Resolved(msgspec.Struct, frozen=True):
             parameters=self.parameters,
             supervisors=self.texts("supervisors"),
             supervises=supervises,
-            durability=None if home is None else self.text("durability"),
+            durability=self.text("durability") if kept else None,
             config=self.node_config,
             store=self.store_config,
             observers=observers,

@@ -83,11 +83,11 @@ def progress_bar(runs: int) -> Iterator[Callable[[str], Advance]]:
 
 
 def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
-    yield "published", as_count(figures["published"])
-    yield "delivered", as_count(figures["delivered"])
+    yield "published", f"{figures['published']:,}"
+    yield "delivered", f"{figures['delivered']:,}"
     yield "delivery ratio", as_percent(figures["delivery_ratio"])
     if figures["pending"]:
-        yield "pending at the end", as_count(figures["pending"])
+        yield "pending at the end", f"{figures['pending']:,}"
     for level in ("p50", "p90", "p99", "max"):
         yield f"latency {level}", as_seconds(figures[f"latency_{level}"])
     for percent, times in figures["time_to_reach"].items():
@@ -103,12 +103,7 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
     yield "load, max / mean", as_number(figures["load_max_over_mean"])
     for key, name in _REASONS.items():
         for reason, count in figures[key].items():
-            yield f"{name}: {reason}", as_count(count)
-
-
-def as_count(value: int) -> str:
-    """A whole number."""
-    return f"{value:,}"
+            yield f"{name}: {reason}", f"{count:,}"
 
 
 def as_number(value: float | None) -> str:

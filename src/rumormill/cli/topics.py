@@ -9,20 +9,19 @@ import argparse
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
-from rumormill.cli.logs import set_up_logs
-from rumormill.cli.session import open_session, refuse_what_is_decided, run_async
-from rumormill.cli.settings import Resolved, resolve
+from rumormill.cli.logs import begin
+from rumormill.cli.session import open_session, run_async, running_node
+from rumormill.cli.settings import Resolved
+from rumormill.core.api import TopicOptions
 from rumormill.core.errors import LocalError
-from rumormill.core.topics import TopicOptions
-from rumormill.daemon.control_client import ControlClient, NoDaemonError
-from rumormill.daemon.control_messages import ControlError, TopicList, socket_path
+from rumormill.daemon.control_messages import ControlError, TopicList
 from rumormill.daemon.control_service import NodeService, Service, list_topics
 from rumormill.log.errors import StoreError
 from rumormill.log.event_log import EventLog
@@ -46,8 +45,7 @@ _FOR_CREATE: Final = {
 
 def run_topics(options: argparse.Namespace) -> int:
     """Do what was typed behind `topics`."""
-    resolved = resolve(options)
-    set_up_logs(resolved)
+    resolved = begin(options)
     action, subject = options.action or "list", options.subject
     if action != "create":
         for key, flag in _FOR_CREATE.items():
@@ -69,16 +67,12 @@ def run_topics(options: argparse.Namespace) -> int:
 
 async def _list(resolved: Resolved, *, as_json: bool) -> int:
     found: TopicList
-    try:
-        client = await ControlClient.connect(socket_path(resolved.home))
-    except NoDaemonError:
-        with EventLog(resolved.home, read_only=True) as log:
-            found = list_topics(log.topics(), {}, {})
-    else:
-        try:
+    async with running_node(resolved) as client:
+        if client is not None:
             found = await client.topics()
-        finally:
-            await client.close()
+        else:
+            with EventLog(resolved.home, read_only=True) as log:
+                found = list_topics(log.topics(), {}, {})
     for line in found.topics:
         if as_json:
             print(msgspec.json.encode(line).decode())
@@ -135,27 +129,12 @@ async def _create(resolved: Resolved, name: str, wishes: TopicOptions, *, as_jso
 @contextlib.asynccontextmanager
 async def _home_service(resolved: Resolved) -> AsyncIterator[Service]:
     """The node that runs in the home, or one that runs in it until the command is done."""
-    tickets = resolved.texts("join")
-    try:
-        client = await ControlClient.connect(socket_path(resolved.home))
-    except NoDaemonError:
-        async with _home_node(resolved) as service:
-            await _join(service, tickets)
-            yield service
-        return
-    try:
-        refuse_what_is_decided(resolved)
-        await _join(client, tickets)
-        yield client
-    finally:
-        await client.close()
-
-
-@contextlib.asynccontextmanager
-async def _home_node(resolved: Resolved) -> AsyncIterator[Service]:
-    from rumormill.node.node import Node
     from rumormill.protocols.registry import protocol
 
+    async with running_node(resolved, joins=True) as client:
+        if client is not None:
+            yield client
+            return
     chosen = resolved.text("protocol")
     if protocol(chosen).topics is None:
         raise CommandError(
@@ -163,22 +142,10 @@ async def _home_node(resolved: Resolved) -> AsyncIterator[Service]:
             " --protocol pulsarcast, or start a node with --topic",
             USAGE,
         )
-    node = Node(
-        resolved.home,
-        listen=resolved.texts("listen"),
-        protocol=chosen,
-        preset=resolved.text("preset"),
-        parameters=resolved.parameters,
-        config=resolved.node_config,
-        store=resolved.store_config,
-    )
-    async with node:
+    async with resolved.node(resolved.home) as node:
+        for ticket in resolved.texts("join"):
+            await node.connect(ticket)
         yield NodeService(node, chosen)
-
-
-async def _join(service: Service, tickets: Sequence[str]) -> None:
-    for ticket in tickets:
-        await service.join(ticket)
 
 
 # Showing.
@@ -201,19 +168,12 @@ async def _show(resolved: Resolved, topic: str, *, as_json: bool) -> int:
 async def _known(resolved: Resolved, cid: bytes) -> dict[str, Any]:
     """What the running node, the home's log, or the nodes of --join know of a topic."""
     name = cids.text(cid)
-    try:
-        client = await ControlClient.connect(socket_path(resolved.home))
-    except NoDaemonError:
-        view = await asyncio.to_thread(_kept_view, resolved, cid)
-        if view is not None:
-            return readable_view(view)
-    else:
-        try:
-            refuse_what_is_decided(resolved)
-            await _join(client, resolved.texts("join"))
+    async with running_node(resolved, joins=True) as client:
+        if client is not None:
             return await client.show_topic(name)
-        finally:
-            await client.close()
+    view = await asyncio.to_thread(_kept_view, resolved, cid)
+    if view is not None:
+        return readable_view(view)
     if not resolved.texts("join"):
         raise CommandError(
             f"{resolved.home} has not kept the topic {name} and no node runs there; start one, or"
@@ -239,16 +199,13 @@ async def find_descriptor(resolved: Resolved, cid: bytes) -> TopicDescriptor | N
     view = await asyncio.to_thread(_kept_view, resolved, cid)
     if view is not None:
         return view.topic
-    try:
-        client = await ControlClient.connect(socket_path(resolved.home))
-    except NoDaemonError:
-        return None
-    try:
-        found = topic_from_readable((await client.show_topic(cids.text(cid)))["readable"])
-    except ControlError:
-        return None
-    finally:
-        await client.close()
+    async with running_node(resolved) as client:
+        if client is None:
+            return None
+        try:
+            found = topic_from_readable((await client.show_topic(cids.text(cid)))["readable"])
+        except ControlError:
+            return None
     return found if found.cid == cid else None
 
 

@@ -6,8 +6,9 @@ sentence per rule. Every default names its source beside it: a specification, a 
 """
 
 import difflib
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +29,27 @@ def require(condition: bool, key: str, rule: str) -> None:
     """Refuse a configuration whose `key` breaks `rule`."""
     if not condition:
         raise ConfigError(f"{key}: {rule}")
+
+
+class Rule(NamedTuple):
+    """What a number must be, as a test and in words."""
+
+    holds: Callable[[float], bool]
+    words: str
+
+
+AT_LEAST_ONE: Final = Rule(lambda value: 1 <= value < math.inf, "must be at least 1")
+NOT_NEGATIVE: Final = Rule(lambda value: value >= 0, "must not be negative")
+POSITIVE: Final = Rule(lambda value: 0 < value < math.inf, "must be a finite number above 0")
+FRACTION: Final = Rule(lambda value: 0 < value < 1, "must lie strictly between 0 and 1")
+SECONDS: Final = Rule(lambda value: 1 <= value < math.inf, "must be at least 1 s")
+
+
+def require_all(config: Config, rules: Mapping[Rule, Sequence[str]]) -> None:
+    """Refuse a configuration in which a value breaks the rule under which its name stands."""
+    for rule, names in rules.items():
+        for name in names:
+            require(rule.holds(getattr(config, name)), name, rule.words)
 
 
 def nearest(name: str, known: list[str]) -> str:

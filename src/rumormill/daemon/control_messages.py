@@ -12,11 +12,9 @@ from typing import Any, Final, Union
 
 import msgspec
 
+from rumormill.core.api import NO_OPTIONS, PeerView, Receipt, TopicOptions
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
-from rumormill.core.topics import NO_OPTIONS, TopicOptions
 from rumormill.log.model import TopicExtent
 
 VERSION: Final = 1

@@ -20,10 +20,13 @@ from rumormill.core.errors import ConfigError, LocalError, RumormillError
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_service import Service
 from rumormill.daemon.endpoint import close_server
+from rumormill.log import files
 from rumormill.log.errors import CorruptLogError, DiskFullError
 
 MAX_CLIENTS: Final = 64
 """Our choice: commands of one user at a time; each may hold two batches in buffers."""
+
+_CODES: Final = {CorruptLogError: "damaged", DiskFullError: "disk-full", ConfigError: "usage"}
 
 _log = logging.getLogger("rumormill.control")
 
@@ -32,13 +35,7 @@ def error_code(error: RumormillError) -> str:
     """The kind of an error, as a client is told it."""
     if isinstance(error, messages.ControlError):
         return error.code
-    if isinstance(error, CorruptLogError):
-        return "damaged"
-    if isinstance(error, DiskFullError):
-        return "disk-full"
-    if isinstance(error, ConfigError):
-        return "usage"
-    return "failed"
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), "failed")
 
 
 class ControlServer:
@@ -62,7 +59,7 @@ class ControlServer:
             )
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.make_folder(self._path.parent)
             self._clear()
             listener.bind(str(self._path))
             self._path.chmod(0o600)  # before it listens, it lets nobody in

@@ -1,23 +1,24 @@
 """What a command can ask of a node: the same operations in this process and over the socket.
 
-`Service` is the interface, `NodeService` carries it out on a node. The control server calls it for
-its clients, and a command that has no daemon calls it on a node of its own.
+`Service` is the interface, `NodeService` carries it out on a node of this process, `ControlClient`
+asks a running one. The control server calls the second for its clients, and so does a command that
+has no daemon, on a node of its own.
 """
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
 
+from rumormill.core.api import PeerView, Receipt, TopicOptions
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
-from rumormill.core.topics import TopicOptions
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.endpoint import reachable
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
@@ -230,3 +231,79 @@ async def _batch(subscription: ServedSubscription) -> list[Event] | None:
         events.append(event)
         size += len(event.data)
     return events
+
+
+_READ_AHEAD = 256 * 1024
+"""Bytes that wait for a command that is busy printing; more stay with the daemon."""
+
+
+class NoDaemonError(messages.ControlError):
+    """Nobody serves this home."""
+
+
+class ControlClient(Service):
+    """A connection to a daemon. Make it with `connect`, close it with `close`.
+
+    Calls are made one at a time; a subscription has a connection of its own, because it never ends
+    by itself.
+    """
+
+    def __init__(
+        self, path: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._path = path
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, path: Path) -> Self:
+        """Connect to the daemon at a socket; `NoDaemonError` when there is no socket."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(path), limit=_READ_AHEAD)
+        except FileNotFoundError:
+            raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
+        except ConnectionRefusedError:
+            raise messages.ControlError(
+                f"nobody answers at {path}: the daemon died and left its socket; start it again"
+                f" with `rumormill node`, or remove the file",
+                "stale",
+            ) from None
+        except OSError as error:
+            if len(str(path)) > 100:
+                raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
+            raise messages.ControlError(
+                f"cannot connect to the daemon at {path}: {error.strerror or error}"
+            ) from error
+        client = cls(path, reader, writer)
+        await client.welcome()
+        return client
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+    async def answer(self, request: messages.Request) -> messages.Answer:
+        """Ask the daemon."""
+        with contextlib.suppress(OSError):  # the daemon may have said why before it hung up
+            self._writer.write(messages.encode(request))
+            await self._writer.drain()
+        return await self._next()
+
+    async def _next(self) -> messages.Answer:
+        answer = await messages.read_answer(self._reader)
+        if answer is None:
+            raise messages.ControlError("the daemon has stopped", "gone")
+        return answer
+
+    async def subscribe(
+        self, topic: Topic, *, offset: int | None = None, since: float | None = None
+    ) -> AsyncIterator[messages.Begun | messages.Events]:
+        """First `Begun`, then batches of events until the iterator is closed."""
+        client = await self.connect(self._path)
+        try:
+            request = messages.Subscribe(topic, offset, since)
+            yield expected(await client.answer(request), messages.Begun)
+            while True:
+                yield expected(await client._next(), messages.Events)
+        finally:
+            await client.close()

@@ -14,6 +14,7 @@ everything that is wrong with a store to those who read it.
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,16 +25,11 @@ import msgspec
 
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Note
+from rumormill.daemon import flight_messages as messages
 from rumormill.daemon.endpoint import Endpoint
-from rumormill.daemon.flight_messages import (
-    ENDPOINT_FILE,
-    Door,
-    flight_library,
-    load_or_create_token,
-    new_token,
-)
 from rumormill.daemon.flight_service import FlightService, Publish
 from rumormill.daemon.served_node import ServedNode
+from rumormill.log import files
 from rumormill.log.arrow import read_batches
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import TopicExtent
@@ -62,17 +58,17 @@ def flight_door(
     service: FlightService, endpoint: Endpoint, home: Path | None, tls: PemFiles | None = None
 ) -> Iterator[tuple[str, str]]:
     """Keep a door open; its address and its token. Without a home, both are known here alone."""
-    flight_library()
+    messages.flight_library()
     from rumormill.daemon.flight_server import open_server  # noqa: PLC0415 (it needs pyarrow)
 
-    token = new_token() if home is None else load_or_create_token(home)
+    token = messages.new_token() if home is None else messages.load_or_create_token(home)
     pem = None if tls is None else (_read(tls[0]), _read(tls[1]))
     server = open_server(service, endpoint, token, tls=pem)
     address = str(endpoint._replace(port=server.port))
     try:
         with contextlib.ExitStack() as opened:
             if home is not None and service.publish is not None:
-                opened.enter_context(_announced(home, Door(address, tls is not None)))
+                opened.enter_context(_announced(home, messages.Door(address, tls is not None)))
             opened.enter_context(sealing_ahead(service.log))
             yield address, token
     finally:
@@ -80,12 +76,10 @@ def flight_door(
 
 
 @contextlib.contextmanager
-def _announced(home: Path, door: Door) -> Iterator[None]:
+def _announced(home: Path, door: messages.Door) -> Iterator[None]:
     """Tell programs of the same user where they can publish, while the door is open."""
-    path = home / ENDPOINT_FILE
-    draft = path.with_name(f".{path.name}")
-    draft.write_bytes(msgspec.json.encode(door))
-    draft.replace(path)
+    path = home / messages.ENDPOINT_FILE
+    os.close(files.replace(path, msgspec.json.encode(door)))
     try:
         yield
     finally:

@@ -13,14 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.log.errors import (
-    DamagedRangeError,
-    Finding,
-    FindingKind,
-    OffsetAheadError,
-    OffsetGoneError,
-    import_extra,
-)
+from rumormill.log import errors, files
 from rumormill.log.model import Range
 
 TOKEN_FILE: Final = "flight.token"
@@ -108,11 +101,11 @@ def decode(content: bytes, kind: type[Request]) -> Request:
 
 def fault_of(error: RumormillError) -> Fault:
     """What a client is told of an error."""
-    if isinstance(error, OffsetGoneError):
+    if isinstance(error, errors.OffsetGoneError):
         return Fault("gone", str(error), error.topic, error.offset, error.first_offset)
-    if isinstance(error, OffsetAheadError):
+    if isinstance(error, errors.OffsetAheadError):
         return Fault("ahead", str(error), error.topic, error.offset, error.next_offset)
-    if isinstance(error, DamagedRangeError):
+    if isinstance(error, errors.DamagedRangeError):
         return Fault("damaged", str(error), error.topic or "", error.start, error.end)
     return Fault("failed", str(error))
 
@@ -120,12 +113,14 @@ def fault_of(error: RumormillError) -> Fault:
 def error_of(fault: Fault) -> RumormillError:
     """The error that a client was told of."""
     if fault.kind == "gone":
-        return OffsetGoneError(fault.topic, fault.start, fault.stop)
+        return errors.OffsetGoneError(fault.topic, fault.start, fault.stop)
     if fault.kind == "ahead":
-        return OffsetAheadError(fault.topic, fault.start, fault.stop)
+        return errors.OffsetAheadError(fault.topic, fault.start, fault.stop)
     if fault.kind == "damaged":
-        return DamagedRangeError(
-            Finding(FindingKind.DAMAGED, fault.topic, fault.start, fault.stop, fault.sentence)
+        return errors.DamagedRangeError(
+            errors.Finding(
+                errors.FindingKind.DAMAGED, fault.topic, fault.start, fault.stop, fault.sentence
+            )
         )
     return LocalError(fault.sentence)
 
@@ -133,7 +128,7 @@ def error_of(fault: Fault) -> RumormillError:
 def flight_library() -> Any:
     """Arrow Flight, or one sentence about how to get it."""
     sentence = "Flight needs pyarrow: run pip install rumormill[arrow]"
-    return import_extra(sentence, "pyarrow", "pyarrow.flight")[1]
+    return errors.import_extra(sentence, "pyarrow", "pyarrow.flight")[1]
 
 
 def new_token() -> str:
@@ -145,9 +140,9 @@ def load_or_create_token(home: Path) -> str:
     """The token of a home's door, made once, readable by its owner only."""
     path = home / TOKEN_FILE
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(home)
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = files.create(path)
         except FileExistsError:
             return _load_token(path)
         with open(descriptor, "w", encoding="ascii") as file:

@@ -179,7 +179,6 @@ def _check_same(key: str, before: Progress, progress: Progress) -> None:
 
 
 def _rows(batch: Any, topic: str | None) -> Iterator[tuple[str, bytes]]:
-    """Topic and value of each row."""
     names = batch.schema.names
     if "value" not in names:
         raise LocalError("rows to publish need a column value")

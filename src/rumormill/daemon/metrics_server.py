@@ -7,6 +7,7 @@ every answer closes its connection: what scrapes a page every 15 seconds needs n
 import asyncio
 import contextlib
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final
 
 from rumormill.core.errors import LocalError
@@ -17,13 +18,6 @@ MAX_CLIENTS: Final = 16
 TIMEOUT: Final = 5.0
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    431: "Request Header Fields Too Large",
-}
 
 
 class MetricsServer:
@@ -67,7 +61,7 @@ class MetricsServer:
                 status, body = await self._answer(reader)
                 allow = "Allow: GET\r\n" if status == 405 else ""
                 head = (
-                    f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {_TEXT}\r\n"
+                    f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {_TEXT}\r\n"
                     f"Content-Length: {len(body)}\r\nConnection: close\r\n{allow}\r\n"
                 )
                 writer.write(head.encode() + body)
@@ -99,7 +93,7 @@ class MetricsServer:
         if status == 200:
             return status, self._page().encode()
         self.refused += 1
-        return status, f"{_REASONS[status]}: GET /metrics\n".encode()
+        return status, f"{HTTPStatus(status).phrase}: GET /metrics\n".encode()
 
 
 def _status_of(line: bytes) -> int:

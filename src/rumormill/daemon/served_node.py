@@ -7,11 +7,9 @@ it calls there.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from rumormill.core.api import Linking, PeerView, Publishers, Receipt
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
-from rumormill.core.topics import Linking, Publishers
 from rumormill.log.event_log import EventLog
 
 

@@ -2,6 +2,6 @@
 
 It uses what everybody can use: the command `rumormill node` and its control socket,
 `rumormill.Node`, the data source, the mill and the report. What is here decides who does what when
-(`script`), does it and checks afterwards what the logs hold (`network`, `run`), lets Spark read
-along (`lake`), and compares one run with another (`demonstration`).
+(`script`), does it, checks afterwards what the logs hold, compares the runs (`network`, `run`), and
+lets Spark read along (`lake`).
 """

@@ -7,12 +7,14 @@ one costs a vain attempt and nothing more.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from rumormill.core.errors import PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
 from rumormill.wire.multiaddr import known_addresses
+
+T = TypeVar("T")
 
 MAX_PEERS: Final = 4096
 MAX_ADDRESSES: Final = 16
@@ -47,10 +49,7 @@ class AddressBook:
         found = dict.fromkeys(endpoints)
         if not found:
             return
-        if len(self._learnt) >= MAX_PEERS:
-            del self._learnt[next(iter(self._learnt))]
-            self.forgotten += 1
-        self._learnt[peer] = dict.fromkeys(list(found)[:MAX_ADDRESSES])
+        self._put(self._learnt, peer, dict.fromkeys(list(found)[:MAX_ADDRESSES]), MAX_PEERS)
 
     def learn_record(self, peer: PeerId, record: bytes) -> None:
         """Remember what a peer says of itself in a signed record; PeerError if it did not."""
@@ -64,18 +63,18 @@ class AddressBook:
         found = tuple(dict.fromkeys(endpoints))[:MAX_HINTS]
         if not found:
             return
-        self._hinted.pop(peer, None)
-        if len(self._hinted) >= MAX_HINTED_PEERS:
-            del self._hinted[next(iter(self._hinted))]
-            self.forgotten += 1
-        self._hinted[peer] = found
+        self._put(self._hinted, peer, found, MAX_HINTED_PEERS)
 
     def keep_record(self, peer: PeerId, record: bytes) -> None:
         """Remember a peer's signed record."""
-        self.records.pop(peer, None)
-        if len(self.records) >= MAX_RECORDS:
-            del self.records[next(iter(self.records))]
-        self.records[peer] = record
+        self._put(self.records, peer, record, MAX_RECORDS)
+
+    def _put(self, table: dict[PeerId, T], peer: PeerId, value: T, most: int) -> None:
+        table.pop(peer, None)
+        if len(table) >= most:
+            del table[next(iter(table))]
+            self.forgotten += 1
+        table[peer] = value
 
     def endpoints(self, peer: PeerId) -> list[tuple[str, int]]:
         """Where to try a peer: what the user said, what the peer said, what others said."""

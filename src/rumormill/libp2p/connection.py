@@ -1,4 +1,4 @@
-"""A connection: TCP bytes through noise and yamux to streams, and back.
+"""A connection and its streams: TCP bytes through noise and yamux to streams, and back.
 
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
@@ -6,6 +6,10 @@ Whatever breaks a rule ends this connection and nothing else.
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
 buffer is full, bytes stay in the bounded queues of yamux, and from there push back.
+
+A stream negotiates its protocol, then belongs to a handler, which gets bytes by calls and sends by
+calls. It must take what it is given; a handler that wants its peer to slow down holds the stream,
+and the window stays closed until it lets go.
 """
 
 import asyncio
@@ -15,62 +19,158 @@ from collections.abc import Container
 from typing import Any, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
+from rumormill.libp2p import yamux_types
 from rumormill.libp2p.config import ConnectionConfig
-from rumormill.libp2p.multistream import Initiator, Listener
+from rumormill.libp2p.multistream import Initiator, Listener, Outcome
 from rumormill.libp2p.noise import NoiseSession
-from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
 from rumormill.libp2p.upgrade import Upgrade
 from rumormill.libp2p.yamux import YamuxSession
-from rumormill.libp2p.yamux_types import (
-    DataReceived,
-    GoneAway,
-    PingAnswered,
-    StreamEnded,
-    StreamOpened,
-    StreamReset,
-)
+from rumormill.libp2p.yamux_types import DataReceived
 from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
+ENDED = "ended"
+REFUSED = "refused"
 RETIRED = "another connection has taken its place"
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
 
-class Owner(Protocol):
+class _Owner(Protocol):
     """What a connection asks of those who hold it; the swarm does."""
 
     key: PrivateKey
     config: ConnectionConfig
 
     @property
-    def services(self) -> Container[str]:
-        """The protocols of which a peer may open streams."""
+    def services(self) -> Container[str]: ...
 
-    def count(self, reason: str) -> None:
-        """Count a refusal."""
+    def count(self, reason: str) -> None: ...
 
-    def admit(self, connection: "Connection") -> bool:
-        """Whether there is room for a new connection; one that is refused has been aborted."""
+    def admit(self, connection: "Connection") -> bool: ...
 
-    def serve(self, connection: "Connection", stream: Stream) -> StreamHandler | None:
-        """Find the handler of a stream that a peer opened; None when it has too many."""
+    def serve(self, connection: "Connection", stream: "Stream") -> "StreamHandler | None": ...
 
-    def on_ready(self, connection: "Connection") -> None:
-        """The upgrade is done."""
+    def on_ready(self, connection: "Connection") -> None: ...
 
-    def on_closed(self, connection: "Connection") -> None:
-        """The connection ended, for whatever reason; its socket may need a moment more."""
+    def on_closed(self, connection: "Connection") -> None: ...
 
-    def on_lost(self, connection: "Connection") -> None:
-        """The socket is closed."""
+    def on_lost(self, connection: "Connection") -> None: ...
+
+
+class StreamHandler:
+    """What a protocol does with one of its streams: nothing, where it has no use for something."""
+
+    __slots__ = ()
+
+    def on_open(self, stream: "Stream") -> None:
+        """The protocol is agreed (`stream.protocol`); the stream can be used."""
+
+    def on_data(self, stream: "Stream", data: bytes) -> None:
+        """Bytes arrived. A `PeerError` raised here resets the stream."""
+
+    def on_writable(self, stream: "Stream") -> None:
+        """There is room again after `send` had taken less than all."""
+
+    def on_close(self, stream: "Stream", reason: str) -> None:
+        """The peer will send no more (`ended`), or the stream is gone for another reason."""
+
+
+class Stream:
+    """One stream, from negotiation to its end."""
+
+    def __init__(
+        self,
+        connection: "Connection",
+        stream_id: int,
+        negotiation: Initiator | Listener,
+        handler: StreamHandler | None,
+    ) -> None:
+        self.connection = connection
+        self.id = stream_id
+        self.negotiation: Initiator | Listener | None = negotiation
+        self.handler = handler
+        self.protocol = ""
+        self.deadline: asyncio.TimerHandle | None = None
+        """Ends the negotiation if the peer does not."""
+        self._held = False
+        self._unreported = 0
+
+    def send(self, data: bytes) -> int:
+        """Queue bytes; return how many were taken. `on_writable` follows when not all were.
+
+        A stream that the peer has just reset takes everything, as it would have a moment ago;
+        `on_close` is on its way.
+        """
+        try:
+            taken = self.connection.session.send(self.id, data)
+        except LocalError:
+            return len(data)
+        self.connection.wake()
+        return taken
+
+    def end(self) -> None:
+        """Send no more; what is queued still goes."""
+        self.connection.session.end(self.id)
+        self.connection.wake()
+
+    def reset(self) -> None:
+        """Give the stream up."""
+        self.connection.drop_stream(self)
+
+    def hold(self) -> None:
+        """Leave the peer's window closed from now on."""
+        self._held = True
+
+    def release(self) -> None:
+        """Open the window again."""
+        self._held = False
+        if self._unreported:
+            self.connection.session.consumed(self.id, self._unreported)
+            self._unreported = 0
+            self.connection.wake()
+
+    def stop_deadline(self) -> None:
+        """The negotiation is over."""
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the connection."""
+        size = len(data)
+        if self.negotiation is not None:
+            data = self._negotiate(data)
+        if data and self.handler is not None and self.negotiation is None:
+            self.handler.on_data(self, data)
+        if self._held:
+            self._unreported += size
+        else:
+            self.connection.session.consumed(self.id, size)
+
+    def _negotiate(self, data: bytes) -> bytes:
+        negotiation = self.negotiation
+        assert negotiation is not None
+        rest = negotiation.receive(data)
+        answer = negotiation.data_to_send()
+        if answer:
+            self.send(answer)
+        if negotiation.outcome is Outcome.REFUSED:
+            self.connection.drop_stream(self, REFUSED)
+            return b""
+        if negotiation.outcome is Outcome.AGREED:
+            self.negotiation = None
+            self.stop_deadline()
+            self.protocol = negotiation.protocol or ""
+            self.connection.on_negotiated(self)
+        return rest
 
 
 class Connection(asyncio.Protocol):
-    """One connection to one peer."""
+    """One connection to one peer; it ends when the peer ends its half, as asyncio has it."""
 
     def __init__(
-        self, owner: Owner, *, outbound: bool, expected_peer: PeerId | None = None
+        self, owner: _Owner, *, outbound: bool, expected_peer: PeerId | None = None
     ) -> None:
         self.outbound = outbound
         self.remote_peer: bytes = b""
@@ -84,7 +184,7 @@ class Connection(asyncio.Protocol):
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_used = 0.0
         self.transient = False
-        """Whether it was opened for letters or questions only, so that it ends when idle."""
+        """Whether it was opened for mail or questions only, so that it ends when idle."""
         self.active = False
         """Whether a protocol's message has passed since the swarm looked last."""
         self._owner = owner
@@ -121,7 +221,7 @@ class Connection(asyncio.Protocol):
         if not self._owner.admit(self):
             return
         timeout = self._owner.config.upgrade_timeout
-        self._deadline = self._loop.call_later(timeout, self._give_up_upgrade)
+        self._deadline = self._loop.call_later(timeout, self._give_up, "upgrade")
         transport.write(self._upgrade.data_to_send())
 
     def data_received(self, data: bytes) -> None:
@@ -133,10 +233,6 @@ class Connection(asyncio.Protocol):
             self._on_frames(self._take_upgrade(data) if noise is None else noise.decrypt(data))
         except PeerError as error:
             self._fail(error)
-
-    def eof_received(self) -> bool:
-        """Close when the peer does: half-open connections serve nobody."""
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""
@@ -169,17 +265,14 @@ class Connection(asyncio.Protocol):
             assert upgrade.remote is not None
             self._noise = upgrade.session
             self.remote_peer = bytes(upgrade.remote.peer_id)
-            self._become_ready()
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+            self.last_used = self._loop.time()
+            self._owner.on_ready(self)
+            if not self.ready_or_failed.done():
+                self.ready_or_failed.set_result(None)
         return rest
-
-    def _become_ready(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        self.last_used = self._loop.time()
-        self._owner.on_ready(self)
-        if not self.ready_or_failed.done():
-            self.ready_or_failed.set_result(None)
 
     # Streams.
 
@@ -194,12 +287,10 @@ class Connection(asyncio.Protocol):
         return stream
 
     def _begin(self, stream: Stream, negotiation: Initiator | Listener) -> None:
-        """Start the negotiation of a new stream, and its clock."""
         self._streams[stream.id] = stream
         stream.send(negotiation.data_to_send())
-        stream.deadline = self._loop.call_later(
-            self._owner.config.negotiation_timeout, self._give_up_negotiation, stream
-        )
+        timeout = self._owner.config.negotiation_timeout
+        stream.deadline = self._loop.call_later(timeout, self._give_up_negotiation, stream)
 
     def _give_up_negotiation(self, stream: Stream) -> None:
         self._owner.count("negotiation-timeout")
@@ -232,17 +323,17 @@ class Connection(asyncio.Protocol):
             self.drop_stream(stream, error.reason)
 
     def _on_event(self, event: Any) -> None:
-        if isinstance(event, StreamOpened):
+        if isinstance(event, yamux_types.StreamOpened):
             negotiation = Listener(self._owner.services)
             self.session.accept(event.stream_id)
             self._begin(Stream(self, event.stream_id, negotiation, None), negotiation)
-        elif isinstance(event, StreamEnded):
+        elif isinstance(event, yamux_types.StreamEnded):
             self._tell_closed(event.stream_id, ENDED)
-        elif isinstance(event, StreamReset):
+        elif isinstance(event, yamux_types.StreamReset):
             self._tell_closed(event.stream_id, event.reason)
-        elif isinstance(event, PingAnswered):
+        elif isinstance(event, yamux_types.PingAnswered):
             self._awaited_ping = None
-        elif isinstance(event, GoneAway):
+        elif isinstance(event, yamux_types.GoneAway):
             self.close("the peer went away")
 
     def _tell_closed(self, stream_id: int, reason: str) -> None:
@@ -332,8 +423,7 @@ class Connection(asyncio.Protocol):
         """Ping the peer, or give it up when it has not answered the last ping for too long."""
         if self._awaited_ping is not None:
             if now - self._pinged_at >= self._owner.config.keep_alive_timeout:
-                self._owner.count("keep-alive-timeout")
-                self.close("keep-alive timeout")
+                self._give_up("keep-alive")
             return
         value = self._awaited_ping = secrets.randbits(32)
         self._pinged_at = now
@@ -349,15 +439,14 @@ class Connection(asyncio.Protocol):
             or self._transport.get_write_buffer_size()
         )
 
-    def _give_up_upgrade(self) -> None:
-        self._owner.count("upgrade-timeout")
-        self.close("upgrade timeout")
+    def _give_up(self, what: str) -> None:
+        self._owner.count(f"{what}-timeout")
+        self.close(f"{what} timeout")
 
     def _fail(self, error: PeerError) -> None:
         """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
         self._owner.count(error.reason)
-        if self.ready:
-            self._flush()
+        self._flush()
         self._end(str(error))
         self._let_go(orderly=False)
 
@@ -365,9 +454,8 @@ class Connection(asyncio.Protocol):
         """Close at once; what the kernel has taken still arrives, what is queued does not."""
         if self.closed_because is not None:
             return
-        if self.ready:
-            self.session.go_away()
-            self._flush()
+        self.session.go_away()
+        self._flush()
         self._end(reason)
         self._let_go(orderly=self.ready)
 

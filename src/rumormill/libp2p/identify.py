@@ -15,9 +15,9 @@ import msgspec
 from rumormill.core.errors import DecodeError, PeerError
 from rumormill.libp2p.envelope import MAX_ENVELOPE_BYTES, PeerRecord, unseal_peer_record
 from rumormill.wire.fields import Octets, Text
+from rumormill.wire.frames import FrameReader, frame
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES, PeerId, PublicKey
 from rumormill.wire.multiaddr import MAX_BYTES as MAX_ADDRESS_BYTES
-from rumormill.wire.protobuf import read_varint, varint
 from rumormill.wire.schema import Schema
 
 IDENTIFY: Final = "/ipfs/id/1.0.0"
@@ -59,19 +59,12 @@ class Identify(msgspec.Struct, frozen=True):
         body = _SCHEMA.encode(self)
         if len(body) > MAX_MESSAGE_BYTES:
             raise ValueError(f"an identify message has at most {MAX_MESSAGE_BYTES} bytes")
-        return varint(len(body)) + body
+        return frame(body)
 
     def updated(self, push: "Identify") -> "Identify":
         """Return this knowledge with a push laid over it; what the push leaves out stays."""
-        return Identify(
-            public_key=push.public_key or self.public_key,
-            listen_addresses=push.listen_addresses or self.listen_addresses,
-            protocols=push.protocols or self.protocols,
-            observed_address=push.observed_address or self.observed_address,
-            protocol_version=push.protocol_version or self.protocol_version,
-            agent_version=push.agent_version or self.agent_version,
-            signed_peer_record=push.signed_peer_record or self.signed_peer_record,
-        )
+        said = {name: getattr(push, name) or getattr(self, name) for name in self.__struct_fields__}
+        return Identify(**said)
 
     def check(self, remote: PeerId) -> PeerRecord | None:
         """Check that the message speaks of `remote`; return its signed record, if there is one."""
@@ -104,30 +97,21 @@ class IdentifyReader:
     """Collects the messages of one identify or push stream."""
 
     def __init__(self) -> None:
-        self._received = bytearray()
+        self._frames = FrameReader(MAX_MESSAGE_BYTES)
         self._messages: list[Identify] = []
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the stream."""
-        received = self._received
-        received += data
-        while received:
-            prefix = bytes(received[:2])
-            if len(prefix) < 2 and prefix[-1] >= 0x80:
-                return
-            length, start = read_varint(prefix, 0, len(prefix))
-            if length > MAX_MESSAGE_BYTES:
-                raise DecodeError("oversized", f"an identify message of {length} bytes")
-            if len(received) < start + length:
-                return
+        for message in self._frames.feed(data):
             if len(self._messages) == MAX_MESSAGES:
                 raise DecodeError("too-many-messages", f"over {MAX_MESSAGES} identify messages")
-            self._messages.append(Identify.decode(bytes(received[start : start + length])))
-            del received[: start + length]
+            self._messages.append(Identify.decode(message))
+        if self._frames.error is not None:
+            raise self._frames.error
 
     def finish(self) -> Identify:
         """Return the whole answer; call it when the peer has closed its side of the stream."""
-        if self._received or not self._messages:
+        if self._frames.unfinished or not self._messages:
             raise DecodeError("truncated", "the stream ended inside an identify message")
         merged, *others = self._messages
         for message in others:

@@ -242,7 +242,8 @@ class NoiseHandshake:
         self._received = bytearray()
         self._to_send = bytearray()
         if initiator:
-            self._write_message(self._write_ephemeral() + self._write_empty_payload())
+            self._write_message(self._write_ephemeral())
+            self._state.mix_hash(b"")  # its empty payload
 
     @property
     def muxer(self) -> str | None:
@@ -285,18 +286,15 @@ class NoiseHandshake:
                 return b""
             message = bytes(received[2 : 2 + size])
             del received[: 2 + size]
-            self._on_message(message)
+            if self._initiator:
+                self._on_second(message)
+            elif self._remote_ephemeral is None:
+                self._on_first(message)
+            else:
+                self._on_third(message)
         rest = bytes(received)
         received.clear()
         return rest
-
-    def _on_message(self, message: bytes) -> None:
-        if self._initiator:
-            self._on_second(message)
-        elif self._remote_ephemeral is None:
-            self._on_first(message)
-        else:
-            self._on_third(message)
 
     def _on_first(self, message: bytes) -> None:
         """Read -> e; answer <- e, ee, s, es."""
@@ -373,10 +371,6 @@ class NoiseHandshake:
         ephemeral = self._ephemeral.public_key().public_bytes_raw()
         self._state.mix_hash(ephemeral)
         return ephemeral
-
-    def _write_empty_payload(self) -> bytes:
-        self._state.mix_hash(b"")
-        return b""
 
     def _write_message(self, message: bytes) -> None:
         self._to_send += len(message).to_bytes(2) + message

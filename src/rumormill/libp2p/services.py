@@ -1,19 +1,23 @@
 """The small services of every libp2p node: identify, identify push and ping.
 
 identify tells a peer who we are and what we speak, and is answered from what the swarm knows now.
-ping echoes 32 bytes. Both are served on streams that the peer opens; identify is also asked for on
-every new connection.
+ping (`/ipfs/ping/1.0.0`) echoes 32 bytes; we answer such pings and send none, because a connection
+is kept alive by the pings of its multiplexer. Both are served on streams that the peer opens;
+identify is also asked for on every new connection.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from rumormill.core.errors import PeerError
+from rumormill.libp2p.connection import ENDED, Stream, StreamHandler
 from rumormill.libp2p.identify import Identify, IdentifyReader
-from rumormill.libp2p.ping import PingListener
-from rumormill.libp2p.stream import ENDED, Stream
+
+PING: Final = "/ipfs/ping/1.0.0"
+_PING_BYTES = 32
 
 
-class AnswerIdentify:
+class AnswerIdentify(StreamHandler):
     """Tells the peer who we are, and ends."""
 
     def __init__(self, describe: Callable[[Stream], Identify]) -> None:
@@ -24,18 +28,12 @@ class AnswerIdentify:
         stream.send(self._describe(stream).encode())
         stream.end()
 
-    def on_data(self, stream: Stream, data: bytes) -> None:
-        """Nothing is expected."""
-
-    def on_writable(self, stream: Stream) -> None:
-        """An identify message always fits."""
-
     def on_close(self, stream: Stream, reason: str) -> None:
         """Forget the stream once the peer has ended it too."""
         stream.connection.forget_stream(stream)
 
 
-class ReadIdentify:
+class ReadIdentify(StreamHandler):
     """Reads what a peer says of itself, asked for or pushed."""
 
     def __init__(
@@ -53,9 +51,6 @@ class ReadIdentify:
         """Collect the message."""
         self._reader.receive(data)
 
-    def on_writable(self, stream: Stream) -> None:
-        """Nothing is ever sent."""
-
     def on_close(self, stream: Stream, reason: str) -> None:
         """Read what came, when it came whole."""
         stream.connection.forget_stream(stream)
@@ -67,23 +62,24 @@ class ReadIdentify:
             self._refuse(error.reason)
 
 
-class AnswerPing:
-    """Echoes pings."""
+class AnswerPing(StreamHandler):
+    """Echoes whole pings, and keeps at most one that is unfinished."""
 
     def __init__(self) -> None:
-        self._listener = PingListener()
+        self._unfinished = b""
 
-    def on_open(self, stream: Stream) -> None:
-        """Wait for the first ping."""
+    def echo(self, data: bytes) -> bytes:
+        """Take bytes from the peer; return the echo of every ping that is now complete."""
+        data = self._unfinished + data
+        whole = len(data) - len(data) % _PING_BYTES
+        self._unfinished = data[whole:]
+        return data[:whole]
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Echo; a peer that does not read its answers is cut off."""
-        answer = self._listener.receive(data)
+        answer = self.echo(data)
         if answer and stream.send(answer) < len(answer):
             raise PeerError("unread-pongs", "the peer pings and does not read the answers")
-
-    def on_writable(self, stream: Stream) -> None:
-        """Answers are sent whole or not at all."""
 
     def on_close(self, stream: Stream, reason: str) -> None:
         """End our side when the peer has ended its own."""

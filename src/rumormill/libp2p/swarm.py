@@ -14,19 +14,18 @@ peers meet again from the start.
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import MAX_HINTS, WILDCARDS, AddressBook, endpoints_among
 from rumormill.libp2p.config import ConnectionConfig
-from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.connection import RETIRED, Connection, Stream, StreamHandler
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
-from rumormill.libp2p.ping import PING
-from rumormill.libp2p.services import AnswerIdentify, AnswerPing, ReadIdentify
-from rumormill.libp2p.stream import Stream, StreamHandler
+from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
 from rumormill.version import __version__
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
@@ -52,7 +51,7 @@ class Swarm:
         self.spares: dict[PeerId, Connection] = {}
         """Second connections, one per peer at most, dialled in the other direction."""
         self._retired: dict[PeerId, Connection] = {}
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         """What peers were refused or cut off for, by reason."""
         self.on_peer: Callable[[Connection], None] = lambda _: None
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
@@ -68,7 +67,7 @@ class Swarm:
         self._local_hosts: dict[str, None] = {}
         self._servers: list[asyncio.Server] = []
         self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
-        self._wanted: dict[PeerId, float] = {}
+        self._wanted: dict[PeerId, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._redialling: dict[PeerId, None] = {}
         self._closing = False
@@ -78,15 +77,15 @@ class Swarm:
 
     def count(self, reason: str) -> None:
         """Count a refusal."""
-        self.counts[reason] = self.counts.get(reason, 0) + 1
+        self.counts[reason] += 1
 
     def refusals(self) -> dict[str, int]:
         """What peers were refused or cut off for, with what live connections have refused."""
-        totals = dict(self.counts)
+        totals = self.counts.copy()
         for connection in self._all:
             if connection.closed_because is None:
-                _add(totals, connection.session.drops)
-        return totals
+                totals.update(connection.session.drops)
+        return dict(totals)
 
     # Listening.
 
@@ -147,7 +146,9 @@ class Swarm:
         if other is not None:
             self.count("duplicate-connection")
             if connection.outbound != other.outbound:
-                self._keep_spare(connection)
+                older, self.spares[peer] = self.spares.get(peer), connection
+                if older is not None:
+                    older.close("duplicate connection")
                 return
         self.connections[peer] = connection
         if len(self._local_hosts) < _MAX_LOCAL_HOSTS:
@@ -167,19 +168,13 @@ class Swarm:
         loop = asyncio.get_running_loop()
         loop.call_later(self.config.retire_timeout, connection.close, RETIRED)
 
-    def _keep_spare(self, connection: Connection) -> None:
-        older = self.spares.get(connection.remote_peer)
-        self.spares[connection.remote_peer] = connection
-        if older is not None:
-            older.close("duplicate connection")
-
     def on_closed(self, connection: Connection) -> None:
         """A connection ended, for whatever reason; its socket may need a moment more."""
         if connection not in self._all:
             return
         if not connection.ready:
             self._upgrading -= 1
-        _add(self.counts, connection.session.drops)
+        self.counts.update(connection.session.drops)
         peer = connection.remote_peer
         if connection.retired:
             if self._retired.get(peer) is connection:
@@ -228,7 +223,7 @@ class Swarm:
             )
         self.book.give(bytes(peer), endpoint)
         if keep:
-            self._wanted[bytes(peer)] = self.config.redial_delay_first
+            self._wanted[bytes(peer)] = None
         await self.dial(bytes(peer))
         return bytes(peer)
 
@@ -321,15 +316,12 @@ class Swarm:
         """Dial a wanted peer until it is back, with growing pauses."""
         delay = self.config.redial_delay_first
         try:
-            await self._redial_until_back(peer, delay)
+            while peer in self._wanted and not self._closing and peer not in self.connections:
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, self.config.redial_delay_longest)
+                await self._dial_quietly(peer)
         finally:
             self._redialling.pop(peer, None)
-
-    async def _redial_until_back(self, peer: PeerId, delay: float) -> None:
-        while peer in self._wanted and not self._closing and peer not in self.connections:
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, self.config.redial_delay_longest)
-            await self._dial_quietly(peer)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something in the background until the swarm closes; nothing is begun then."""
@@ -419,40 +411,36 @@ class Swarm:
         self._wanted.clear()
         for server in self._servers:
             server.close()
-        await self._until(self._drained, self.config.shutdown_timeout)
+        await until(
+            lambda: not self.has_queued() and all(each.drained for each in self._all),
+            self.config.shutdown_timeout,
+        )
         tasks = [*self._tasks, *self._dialling.values()]
         for task in tasks:
             task.cancel()
         for connection in list(self._all):
             connection.close("closing")
         # A peer that reads closes its side at once; the others are cut off after `close_timeout`.
-        await self._until(lambda: not self._all, self.config.close_timeout)
+        await until(lambda: not self._all, self.config.close_timeout)
         for connection in list(self._all):
             connection.abort("closing")
-        await self._until(lambda: not self._all, self.config.close_timeout)
+        await until(lambda: not self._all, self.config.close_timeout)
         await asyncio.gather(*tasks, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
 
-    def _drained(self) -> bool:
-        return not self.has_queued() and all(connection.drained for connection in self._all)
 
-    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait for a condition that nobody announces, but not longer than so many seconds."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
-            await asyncio.sleep(_POLL)
+async def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition that nobody announces, but not longer than so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
+        await asyncio.sleep(_POLL)
 
 
 @functools.lru_cache(4096)
 def _encoded(host: str, port: int) -> bytes:
     return Multiaddr.tcp(host, port).encode()
-
-
-def _add(totals: dict[str, int], more: Mapping[str, int]) -> None:
-    for reason, count in more.items():
-        totals[reason] = totals.get(reason, 0) + count
 
 
 def _host_of(connection: Connection) -> str:

@@ -20,6 +20,7 @@ reason; queues for answers are bounded, so a peer that floods and does not read 
 """
 
 import struct
+from collections import Counter
 from typing import Final
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
@@ -92,7 +93,7 @@ class YamuxSession:
         self._max_session_queue = self.config.max_session_queue
         self._max_data_frame = self.config.max_data_frame
         self._max_unconsumed = self.config.max_session_unconsumed
-        self.drops: dict[str, int] = {}
+        self.drops: Counter[str] = Counter()
         """How many frames or streams were dropped or refused, by reason."""
         self._own_parity = 1 if client else 0
         self._next_id = 1 if client else 2
@@ -355,7 +356,7 @@ class YamuxSession:
         self._unconsumed += length
         if self._unconsumed <= self._max_unconsumed:
             return stream
-        self._drop("session-full")
+        self.drops["session-full"] += 1
         self.reset(stream.stream_id)
         events.append(StreamReset(stream.stream_id, "session-full"))
         return None
@@ -399,7 +400,7 @@ class YamuxSession:
             del self._pings[value]
             events.append(PingAnswered(value))
         else:
-            self._drop("unasked-pong")
+            self.drops["unasked-pong"] += 1
 
     def _on_window_update(self, stream: _Stream, size: int) -> None:
         window = stream.window + size
@@ -421,7 +422,7 @@ class YamuxSession:
         if stream is None:
             if stream_id & 1 == self._own_parity and stream_id >= self._next_id:
                 raise PeerError("bad-stream", f"a frame for stream {stream_id}, never opened")
-            self._drop("unknown-stream")
+            self.drops["unknown-stream"] += 1
             return None
         if flags & _ACK and stream_id & 1 == self._own_parity and not stream.acknowledged:
             stream.acknowledged = True
@@ -455,7 +456,7 @@ class YamuxSession:
             self._inbound_backlog += 1
             events.append(StreamOpened(stream_id))
             return stream
-        self._drop(refusal)
+        self.drops[refusal] += 1
         self._answer(_WINDOW_UPDATE, _RST, stream_id, 0)
         return None
 
@@ -489,6 +490,3 @@ class YamuxSession:
                 self._outbound_backlog -= 1
             else:
                 self._inbound_backlog -= 1
-
-    def _drop(self, reason: str) -> None:
-        self.drops[reason] = self.drops.get(reason, 0) + 1

@@ -112,14 +112,6 @@ class YamuxConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("max_session_unconsumed must hold at least one receive_window")
         if self.max_session_queue < self.max_stream_queue:
             raise ConfigError("max_session_queue must hold at least one max_stream_queue")
-        for name in (
-            "max_inbound_streams",
-            "max_outbound_streams",
-            "max_ack_backlog",
-            "max_data_frame",
-            "max_stream_queue",
-            "max_control_bytes",
-            "max_pings",
-        ):
+        for name in self.__struct_fields__:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")

@@ -5,65 +5,31 @@ the disk. `docs/store.md` says what each mode promises, what damage is found and
 about it.
 """
 
-from rumormill.log.errors import (
-    CorruptLogError,
-    DamagedRangeError,
-    DiskFullError,
-    EventRefusedError,
-    Finding,
-    FindingKind,
-    ImportRefusedError,
-    MissingExtraError,
-    NotAStoreError,
-    OffsetAheadError,
-    OffsetGoneError,
-    QueueFullError,
-    StoreClosedError,
-    StoreError,
-    StoreFailedError,
-    StoreLockedError,
-    StoreReadOnlyError,
-    StoreVersionError,
-)
-from rumormill.log.event_log import EventLog
-from rumormill.log.model import (
-    Appended,
-    Durability,
-    Report,
-    Retention,
-    StoreConfig,
-    TopicExtent,
-)
-from rumormill.log.parquet import export_parquet, import_parquet
-from rumormill.log.repair import repair
-
-__all__ = [
-    "Appended",
-    "CorruptLogError",
-    "DamagedRangeError",
-    "DiskFullError",
-    "Durability",
-    "EventLog",
-    "EventRefusedError",
-    "Finding",
-    "FindingKind",
-    "ImportRefusedError",
-    "MissingExtraError",
-    "NotAStoreError",
-    "OffsetAheadError",
-    "OffsetGoneError",
-    "QueueFullError",
-    "Report",
-    "Retention",
-    "StoreClosedError",
-    "StoreConfig",
-    "StoreError",
-    "StoreFailedError",
-    "StoreLockedError",
-    "StoreReadOnlyError",
-    "StoreVersionError",
-    "TopicExtent",
-    "export_parquet",
-    "import_parquet",
-    "repair",
-]
+from rumormill.log.errors import CorruptLogError as CorruptLogError
+from rumormill.log.errors import DamagedRangeError as DamagedRangeError
+from rumormill.log.errors import DiskFullError as DiskFullError
+from rumormill.log.errors import EventRefusedError as EventRefusedError
+from rumormill.log.errors import Finding as Finding
+from rumormill.log.errors import FindingKind as FindingKind
+from rumormill.log.errors import ImportRefusedError as ImportRefusedError
+from rumormill.log.errors import MissingExtraError as MissingExtraError
+from rumormill.log.errors import NotAStoreError as NotAStoreError
+from rumormill.log.errors import OffsetAheadError as OffsetAheadError
+from rumormill.log.errors import OffsetGoneError as OffsetGoneError
+from rumormill.log.errors import QueueFullError as QueueFullError
+from rumormill.log.errors import StoreClosedError as StoreClosedError
+from rumormill.log.errors import StoreError as StoreError
+from rumormill.log.errors import StoreFailedError as StoreFailedError
+from rumormill.log.errors import StoreLockedError as StoreLockedError
+from rumormill.log.errors import StoreReadOnlyError as StoreReadOnlyError
+from rumormill.log.errors import StoreVersionError as StoreVersionError
+from rumormill.log.event_log import EventLog as EventLog
+from rumormill.log.model import Appended as Appended
+from rumormill.log.model import Durability as Durability
+from rumormill.log.model import Report as Report
+from rumormill.log.model import Retention as Retention
+from rumormill.log.model import StoreConfig as StoreConfig
+from rumormill.log.model import TopicExtent as TopicExtent
+from rumormill.log.parquet import export_parquet as export_parquet
+from rumormill.log.parquet import import_parquet as import_parquet
+from rumormill.log.repair import repair as repair

@@ -12,36 +12,13 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from rumormill.core.errors import ConfigError
-from rumormill.log.bulk import (
-    Columns,
-    Guesses,
-    libraries,
-    listed_parents,
-    parents_type,
-    read_columns,
-    repeated,
-)
+from rumormill.log import bulk
+from rumormill.log.bulk import Columns, libraries
 from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
 from rumormill.log.rows import HASH_BYTES
 from rumormill.log.segments import SegmentBuilder, part
 from rumormill.wire import base58
-
-COLUMNS: Final = (
-    "topic",
-    "offset",
-    "id",
-    "key",
-    "value",
-    "created",
-    "received",
-    "parents",
-    "publisher",
-    "metadata",
-    "proof",
-)
-"""Every column that can be asked for. `key` is the author's peer id, `publisher` its readable form;
-`metadata` has the shape of Kafka's headers: the protocol, and the row's hash as `chain`."""
 
 BATCH_ROWS: Final = 8192
 """Our choice: larger batches gain nothing, smaller ones cost a query each."""
@@ -61,6 +38,10 @@ _FIELDS: Final = {
     "proof": ("proof",),
 }
 """For each column the fields of the log that it is made of."""
+
+COLUMNS: Final = ("topic", "offset", *_FIELDS)
+"""Every column that can be asked for. `key` is the author's peer id, `publisher` its readable form;
+`metadata` has the shape of Kafka's headers: the protocol, and the row's hash as `chain`."""
 
 _BINARY_BUFFERS: Final = 3
 _MICROSECONDS: Final = 1_000_000
@@ -92,7 +73,7 @@ def event_schema(columns: Sequence[str]) -> Any:
         "offset": arrow.int64(),
         "created": time,
         "received": time,
-        "parents": parents_type(),
+        "parents": bulk.parents_type(),
         "publisher": text,
         "metadata": arrow.list_(arrow.field("element", header, nullable=False)),
     }
@@ -122,7 +103,7 @@ def read_batches(
     schema = event_schema(columns)
     fields = tuple(dict.fromkeys(field for name in columns for field in _FIELDS.get(name, ())))
     position = start
-    read = partial(read_columns, batch_bytes=batch_bytes, guesses=Guesses())
+    read = partial(bulk.read_columns, batch_bytes=batch_bytes, guesses=bulk.Guesses())
     segments = log.segments
     gathering = None if segments is None else SegmentBuilder(segments, log, topic, stop)
     tried = -1
@@ -179,14 +160,14 @@ def _ends(values: Any) -> Any:
 def _record_batch(schema: Any, topic: str, found: Columns) -> Any:
     arrow, numpy = libraries()
     makers: dict[str, Callable[[Any], Any]] = {
-        "topic": lambda _: repeated(topic, found.count),
+        "topic": lambda _: bulk.repeated(topic, found.count),
         "offset": lambda _: arrow.array(numpy.arange(found.start, found.start + found.count)),
         "id": lambda _: found.id,
-        "key": lambda _: repeated(found.author, found.count),
+        "key": lambda _: bulk.repeated(found.author, found.count),
         "value": lambda _: found.data,
         "created": lambda kind: _times(found.created, found.count, kind),
         "received": lambda kind: _times(found.received, found.count, kind),
-        "parents": lambda _: listed_parents(found.parents, found.count),
+        "parents": lambda _: bulk.listed_parents(found.parents, found.count),
         "publisher": lambda _: _publishers(found.author, found.count),
         "metadata": lambda kind: _metadata(found, kind),
         "proof": lambda _: found.proof,
@@ -210,7 +191,7 @@ def _publishers(authors: Any, count: int) -> Any:
     """Peer ids as people read them; there are few of them in a batch."""
     arrow, _ = libraries()
     if isinstance(authors, bytes):
-        return repeated(_readable(authors), count)
+        return bulk.repeated(_readable(authors), count)
     coded = authors.dictionary_encode()
     if len(coded.dictionary) > count:
         coded = coded.dictionary_decode().dictionary_encode()
@@ -225,7 +206,7 @@ def _readable(author: bytes) -> str:
 
 def _metadata(found: Columns, kind: Any) -> Any:
     arrow, numpy = libraries()
-    protocol = repeated(found.protocol, found.count)
+    protocol = bulk.repeated(found.protocol, found.count)
     values: list[bytes] = []
     for number, name in enumerate(protocol.to_pylist()):
         place = number * HASH_BYTES

@@ -18,17 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from rumormill.log.errors import (
-    CorruptLogError,
-    Finding,
-    FindingKind,
-    NotAStoreError,
-    StoreError,
-    from_os,
-    from_sqlite,
-    has_no_room,
-    is_corruption,
-)
+from rumormill.log import errors
+from rumormill.log.errors import Finding, FindingKind
 from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.reader import hash_at, walk
@@ -70,10 +61,10 @@ def find_witness(home: Path) -> tuple[Witness | None, Finding | None]:
     return witness, None
 
 
-def damaged(home: Path, findings: Sequence[Finding]) -> CorruptLogError:
+def damaged(home: Path, findings: Sequence[Finding]) -> errors.CorruptLogError:
     """The one sentence about a store that cannot be opened for writing."""
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    return CorruptLogError(
+    return errors.CorruptLogError(
         f"the store {home} is damaged: {findings[0].sentence()}{more}; "
         "restore a good copy or repair it",
         findings,
@@ -88,16 +79,16 @@ def refuse_damage(home: Path, complaint: Finding | None, state: State) -> None:
 
 
 def opening_error(
-    home: Path, witness: Witness | None, error: sqlite3.Error | NotAStoreError
-) -> StoreError:
+    home: Path, witness: Witness | None, error: sqlite3.Error | errors.NotAStoreError
+) -> errors.StoreError:
     """What to tell about a database that cannot be opened."""
-    if isinstance(error, NotAStoreError):
+    if isinstance(error, errors.NotAStoreError):
         if witness is None or witness.generation == 0:
             return error
-    elif has_no_room(error, home):
-        return from_os(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), str(home))
-    elif not is_corruption(error):
-        return from_sqlite(error, str(home))
+    elif errors.has_no_room(error, home):
+        return errors.from_os(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), str(home))
+    elif not errors.is_corruption(error):
+        return errors.from_sqlite(error, str(home))
     return damaged(home, all_lost(witness, str(error)).findings)
 
 
@@ -165,12 +156,8 @@ def verify_all(db: sqlite3.Connection) -> Report:
 
 def all_lost(witness: Witness | None, detail: str) -> State:
     """The state of a store whose database cannot be read at all, by what the heads file knows."""
-    state = State()
-    if witness is None or not witness.heads:
-        state.findings.append(Finding(FindingKind.UNREADABLE, detail=detail))
-        return state
-    state.findings += [_unreadable(head, detail) for head in witness.heads.values()]
-    return state
+    heads = [] if witness is None else list(witness.heads.values())
+    return State(findings=[_unreadable(head, detail) for head in heads or (None,)])
 
 
 def losses_of(state: State, topic: str) -> list[Finding]:
@@ -192,10 +179,8 @@ def _compare_heads(
             findings.append(_lost(head, max(row.next_offset, head.first_offset)))
         elif row.first_offset < head.first_offset:
             detail = "retention had deleted these events: the database is an older copy"
-            first = row.first_offset
-            findings.append(
-                Finding(FindingKind.OLD_COPY, head.name, first, head.first_offset, detail)
-            )
+            gone = (row.first_offset, head.first_offset)
+            findings.append(Finding(FindingKind.OLD_COPY, head.name, *gone, detail))
         elif not _head_matches(db, row, head, losses_of(state, head.name)):
             last = head.next_offset - 1
             detail = "the heads file has seen another event here"
@@ -264,10 +249,8 @@ def _check_rows(db: sqlite3.Connection, state: State, budget_bytes: int | None) 
         findings += _stray_rows(db, row)
         is_empty = row.next_offset == row.first_offset and row.base_hash != UNKNOWN_HASH
         if is_empty and row.head_hash != row.base_hash:
-            detail = "the empty topic's two ends differ"
-            findings.append(
-                Finding(FindingKind.FORKED, row.name, row.next_offset, row.next_offset, detail)
-            )
+            detail, at = "the empty topic's two ends differ", row.next_offset
+            findings.append(Finding(FindingKind.FORKED, row.name, at, at, detail))
     return Report(tuple(findings), events, size)
 
 
@@ -281,15 +264,9 @@ def _stray_rows(db: sqlite3.Connection, row: TopicRow) -> list[Finding]:
         except sqlite3.Error:
             continue
         if low is not None:
-            findings.append(
-                Finding(
-                    FindingKind.OLD_COPY,
-                    row.name,
-                    low & MAX_OFFSET,
-                    (high & MAX_OFFSET) + 1,
-                    "rows outside the topic's extent",
-                )
-            )
+            first, last = low & MAX_OFFSET, high & MAX_OFFSET
+            detail = "rows outside the topic's extent"
+            findings.append(Finding(FindingKind.OLD_COPY, row.name, first, last + 1, detail))
     return findings
 
 

@@ -5,11 +5,12 @@ is one sentence that names the file or the topic and says what to do. A caller t
 `StoreError` has caught everything the store raises on purpose.
 """
 
+import contextlib
 import enum
 import errno
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,17 @@ def from_os(error: OSError, where: str) -> StoreError:
             f"in the store {where} a symbolic link stands for {error.filename}: remove it"
         )
     return StoreFailedError(f"the store {where} failed and must be reopened: {error.strerror}")
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raise what SQLite and the operating system report in the store's words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise from_sqlite(error, where) from error
+    except OSError as error:
+        raise from_os(error, where) from error
 
 
 def _primary_code(error: sqlite3.Error) -> int:

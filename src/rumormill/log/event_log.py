@@ -21,26 +21,10 @@ from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Note
-from rumormill.log import check, errors, schema
+from rumormill.log import check, errors, model, reader, schema
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
-from rumormill.log.model import (
-    Durability,
-    Report,
-    Retention,
-    StoreConfig,
-    TopicExtent,
-    check_event,
-    check_topic,
-)
-from rumormill.log.reader import (
-    RangeReader,
-    Readers,
-    next_bar,
-    offset_before,
-    previous_hash,
-    read_rows,
-)
+from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_topic
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.segments import Segments
@@ -70,15 +54,18 @@ class EventLog:
         read_only: bool = False,
     ) -> None:
         config.validate()
-        if (home is None) != (config.durability is Durability.MEMORY) and not read_only:
+        if (home is None) != (config.durability is model.Durability.MEMORY) and not read_only:
             raise ConfigError(
                 "store.durability must be memory for a log without a directory, and only then"
             )
         self.config = config
         self.home = None if home is None else Path(home)
+        self._where = "in memory" if self.home is None else str(self.home)
         self.segments: Segments | None = None
         if self.home is not None and config.segment_rows:
             self.segments = Segments(self.home, config.segment_rows)
+        self.unwitnessed: int | None = None
+        """Since which commit, when this log was opened, the heads file could not be written."""
         self._barred: dict[str, list[errors.Finding]] = {}
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None
@@ -117,7 +104,7 @@ class EventLog:
                 new_topics.append(event.topic)
         return writer.submit(Call(events, size, notes), new_topics, wait=wait)
 
-    def retain(self, policies: Mapping[str, Retention], now: float) -> dict[str, int]:
+    def retain(self, policies: Mapping[str, model.Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.
 
         Offsets are not touched: `first_offset` moves up. Works in small transactions between the
@@ -180,7 +167,7 @@ class EventLog:
             row = schema.get_topic(db, topic)
             if row is None:
                 return []
-            position = offset_before(db, row, since)
+            position = reader.offset_before(db, row, since)
         found: list[Event] = []
         while len(found) < limit:
             events = self.read(topic, position, 1000, max_bytes)
@@ -202,7 +189,7 @@ class EventLog:
         if row is None or not row_is_whole(row, info.topic_id, topic.encode()):
             return None
         event = row_event(row, topic)
-        bar = next_bar(self._barred.get(topic, []), event.offset)
+        bar = reader.next_bar(self._barred.get(topic, []), event.offset)
         return None if bar is not None and bar.start <= event.offset else event
 
     def chunks(
@@ -226,12 +213,12 @@ class EventLog:
             position = events[-1].offset + 1
             yield events
 
-    def verify(self) -> Report:
+    def verify(self) -> model.Report:
         """Verify every row and every record; takes as long as reading the whole file."""
         with self.snapshot() as db:
             report = check.verify_all(db)
         findings = (*report.findings, *self.findings)
-        return Report(tuple(dict.fromkeys(findings)), report.events, report.size)
+        return model.Report(tuple(dict.fromkeys(findings)), report.events, report.size)
 
     @property
     def counters(self) -> Counters:
@@ -260,13 +247,13 @@ class EventLog:
         self._cleanup.callback(db.close)
         schema.create_schema(db, os.urandom(check.STORE_ID_BYTES))
         self.findings: tuple[errors.Finding, ...] = ()
-        self._readers = Readers(None, self.config.readers, shared=db)
-        self._start(db, State(), None, "in memory")
+        self._readers = reader.Readers(None, self.config.readers, shared=db)
+        self._start(db, State(), None)
 
     def _open_writing(self, home: Path) -> None:
         schema.make_home(home)
         self._cleanup.enter_context(schema.store_lock(home))
-        with self._translated():
+        with errors.translated(self._where):
             witness, complaint = check.find_witness(home)
             if witness is None and complaint is None and schema.latest_epoch(home) == 0:
                 witness = check.new_witness(home, self.config)
@@ -282,7 +269,8 @@ class EventLog:
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
             if witness is not None or not is_new:
-                schema.secure_database(path)
+                half_folded = witness is not None and witness.half_folded
+                schema.secure_database(path, half_folded=half_folded)
         state = self._open_database(home, path, witness, complaint)
         self.findings = ()
         if witness is None:
@@ -290,14 +278,13 @@ class EventLog:
         # What the database has, and has flushed, is what the new heads file begins with. Its lag
         # after a power cut must not add to that of the next.
         witness.generation = max(witness.generation, state.generation)
+        witness.half_folded = False
         witness.heads = {row.topic_id: head_of(row) for row in state.topics.values()}
         witness.slack = self.config.heads_sync_commits
-        try:
+        with errors.translated(self._where):
             heads = HeadsFile(home / check.HEADS_NAME, witness, self.config.durability)
-        except OSError as error:
-            raise errors.from_os(error, str(home)) from error
-        self._readers = Readers(path, self.config.readers)
-        self._start(self._db, state, heads, str(home))
+        self._readers = reader.Readers(path, self.config.readers)
+        self._start(self._db, state, heads)
 
     def _open_database(
         self, home: Path, path: Path, witness: Witness | None, complaint: errors.Finding | None
@@ -340,7 +327,7 @@ class EventLog:
         return check.examine(db, path, witness, self.config.open_verify_bytes)
 
     def _open_reading(self, home: Path) -> None:
-        with self._translated():
+        with errors.translated(self._where):
             # The heads are read first: the database, read later, must not be behind them.
             witness, complaint = check.find_witness(home)
             epoch = witness.epoch if witness else schema.latest_epoch(home)
@@ -362,13 +349,12 @@ class EventLog:
             raise check.opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)
-        self._readers = Readers(path, self.config.readers)
+        self.unwitnessed = state.unwitnessed
+        self._readers = reader.Readers(path, self.config.readers)
         self._cleanup.callback(self._readers.close)
         self._bar([*state.losses, *findings])
 
-    def _start(
-        self, db: sqlite3.Connection, state: State, heads: HeadsFile | None, where: str
-    ) -> None:
+    def _start(self, db: sqlite3.Connection, state: State, heads: HeadsFile | None) -> None:
         self._cleanup.callback(self._close_connections, db)
         self._bar(state.losses)
         topics = {row.name: row for row in state.topics.values()}
@@ -384,7 +370,7 @@ class EventLog:
             topics=topics,
             generation=generation,
             config=self.config,
-            where=where,
+            where=self._where,
         )
         self._cleanup.callback(self._writer.close)
 
@@ -399,9 +385,9 @@ class EventLog:
         if path is not None and self._writer is not None and self._writer.failed:
             with (
                 contextlib.suppress(sqlite3.Error),
-                contextlib.closing(schema.connect_reader(path)) as reader,
+                contextlib.closing(schema.connect_reader(path)) as last,
             ):
-                schema.has_schema(reader)  # from its first read on it counts
+                schema.has_schema(last)  # from its first read on it counts
                 db.close()
         self._readers.close()
         db.close()
@@ -438,13 +424,13 @@ class EventLog:
 
     def rows(self, name: str, start: int, limit: int, max_bytes: int = 8 * 2**20) -> list[EventRow]:
         """What `read` does, with the hashes; for the store's own modules."""
-        found = self.within(name, start, limit, partial(read_rows, max_bytes=max_bytes))
+        found = self.within(name, start, limit, partial(reader.read_rows, max_bytes=max_bytes))
         rows, finding = found or ([], None)
         if finding is not None and not rows:
             raise errors.DamagedRangeError(finding)
         return rows
 
-    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
+    def within(self, name: str, start: int, limit: int, read: reader.RangeReader[Any]) -> Any:
         """Have `read` read a range that may be served, in one snapshot; None if there is none."""
         if start < 0 or limit < 1:
             raise (
@@ -452,7 +438,7 @@ class EventLog:
                 if start < 0
                 else ValueError("limit is below 1")
             )
-        bar = next_bar(self._barred.get(name, []), start)
+        bar = reader.next_bar(self._barred.get(name, []), start)
         if bar is not None and bar.start <= start:
             raise errors.DamagedRangeError(bar)
         with self.snapshot() as db:
@@ -465,12 +451,12 @@ class EventLog:
             if row is None or start >= row.next_offset:
                 return None
             stop = min(row.next_offset, start + limit, start + limit if bar is None else bar.start)
-            return read(db, row, start, stop, prev=previous_hash(db, row, start))
+            return read(db, row, start, stop, prev=reader.previous_hash(db, row, start))
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A read transaction; for the store's own modules."""
-        with self._readers.snapshot() as db, self._translated():
+        with self._readers.snapshot() as db, errors.translated(self._where):
             yield db
 
     def change(self, body: Callable[[sqlite3.Connection], None]) -> None:
@@ -483,13 +469,3 @@ class EventLog:
         if self._writer is None:
             raise errors.StoreReadOnlyError(f"the log {self.home} was opened for reading only")
         return self._writer
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        where = "in memory" if self.home is None else str(self.home)
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise errors.from_sqlite(error, where) from error
-        except OSError as error:
-            raise errors.from_os(error, where) from error

@@ -76,6 +76,7 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
     generation: int
     stamp: int
     heads: list[Head]
+    half_folded: bool = False
 
 
 class Witness(msgspec.Struct):
@@ -88,6 +89,8 @@ class Witness(msgspec.Struct):
     generation: int = 0
     stamp: int = 0
     heads: dict[int, Head] = {}
+    half_folded: bool = False
+    """Whether the last checkpoint was stopped half-way: what it folded was not flushed."""
 
 
 class HeadsDamagedError(Exception):
@@ -131,6 +134,7 @@ def read_heads(path: Path) -> Witness | None:
             break
         witness.generation = max(witness.generation, record.generation)
         witness.stamp = max(witness.stamp, record.stamp)
+        witness.half_folded = record.half_folded
         for head in record.heads:
             witness.heads[head.topic_id] = head
         position = end
@@ -175,9 +179,11 @@ class HeadsFile:
         self._state.heads.update(heads)
         self._unwritten = (self._unwritten or {}) | heads
 
-    def note_stamp(self, stamp: int) -> None:
-        """Note that the database file itself, without its write-ahead log, has reached `stamp`."""
-        self._state.stamp = stamp
+    def note_stamp(self, stamp: int | None) -> None:
+        """Note that the database file itself, without its write-ahead log, has reached `stamp`;
+        None: that it is on its way there."""
+        self._state.half_folded = stamp is None
+        self._state.stamp = self._state.stamp if stamp is None else stamp
         self._unwritten = self._unwritten or {}
 
     def write(self) -> None:
@@ -222,7 +228,8 @@ class HeadsFile:
         pieces: list[bytes] = []
         for start in range(0, len(heads) or 1, _HEADS_PER_RECORD):
             part = list(heads[start : start + _HEADS_PER_RECORD])
-            payload = self._encoder.encode(_Record(state.generation, state.stamp, part))
+            record = _Record(state.generation, state.stamp, part, state.half_folded)
+            payload = self._encoder.encode(record)
             frame = _FRAME.pack(len(payload), _check(payload, position, state.store_id))
             pieces += (frame, payload)
             position += len(frame) + len(payload)

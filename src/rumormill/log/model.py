@@ -197,8 +197,8 @@ def check_event(event: Event, config: StoreConfig) -> int:
     return size
 
 
-def check_topic(name: str, config: StoreConfig) -> bytes:
-    """Refuse a topic name that cannot be kept; return it in UTF-8."""
+def check_topic(name: str, config: StoreConfig) -> None:
+    """Refuse a topic name that cannot be kept."""
     if type(name) is not str:
         raise EventRefusedError("a topic's name must be a string")
     try:
@@ -209,7 +209,6 @@ def check_topic(name: str, config: StoreConfig) -> bytes:
         raise EventRefusedError(
             f"a topic's name must have 1 to {config.max_topic_bytes} bytes and no NUL"
         )
-    return encoded
 
 
 def _check_parents(parents: Sequence[bytes]) -> int:

@@ -10,13 +10,13 @@ The table is made when it is first needed. Notes are few: old ones go when there
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final
 
 from rumormill.core.event import Note
 from rumormill.log.errors import CorruptLogError, Finding, FindingKind
+from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
 
 MAX_NOTES: Final = 100_000
@@ -31,16 +31,6 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
     seal BLOB NOT NULL
 )"""
 _PUT: Final = "INSERT OR REPLACE INTO notes (key, value, seal) VALUES (?, ?, ?)"
-
-
-class Log(Protocol):
-    """What notes need of the log that keeps them."""
-
-    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A read transaction."""
-
-    def change(self, body: Callable[[sqlite3.Connection], None]) -> None:
-        """A write transaction of its own; returns when it is committed."""
 
 
 def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rumormill.log.errors import EventRefusedError, ImportRefusedError, from_os, import_extra
+from rumormill.log.errors import EventRefusedError, ImportRefusedError, import_extra, translated
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_event, check_topic
 from rumormill.log.reader import hash_at
@@ -69,18 +69,17 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
         )
         for info in infos
     ]
-    try:
-        with parquet.ParquetWriter(
-            str(path), _schema(arrow), compression="zstd", write_page_checksum=True
-        ) as writer:
-            for extent in extents:
-                for rows in _rows_of(log, extent):
-                    extent.rows += len(rows)
-                    writer.write_table(_table(arrow, extent.name, rows))
-            metadata = msgspec.json.encode(_Metadata(_FORMAT, extents)).decode()
-            writer.add_key_value_metadata({_METADATA_KEY: metadata})
-    except OSError as error:
-        raise from_os(error, str(path)) from error
+    settings = {"compression": "zstd", "write_page_checksum": True}
+    with (
+        translated(str(path)),
+        parquet.ParquetWriter(str(path), _schema(arrow), **settings) as writer,
+    ):
+        for extent in extents:
+            for rows in _rows_of(log, extent):
+                extent.rows += len(rows)
+                writer.write_table(_table(arrow, extent.name, rows))
+        metadata = msgspec.json.encode(_Metadata(_FORMAT, extents)).decode()
+        writer.add_key_value_metadata({_METADATA_KEY: metadata})
     return sum(extent.rows for extent in extents)
 
 
@@ -169,7 +168,6 @@ def _batch_rows(batch: Any) -> Iterator[tuple[str, EventRow]]:
 
 
 def _verify(log: EventLog, file: Any, metadata: _Metadata, path: Path | str) -> None:
-    """Check every hash, every link and every count of the file."""
     extents = {extent.name: extent for extent in metadata.topics}
     expected = {extent.name: (extent.first_offset, b"") for extent in metadata.topics}
     counts = dict.fromkeys(extents, 0)
@@ -251,11 +249,16 @@ class _Importer:
         topic = self._topic(group, name, row[10])
         offset = row[0]
         if offset < topic.next_offset:
-            self._compare(topic, row)
+            if hash_at(self._writer.db, topic, offset) not in (None, row[11]):
+                raise ImportRefusedError(
+                    f"topic {name!r}: the log has another event at offset {offset}"
+                )
             return False
         if offset > topic.next_offset:
             self._lose(group, topic, offset)
-        elif row[10] != topic.head_hash and not self._follows_loss(name, offset):
+        elif row[10] != topic.head_hash and all(
+            end != offset for _, end in self._extents[name].losses
+        ):
             raise ImportRefusedError(
                 f"topic {name!r}: the file's offset {offset} does not continue the log's history"
             )
@@ -277,12 +280,6 @@ class _Importer:
             group.changed[name] = topic
         return topic
 
-    def _compare(self, topic: TopicRow, row: EventRow) -> None:
-        if hash_at(self._writer.db, topic, row[0]) not in (None, row[11]):
-            raise ImportRefusedError(
-                f"topic {topic.name!r}: the log has another event at offset {row[0]}"
-            )
-
     def _lose(self, group: Group, topic: TopicRow, end: int) -> None:
         """Record the range from the topic's end to `end` as lost, as the file says it is."""
         name, start = topic.name, topic.next_offset
@@ -294,9 +291,6 @@ class _Importer:
         topic.next_offset = end
         group.changed[name] = topic
         self._lost.append((name, start, end))
-
-    def _follows_loss(self, name: str, offset: int) -> bool:
-        return any(end == offset for _, end in self._extents[name].losses)
 
 
 def _pyarrow() -> tuple[Any, ...]:

@@ -11,9 +11,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rumormill.log.errors import Finding, FindingKind, StoreClosedError
+from rumormill.log.model import TopicExtent
 from rumormill.log.rows import (
     MARK_EVERY,
     MAX_OFFSET,
@@ -48,6 +49,22 @@ class RangeReader(Protocol[Found_co]):
         prev: bytes | None = None,
     ) -> Found_co:
         """Return what was found."""
+
+
+class Log(Protocol):
+    """What notes and segments need of the log that they belong to."""
+
+    def topic(self, name: str) -> TopicExtent | None:
+        """A topic's extent."""
+
+    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
+        """Have `read` read a range that may be served, in one snapshot; None if there is none."""
+
+    def snapshot(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        """A read transaction."""
+
+    def change(self, body: Callable[[sqlite3.Connection], None]) -> None:
+        """A write transaction of its own; returns when it is committed."""
 
 
 class Readers:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
-from rumormill.log.errors import Finding, FindingKind, NotAStoreError, from_os, from_sqlite
+from rumormill.log.errors import Finding, FindingKind, NotAStoreError, translated
 from rumormill.log.event_log import DEFAULT_CONFIG
 from rumormill.log.files import sync_directory
 from rumormill.log.heads import Head, HeadsFile, Witness
@@ -45,20 +45,15 @@ def repair(home: Path | str, config: StoreConfig = DEFAULT_CONFIG) -> Report:
     home = Path(home)
     if not home.is_dir():
         raise NotAStoreError(f"there is no rumormill store in {home}")
-    try:
-        with schema.store_lock(home), contextlib.ExitStack() as cleanup:
-            witness, complaint = find_witness(home)
-            epoch = witness.epoch if witness else schema.latest_epoch(home)
-            if epoch == 0:
-                raise NotAStoreError(f"there is no rumormill store in {home}")
-            source, state = _open_source(schema.database_path(home, epoch), witness, cleanup)
-            if not state.findings and complaint is None:
-                return Report((), 0, 0)
-            return _rebuild(home, config, source, state, witness)
-    except sqlite3.Error as error:
-        raise from_sqlite(error, str(home)) from error
-    except OSError as error:
-        raise from_os(error, str(home)) from error
+    with translated(str(home)), schema.store_lock(home), contextlib.ExitStack() as cleanup:
+        witness, complaint = find_witness(home)
+        epoch = witness.epoch if witness else schema.latest_epoch(home)
+        if epoch == 0:
+            raise NotAStoreError(f"there is no rumormill store in {home}")
+        source, state = _open_source(schema.database_path(home, epoch), witness, cleanup)
+        if not state.findings and complaint is None:
+            return Report((), 0, 0)
+        return _rebuild(home, config, source, state, witness)
 
 
 def _open_source(

@@ -57,7 +57,6 @@ class Retainer:
         return deleted
 
     def _delete(self, row: TopicRow, policy: Retention, now: float) -> int:
-        """Move the topic's beginning up and delete what is before it."""
         db = self._writer.db
         first = row.first_offset
         left = row.size
@@ -80,7 +79,6 @@ class Retainer:
         return position - first
 
     def _base(self, row: TopicRow, first: int) -> bytes:
-        """What the first remaining row links to."""
         if first == row.next_offset:
             return row.head_hash
         found = self._writer.db.execute(_ROWS, (row.key(first),)).fetchone()

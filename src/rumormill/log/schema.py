@@ -18,16 +18,7 @@ from typing import Any
 
 import msgspec
 
-from rumormill.log import files
-from rumormill.log.errors import (
-    Finding,
-    FindingKind,
-    NotAStoreError,
-    RecordDamagedError,
-    StoreLockedError,
-    StoreVersionError,
-    from_os,
-)
+from rumormill.log import errors, files
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
     EventRow,
@@ -47,9 +38,6 @@ _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per s
 _HEADER_STAMP_AT = 60  # SQLite's file format, 1.3: the user version, big-endian
 _HEADER_STAMPS = 2**31
 
-_INDEX_LOGGED_AT, _INDEX_FOLDED_AT = 16, 96
-"""SQLite's format of the shared index, 2.1: how many frames the write-ahead log has, and how many
-of them are in the database file."""
 
 _INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
 """Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
@@ -125,16 +113,14 @@ _TopicTuple = tuple[int, str, int, bytes, int, bytes, int, float, int]
 @contextlib.contextmanager
 def store_lock(home: Path) -> Iterator[None]:
     """The right to write: held by one log at a time, released by the system if it dies."""
-    try:
+    with errors.translated(str(home)):
         descriptor = files.open_own(home / "lock", os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise from_os(error, str(home)) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-            raise StoreLockedError(
+            raise errors.StoreLockedError(
                 f"the store {home} is already open for writing by process {owner or 'unknown'}"
             ) from None
         with contextlib.suppress(OSError):  # the number is only for the message above
@@ -147,34 +133,30 @@ def store_lock(home: Path) -> Iterator[None]:
 
 def make_home(home: Path) -> None:
     """Create the store's directory, readable by its owner only."""
-    try:
+    with errors.translated(str(home)):
         files.make_folder(home)
         files.keep_name(home)
-    except OSError as error:
-        raise from_os(error, str(home)) from error
 
 
-def secure_database(path: Path) -> None:
+def secure_database(path: Path, *, half_folded: bool = False) -> None:
     """Before SQLite looks: its files are private, no links, and what it recovers is on the disk.
 
     SQLite takes what it finds in the write-ahead log for stored and appends behind it, even if the
     flush of that failed and the process died. So the log is put on the disk once more. Whatever
-    of it is in the database file SQLite folds in again, unless it remembers, in its shared index,
-    that a part was: that part was not flushed yet, and may have been lost since.
+    of it is in the database file SQLite folds in again, unless a process that still reads keeps
+    its shared index alive, which knows that a part was (`half_folded`): that part was not flushed,
+    and may have been lost since.
     """
     try:
         os.close(files.create(path))
     except FileExistsError:
         files.make_private(path)
-    index, wal = (path.with_name(path.name + suffix) for suffix in ("-shm", "-wal"))
-    with contextlib.suppress(FileNotFoundError):
-        files.make_private(index)
-        header = index.read_bytes()[: _INDEX_FOLDED_AT + 4]
-        logged, folded = (header[at : at + 4] for at in (_INDEX_LOGGED_AT, _INDEX_FOLDED_AT))
-        if any(folded) and folded != logged:
+        if half_folded:
             files.rewrite(path)
     with contextlib.suppress(FileNotFoundError):
-        files.rewrite(wal)
+        files.make_private(path.with_name(path.name + "-shm"))
+    with contextlib.suppress(FileNotFoundError):
+        files.rewrite(path.with_name(path.name + "-wal"))
     if path.with_name(path.name + "-journal").exists():
         # Its first page was being written, before there was a write-ahead log. It is undone by
         # the first who may write.
@@ -203,7 +185,7 @@ class _Connection(sqlite3.Connection):
         try:
             return super().execute(*arguments)
         except UnicodeDecodeError:
-            raise RecordDamagedError("the database's schema is damaged") from None
+            raise errors.RecordDamagedError("the database's schema is damaged") from None
 
 
 def connect_writer(path: Path | None, config: StoreConfig) -> sqlite3.Connection:
@@ -302,10 +284,10 @@ def has_schema(db: sqlite3.Connection) -> bool:
 def check_version(db: sqlite3.Connection, where: str) -> int:
     """The store's schema version; refuse foreign databases and newer versions."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise NotAStoreError(f"{where} is a database, but not a rumormill store")
+        raise errors.NotAStoreError(f"{where} is a database, but not a rumormill store")
     version, _ = get_store(db)
     if version > SCHEMA_VERSION:
-        raise StoreVersionError(
+        raise errors.StoreVersionError(
             f"the store {where} has version {version}, this rumormill knows versions up to "
             f"{SCHEMA_VERSION}: upgrade rumormill"
         )
@@ -321,7 +303,7 @@ def get_store(db: sqlite3.Connection) -> tuple[int, bytes]:
             return version, store_id
     except Exception:  # noqa: BLE001 - a flipped type code can give any type here
         pass
-    raise RecordDamagedError("the store's own record is damaged")
+    raise errors.RecordDamagedError("the store's own record is damaged")
 
 
 def migrate(
@@ -333,7 +315,9 @@ def migrate(
     """Bring an older schema up to `target`, every step in a transaction of its own."""
     for step in range(version, target):
         if step not in migrations:
-            raise StoreVersionError(f"there is no way from store version {step} to {step + 1}")
+            raise errors.StoreVersionError(
+                f"there is no way from store version {step} to {step + 1}"
+            )
         with transaction(db):
             migrations[step](db)
             _, store_id = get_store(db)
@@ -385,7 +369,7 @@ def get_topic(db: sqlite3.Connection, name: str) -> TopicRow | None:
         return None
     row = _unseal_topic(found)
     if row is None:
-        raise RecordDamagedError(f"the record of topic {name!r} is damaged")
+        raise errors.RecordDamagedError(f"the record of topic {name!r} is damaged")
     return row
 
 
@@ -403,7 +387,7 @@ def get_topics(db: sqlite3.Connection) -> tuple[dict[int, TopicRow], list[int]]:
     return whole, broken
 
 
-def get_losses(db: sqlite3.Connection, topics: dict[int, TopicRow]) -> list[Finding]:
+def get_losses(db: sqlite3.Connection, topics: dict[int, TopicRow]) -> list[errors.Finding]:
     """The ranges that a repair has given up, as findings; an unreadable record is a finding too."""
     findings = []
     for topic_id, start, end, seal in db.execute(
@@ -415,9 +399,11 @@ def get_losses(db: sqlite3.Connection, topics: dict[int, TopicRow]) -> list[Find
         except Exception:  # noqa: BLE001 - a flipped type code can give any type here
             sealed = False
         if row is None or not sealed:
-            findings.append(Finding(FindingKind.INDEX, detail="a recorded loss is damaged"))
+            findings.append(
+                errors.Finding(errors.FindingKind.INDEX, detail="a recorded loss is damaged")
+            )
         else:
-            findings.append(Finding(FindingKind.REPAIRED, row.name, start, end))
+            findings.append(errors.Finding(errors.FindingKind.REPAIRED, row.name, start, end))
     return findings
 
 

@@ -35,14 +35,13 @@ from hashlib import sha256
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from rumormill.log import files
 from rumormill.log.bulk import Columns, joined, libraries, parents_type
-from rumormill.log.model import TopicExtent
-from rumormill.log.reader import RangeReader, hash_at
+from rumormill.log.reader import Log, hash_at
 from rumormill.log.rows import HASH_BYTES, TopicRow
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -67,16 +66,6 @@ _FLAT: Final = ("received", "created", "hashes")
 _PREV_AT: Final = "SELECT prev FROM events WHERE key = ?"
 
 _log = logging.getLogger("rumormill.log")
-
-
-class Log(Protocol):
-    """What segments need of the log whose rows they copy."""
-
-    def topic(self, name: str) -> TopicExtent | None:
-        """A topic's extent."""
-
-    def within(self, name: str, start: int, limit: int, read: RangeReader[Any]) -> Any:
-        """Have `read` read a range that may be served, in one snapshot; None if there is none."""
 
 
 class Field(msgspec.Struct, array_like=True, frozen=True):
@@ -310,7 +299,6 @@ def _write(path: Path, topic: str, found: Columns) -> None:
 
 
 def _encode(topic: str, found: Columns) -> tuple[bytes, list[bytes]]:
-    """A segment's head and its regions."""
     regions: list[bytes] = []
     fields: dict[str, Field] = {}
     place = 0
@@ -356,7 +344,6 @@ def _buffers(name: str, values: Any, count: int) -> list[memoryview]:
 
 
 def _load(file: FileIO, head: Head, base: int, fields: Iterable[str]) -> Columns:
-    """Read and verify these fields of a segment."""
     found = Columns(head.start, head.count)
     for name in fields:
         field = head.fields.get(name)
@@ -441,7 +428,6 @@ def _read_head(file: FileIO) -> tuple[Head, int]:
 
 
 def _drop_abandoned(path: Path) -> None:
-    """Delete a draft whose writer has died."""
     with contextlib.suppress(OSError):
         if path.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
             path.unlink()

@@ -17,22 +17,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from rumormill.core.event import Event, Note
-from rumormill.log.errors import (
-    DiskFullError,
-    EventRefusedError,
-    QueueFullError,
-    StoreClosedError,
-    StoreError,
-    StoreFailedError,
-    StoreLockedError,
-    from_os,
-    from_sqlite,
-)
+from rumormill.log import errors
+from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.notes import put_notes
@@ -114,7 +106,7 @@ class Writer:
         count, size = len(call.events), call.size
         if count > self.config.queue_events or size > self.config.queue_bytes:
             self.counters.refused += count
-            raise EventRefusedError(
+            raise errors.EventRefusedError(
                 f"one append of {count} events and {size} bytes is above the queue's limits of "
                 f"{self.config.queue_events} events and {self.config.queue_bytes} bytes"
             )
@@ -127,7 +119,7 @@ class Writer:
             ):
                 if not wait:
                     self.counters.refused += count
-                    raise QueueFullError(
+                    raise errors.QueueFullError(
                         f"the log's queue is full with {self._queued_events} events: "
                         "wait for earlier tickets"
                     )
@@ -150,7 +142,9 @@ class Writer:
         with self._lock:
             self._check_open()
             if len(self._jobs) >= _MAX_JOBS:
-                raise QueueFullError("too many maintenance jobs are waiting for the log's writer")
+                raise errors.QueueFullError(
+                    "too many maintenance jobs are waiting for the log's writer"
+                )
             self._jobs.append((job, future))
             self._work.notify()
         return future
@@ -217,17 +211,19 @@ class Writer:
         self._pages_since_checkpoint += most
 
     def checkpoint(self) -> None:
-        """Fold the write-ahead log into the database file and note how far the file has come."""
+        """Fold the write-ahead log into the database file and note how far the file has come.
+
+        After a failure nobody knows what of the file is on the disk: the next open folds it all.
+        """
         self._pages_since_checkpoint = 0
-        if self._upkeep is None:
+        if self._upkeep is None or self._failure is not None:
             return
         stamp = self._generation
         with self._translated():
             put_stamp(self.db, stamp)
             busy, logged, folded = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if not busy and logged == folded:
-            self._upkeep.heads.note_stamp(stamp)
-            self._keep_heads(self._upkeep)
+        self._upkeep.heads.note_stamp(stamp if not busy and logged == folded else None)
+        self._keep_heads(self._upkeep)
 
     @property
     def failed(self) -> bool:
@@ -301,22 +297,17 @@ class Writer:
         results: list[_Places] = []
         notes = [note for call in calls for note in call.notes]
 
-        def all_new(group: Group) -> None:
-            results[:] = self._insert_new(group, calls)
-            put_notes(self.db, notes)
-            group.noted = bool(notes)
-
-        def some_known(group: Group) -> None:
-            results[:] = [self._insert_each(group, call.events) for call in calls]
+        def insert(group: Group, put: Callable[[Group, list[Call]], list[_Places]]) -> None:
+            results[:] = put(group, calls)
             put_notes(self.db, notes)
             group.noted = bool(notes)
 
         try:
             try:
-                self.transact(all_new)
+                self.transact(partial(insert, put=self._insert_new))
             except _KnownIdError:
-                self.transact(some_known)
-        except DiskFullError as error:
+                self.transact(partial(insert, put=self._insert_each))
+        except errors.DiskFullError as error:
             if len(calls) == 1:
                 self._fail(calls, error)
                 return
@@ -327,7 +318,7 @@ class Writer:
             self._fail(calls, error)
             return
         except Exception as error:  # noqa: BLE001 - the thread must live to answer all tickets
-            self._failure = StoreFailedError(f"the log's writer failed: {error!r}")
+            self._failure = errors.StoreFailedError(f"the log's writer failed: {error!r}")
             self._fail(calls, self._failure)
             return
         durable = time.time() if self.config.durability is Durability.FSYNC else None
@@ -364,25 +355,26 @@ class Writer:
             raise _KnownIdError
         return results
 
-    def _insert_each(self, group: Group, events: Sequence[Event]) -> _Places:
+    def _insert_each(self, group: Group, calls: list[Call]) -> list[_Places]:
         """Insert events of which some may be known; those keep the offset they have."""
-        offsets: list[int] = []
-        known: dict[int, None] = {}
-        for event in events:
-            topic = group.topic(event.topic)
-            offset = topic.next_offset
-            row = make_row(
-                event, topic.topic_id, group.encoded[event.topic], offset, topic.head_hash
-            )
-            if self.db.execute(INSERT, row).rowcount == 1:
-                group.add(topic, row)
-            else:
-                query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
-                (key,) = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
-                offset = key & MAX_OFFSET
-                known[len(offsets)] = None
-            offsets.append(offset)
-        return offsets, known
+        results: list[_Places] = []
+        for call in calls:
+            offsets: list[int] = []
+            known: dict[int, None] = {}
+            for event in call.events:
+                topic = group.topic(event.topic)
+                offset, encoded = topic.next_offset, group.encoded[event.topic]
+                row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
+                if self.db.execute(INSERT, row).rowcount == 1:
+                    group.add(topic, row)
+                else:
+                    query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
+                    (key,) = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
+                    offset = key & MAX_OFFSET
+                    known[len(offsets)] = None
+                offsets.append(offset)
+            results.append((offsets, known))
+        return results
 
     def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
         if not future.set_running_or_notify_cancel():
@@ -402,12 +394,12 @@ class Writer:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._remember(from_sqlite(error, self._where)) from error
+            raise self._remember(errors.from_sqlite(error, self._where)) from error
         except OSError as error:
-            raise self._remember(from_os(error, self._where)) from error
+            raise self._remember(errors.from_os(error, self._where)) from error
 
     def _remember(self, error: StoreError) -> StoreError:
-        if not isinstance(error, (DiskFullError, StoreLockedError)):
+        if not isinstance(error, (errors.DiskFullError, errors.StoreLockedError)):
             self._failure = error
         return error
 
@@ -433,7 +425,7 @@ class Writer:
             self._calls.clear()
             self._jobs.clear()
             self._room.notify_all()
-        error = StoreClosedError("the log was closed")
+        error = errors.StoreClosedError("the log was closed")
         self._fail([call for call in calls if call.ticket.set_running_or_notify_cancel()], error)
         for _, future in jobs:
             if future.set_running_or_notify_cancel():
@@ -441,14 +433,16 @@ class Writer:
 
     def _admit_topics(self, names: Sequence[str]) -> None:
         if len(self.names) + len(names) > self.config.max_topics:
-            raise EventRefusedError(f"the log is at its limit of {self.config.max_topics} topics")
+            raise errors.EventRefusedError(
+                f"the log is at its limit of {self.config.max_topics} topics"
+            )
         self.names.update(dict.fromkeys(names))
 
     def _check_open(self) -> None:
         if self._failure is not None:
             raise self._failure
         if self._closing:
-            raise StoreClosedError("the log is closed")
+            raise errors.StoreClosedError("the log is closed")
 
 
 class _KnownIdError(Exception):

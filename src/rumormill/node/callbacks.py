@@ -1,17 +1,30 @@
 """The application's own functions inside a node: it lives, whatever they do.
 
 A function that raises, or answers with something else than it should, has given the most careful
-answer there is: the default id, no opinion, no interest. That is counted, and logged once.
+answer there is: the default id, no opinion, no interest, a rejected event. That is counted, and
+logged once.
+
+Validators judge the events of a topic each; they are functions or coroutine functions. How many
+coroutines may run at a time is the protocol's limit (`max_pending_validations`).
 """
 
+import asyncio
+import inspect
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import Validated, Verdict
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
 _log = logging.getLogger(__name__)
+
+
+TopicValidator: TypeAlias = Callable[[Event, PeerId], Verdict | Awaitable[Verdict]]
+"""Judges an event of a topic, given the peer that brought it; it may be a coroutine function."""
 
 
 def _id(answer: object) -> bytes:
@@ -32,20 +45,10 @@ _READERS: Final[dict[str, tuple[Callable[[Any], object], object, str]]] = {
 class Callbacks:
     """The functions that an application gave, and how often they and its validators failed."""
 
-    def __init__(
-        self,
-        message_id: Callable[..., object] | None,
-        application_score: Callable[..., object] | None,
-        subscription_filter: Callable[..., object] | None,
-        peer_filter: Callable[..., object] | None,
-    ) -> None:
+    def __init__(self, *functions: Callable[..., object] | None) -> None:
+        """Take the functions in the order of `_READERS`, None where there is none."""
         self.failures = 0
-        self._functions = {
-            "message_id": message_id,
-            "application_score": application_score,
-            "subscription_filter": subscription_filter,
-            "peer_filter": peer_filter,
-        }
+        self._functions = dict(zip(_READERS, functions, strict=True))
         self._complained: dict[Callable[..., object], None] = {}
 
     def hooks(self, spec: ProtocolSpec, **others: Any) -> Hooks:
@@ -83,3 +86,69 @@ class Callbacks:
     def forget(self, function: Callable[..., object]) -> None:
         """A function is used no longer."""
         self._complained.pop(function, None)
+
+
+class Validators:
+    """The validators of a node and the verdicts that are still awaited."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self.answer: Callable[[Validated], None] = lambda _: None
+        """Takes a verdict that was awaited."""
+        self._callbacks = callbacks
+        self._now: dict[Topic, TopicValidator] = {}
+        self._later: dict[Topic, TopicValidator] = {}
+        self._awaited: dict[asyncio.Task[None], None] = {}
+
+    def set(self, topic: Topic, validator: TopicValidator | None) -> None:
+        """Let a function judge the events of a topic; None removes it."""
+        removed = (self._now.pop(topic, None), self._later.pop(topic, None))
+        for old in removed:
+            if old is not None:
+                self._callbacks.forget(old)
+        if validator is None:
+            return
+        call = type(validator).__call__
+        later = inspect.iscoroutinefunction(validator) or inspect.iscoroutinefunction(call)
+        (self._later if later else self._now)[topic] = validator
+
+    def judge(self, event: Event, peer: PeerId) -> Verdict:
+        """Give the verdict, or defer it to a coroutine."""
+        validator = self._now.get(event.topic)
+        if validator is None:
+            return Verdict.DEFER if event.topic in self._later else Verdict.ACCEPT
+        try:
+            return self._checked(validator, validator(event, peer))
+        except Exception as error:  # noqa: BLE001 (the application's own)
+            return self._failed(validator, error)
+
+    def begin(self, event: Event, peer: PeerId) -> None:
+        """Await the verdict of a coroutine."""
+        task = asyncio.ensure_future(self._judge_later(event, peer))
+        self._awaited[task] = None
+        task.add_done_callback(lambda done: self._awaited.pop(done, None))
+
+    async def _judge_later(self, event: Event, peer: PeerId) -> None:
+        validator = self._later.get(event.topic)
+        verdict = Verdict.ACCEPT
+        if validator is not None:
+            try:
+                judged = validator(event, peer)
+                answer = await judged if inspect.isawaitable(judged) else judged
+                verdict = self._checked(validator, answer)
+            except Exception as error:  # noqa: BLE001 (as above)
+                verdict = self._failed(validator, error)
+        self.answer(Validated(event.id, verdict))
+
+    def _checked(self, validator: TopicValidator, answer: object) -> Verdict:
+        if isinstance(answer, Verdict) and answer is not Verdict.DEFER:
+            return answer
+        return self._failed(validator, TypeError(f"a validator returned {answer!r}, no verdict"))
+
+    def _failed(self, validator: TopicValidator, error: Exception) -> Verdict:
+        self._callbacks.failed(validator, error, "the event is rejected")
+        return Verdict.REJECT
+
+    def close(self) -> None:
+        """Give up the verdicts that are still awaited."""
+        for task in list(self._awaited):
+            task.cancel()

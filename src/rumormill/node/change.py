@@ -12,21 +12,16 @@ class Change:
     """Wakes everybody who waits, whatever it was that changed."""
 
     def __init__(self) -> None:
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._next: asyncio.Future[None] | None = None
 
     async def wait(self) -> None:
         """Wait until something has changed, or a moment has passed."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = None
-        try:
-            await asyncio.wait_for(waiter, _LOOK_AGAIN)
-        except TimeoutError:
-            return
-        finally:
-            self._waiters.pop(waiter, None)
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._next], timeout=_LOOK_AGAIN)
 
     def happened(self) -> None:
         """Something has changed."""
-        for waiter in list(self._waiters):
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._next is not None:
+            self._next.set_result(None)
+            self._next = None

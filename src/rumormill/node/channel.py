@@ -10,17 +10,25 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from rumormill.core import trace
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
-from rumormill.core.trace import TracePayload
-from rumormill.libp2p.connection import RETIRED, Connection
-from rumormill.libp2p.stream import ENDED, REFUSED, Stream
+from rumormill.libp2p.connection import (
+    ENDED,
+    REFUSED,
+    RETIRED,
+    Connection,
+    Stream,
+    StreamHandler,
+)
 from rumormill.node.config import NodeConfig
 from rumormill.wire.frames import FrameReader
 
 QUEUE_FULL = "queue full"
+SLOW_PEER = "slow-peer"
+REPLACED_STREAM = "replaced-stream"
 NOT_SPOKEN = "the peer does not speak the protocol"
 _INCOMING_STREAMS = 2
 """Streams of one peer that are read; our choice, because of py-libp2p (see `Channel`)."""
@@ -37,71 +45,44 @@ class MachineSide(Protocol):
     @property
     def id(self) -> PeerId:
         """Our own peer id."""
-        ...
 
     def now(self) -> float:
         """The time, as the machine has it."""
-        ...
 
     def feed(self, event: Input) -> None:
         """Give the machine an input."""
-        ...
 
-    def record(self, entry: TracePayload) -> None:
+    def record(self, entry: trace.TracePayload) -> None:
         """Trace something that happens now."""
-        ...
 
-    def count(self, reason: str) -> None:
-        """Count a refusal."""
-        ...
+    @property
+    def count(self) -> Callable[[str], None]:
+        """Counts a refusal under a reason."""
 
 
-class ChannelOwner(MachineSide, Protocol):
+class _Owner(MachineSide, Protocol):
     """What a channel tells the driver, and what it needs of it."""
 
     config: NodeConfig
     protocol_ids: tuple[str, ...]
     max_frame: int
     decode: Callable[[bytes], WireMessage]
+    on_change: Callable[[], None]
 
-    def receive(self, peer: PeerId, message: WireMessage) -> None:
-        """Take a message from a peer."""
-        ...
+    def receive(self, peer: PeerId, message: WireMessage) -> None: ...
 
-    def on_channel_open(self, channel: "Channel") -> None:
-        """A peer can be sent to."""
-        ...
+    def on_channel_open(self, channel: "Channel") -> None: ...
 
-    def on_channel_lost(self, channel: "Channel", reason: str, *, was_open: bool) -> None:
-        """A peer can no longer be sent to."""
-        ...
+    def on_channel_lost(self, channel: "Channel", reason: str, *, was_open: bool) -> None: ...
 
-    def on_channel_replaced(self, channel: "Channel") -> None:
-        """A peer has made a new connection."""
-        ...
+    def on_channel_replaced(self, channel: "Channel") -> None: ...
 
-    def on_slow_peer(self, channel: "Channel") -> None:
-        """A peer does not read."""
-        ...
+    def hold_if_busy(self, stream: Stream) -> None: ...
 
-    def on_room(self, channel: "Channel") -> None:
-        """A peer's queue has become shorter."""
-        ...
-
-    def refuse(self, peer: PeerId, reason: str) -> None:
-        """Count and trace that a peer was refused something."""
-        ...
-
-    def hold_if_busy(self, stream: Stream) -> None:
-        """Stop reading from a stream while the log does not keep up."""
-        ...
-
-    def forget_held(self, stream: Stream) -> None:
-        """A stream is gone."""
-        ...
+    def forget_held(self, stream: Stream) -> None: ...
 
 
-class Channel:
+class Channel(StreamHandler):
     """The RPC streams to and from one peer, for as long as their connection lives.
 
     Our stream is opened again, with growing pauses, when it is lost and the connection is not; a
@@ -111,7 +92,7 @@ class Channel:
     two, uses the one that it happens to register last, and takes the end of the other for ours.
     """
 
-    def __init__(self, driver: ChannelOwner, connection: Connection) -> None:
+    def __init__(self, driver: _Owner, connection: Connection) -> None:
         self.driver = driver
         self.connection = connection
         self.peer = connection.remote_peer
@@ -208,9 +189,6 @@ class Channel:
             if self.queued_messages:
                 self._pump()
 
-    def on_data(self, stream: Stream, data: bytes) -> None:
-        """Nothing is expected on our own stream; libp2p peers send nothing there."""
-
     def on_writable(self, stream: Stream) -> None:
         """There is room again."""
         self._pump()
@@ -250,11 +228,12 @@ class Channel:
         return since is not None and now - since > self.driver.config.slow_peer_limit
 
     def is_slow(self, now: float) -> bool:
-        """Whether the peer does not read; said to the driver once each time."""
+        """Whether the peer does not read, so that publishing does not wait; said once each time."""
         since = self.waits_since
         if not self.slow and since is not None and now - since > self.driver.config.slow_peer_after:
             self.slow = True
-            self.driver.on_slow_peer(self)
+            self.driver.count(SLOW_PEER)
+            self.driver.record(trace.Penalise(self.peer, SLOW_PEER, 0.0))
         return self.slow
 
     def send(self, frame: bytes, *, urgent: bool) -> bool:
@@ -300,7 +279,7 @@ class Channel:
                 self._rest = memoryview(self._rest)[taken:]
                 break
             self._rest = self._cut_short = b""
-        self.driver.on_room(self)
+        self.driver.on_change()
 
     # The peer's stream: receiving.
 
@@ -310,11 +289,12 @@ class Channel:
         if len(self._incoming) > _INCOMING_STREAMS:
             oldest = next(iter(self._incoming))
             del self._incoming[oldest]
-            self.driver.refuse(self.peer, "replaced-stream")
+            self.driver.count(REPLACED_STREAM)
+            self.driver.record(trace.Refuse(self.peer, REPLACED_STREAM))
             oldest.reset()
         if self._stream is None and self._retry is None:
             self._start_later()
-        return Incoming(self, stream)
+        return Incoming(self)
 
     def receive(self, stream: Stream, messages: list[WireMessage]) -> None:
         """Hand on what arrived, or keep it until our own stream is open."""
@@ -348,16 +328,13 @@ class Channel:
             self._stream.reset()
 
 
-class Incoming:
+class Incoming(StreamHandler):
     """Reads RPCs from a stream that the peer opened."""
 
-    def __init__(self, channel: Channel, stream: Stream) -> None:
+    def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._frames = FrameReader(channel.driver.max_frame)
         self._decode: Callable[[bytes], WireMessage] = channel.driver.decode
-
-    def on_open(self, stream: Stream) -> None:
-        """The peer speaks first."""
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, hand them on."""
@@ -368,9 +345,6 @@ class Incoming:
             self.channel.receive(stream, [decode(frame) for frame in frames])
         if self._frames.error is not None:
             raise self._frames.error
-
-    def on_writable(self, stream: Stream) -> None:
-        """Nothing is sent here."""
 
     def on_close(self, stream: Stream, reason: str) -> None:
         """The peer stopped sending; it may open another stream."""

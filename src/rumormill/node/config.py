@@ -99,10 +99,15 @@ def chosen_protocol(chosen: str | ProtocolSpec, offered: Sequence[str] | None) -
 
 def listen_endpoint(address: str) -> tuple[str, int]:
     """Host and port of a TCP multiaddr."""
-    try:
-        endpoint = Multiaddr.parse(address).tcp_endpoint
-    except PeerError as error:
-        raise LocalError(f"{address!r} is not a multiaddr: {error.detail}") from None
+    endpoint = parsed(address, "multiaddr").tcp_endpoint
     if endpoint is None:
         raise LocalError(f"{address!r} is not a TCP address such as /ip4/127.0.0.1/tcp/4001")
     return endpoint
+
+
+def parsed(text: str, kind: str) -> Multiaddr:
+    """Read an address that somebody typed as this kind of thing."""
+    try:
+        return Multiaddr.parse(text)
+    except PeerError as error:
+        raise LocalError(f"{text!r} is not a {kind}: {error.detail}") from None

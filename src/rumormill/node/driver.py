@@ -5,64 +5,34 @@ input at a time, in the order of arrival.
 """
 
 import asyncio
+import random
+import secrets
 import time
 from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Any
 
-from rumormill.core import trace
+from rumormill.core import effects, inputs, trace
+from rumormill.core.api import PeerView
 from rumormill.core.config import Config
-from rumormill.core.effects import (
-    Answer,
-    Append,
-    Ask,
-    CancelTimer,
-    Connect,
-    Decline,
-    Disconnect,
-    Effects,
-    KeepNote,
-    Learn,
-    Load,
-    Mail,
-    Outcome,
-    Published,
-    Send,
-    SendAll,
-    SetTimer,
-    Validate,
-)
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
+from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import (
-    AskFailed,
-    Command,
-    ConnectFailed,
-    Input,
-    PeerConnected,
-    PeerDisconnected,
-    Received,
-    SendDropped,
-    Start,
-    TimerFired,
-)
-from rumormill.core.machine import Machine
+from rumormill.core.inputs import Received, TimerFired
 from rumormill.core.messages import WireMessage
-from rumormill.libp2p.connection import Connection
-from rumormill.libp2p.dialler import Dialler
-from rumormill.libp2p.stream import Stream, StreamHandler
+from rumormill.libp2p.connection import Connection, Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.journal import CLOSED, Journal
-from rumormill.node.pending_sends import PendingSends
+from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.protocols.registry import Hooks, ProtocolSpec
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
+from rumormill.wire.keys import PeerId as ReadablePeerId
 
-SLOW_PEER = "slow-peer"
 STUCK_PEER = "stuck-peer"
 NO_QUESTIONS = "the protocol has no questions"
 
@@ -73,17 +43,16 @@ class Driver:
     def __init__(
         self,
         spec: ProtocolSpec,
-        machine: Machine,
+        settings: Config,
+        hooks: Hooks,
+        identity: Identity,
         swarm: Swarm,
         recorder: Recorder,
         journal: Journal,
         config: NodeConfig,
-        *,
-        settings: Config,
-        hooks: Hooks,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
-        self.machine = machine
+        self.machine = spec.build(identity, random.Random(secrets.token_bytes(32)), settings, hooks)
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
@@ -98,7 +67,8 @@ class Driver:
         self._recorder = recorder
         self._record = recorder.record
         self.id = swarm.id
-        self._effects: Effects = []
+        self.count = swarm.count
+        self._effects: effects.Effects = []
         self._moment = 0.0
         """When the input came whose effects are being carried out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
@@ -113,7 +83,7 @@ class Driver:
         journal.now = self.now
         journal.congested = self._congested
         journal.on_room = self._release_held
-        swarm.has_queued = self._has_queued
+        swarm.has_queued = lambda: any(each.queued_messages for each in self.channels.values())
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
         swarm.on_unreached = self._on_unreached
@@ -121,17 +91,10 @@ class Driver:
         self.pending_sends = PendingSends(self, dialler, config)
         self.queries: Queries | None = None
         if spec.queries is not None:
-            self.queries = Queries(
-                self,
-                swarm,
-                dialler,
-                config,
-                spec.queries,
-                decode=spec.queries.decoder(settings),
-                max_frame=spec.queries.max_message(settings),
-            )
+            self.queries = Queries(self, swarm, dialler, config, spec.queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
+        self._actions = self._all_actions()
 
     def now(self) -> float:
         """Seconds since 1970 that never go back while the node runs."""
@@ -140,7 +103,7 @@ class Driver:
     def start(self) -> None:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
-        self.feed(Start())
+        self.feed(inputs.Start())
         self._flush_trace()
 
     def stop(self, reason: str) -> None:
@@ -172,20 +135,20 @@ class Driver:
 
     # Inputs.
 
-    def feed(self, event: Input) -> None:
+    def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
         self._feed(event, self._loop.time() + self._epoch)
 
-    def _feed(self, event: Input, now: float) -> None:
+    def _feed(self, event: inputs.Input, now: float) -> None:
         if self._stopped:
             return
         self._moment = now
-        effects, self._effects = self._effects, []
-        self.machine.handle(event, now, effects)
-        if effects:
-            self._carry_out(effects, now)
-            effects.clear()
-        self._effects = effects
+        wanted, self._effects = self._effects, []
+        self.machine.handle(event, now, wanted)
+        if wanted:
+            self._carry_out(wanted, now)
+            wanted.clear()
+        self._effects = wanted
         self._recorder.maybe_flush()
 
     async def command(self, body: object) -> object:
@@ -197,7 +160,7 @@ class Driver:
         number = next(self._command_numbers)
         outcome = self._commands[number] = self._loop.create_future()
         try:
-            self.feed(Command(number, body))
+            self.feed(inputs.Command(number, body))
             return await outcome
         finally:
             del self._commands[number]
@@ -240,15 +203,12 @@ class Driver:
                 return True
         return False
 
-    def _has_queued(self) -> bool:
-        return any(channel.queued_messages for channel in self.channels.values())
-
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
         connection = channel.connection
         self._connecting.pop(channel.peer, None)
         self.feed(
-            PeerConnected(
+            inputs.PeerConnected(
                 channel.peer, channel.protocol, connection.outbound, connection.remote_address
             )
         )
@@ -259,21 +219,21 @@ class Driver:
         """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
         self.pending_sends.fail(channel.peer, reason)
         if was_open:
-            self.feed(PeerDisconnected(channel.peer))
+            self.feed(inputs.PeerDisconnected(channel.peer))
             self.on_change()
         else:
             self._on_unreached(channel.peer, reason)
 
     def on_channel_replaced(self, channel: Channel) -> None:
         """A peer has made a new connection; it may have been started again, and know nothing."""
-        self.feed(PeerDisconnected(channel.peer))
+        self.feed(inputs.PeerDisconnected(channel.peer))
         self.on_change()
 
     def _on_unreached(self, peer: PeerId, reason: str) -> None:
         """A peer that the machine wants to be connected to is not, and will not be."""
         if peer in self._connecting:
             del self._connecting[peer]
-            self.feed(ConnectFailed(peer, reason))
+            self.feed(inputs.ConnectFailed(peer, reason))
 
     def hold_if_busy(self, stream: Stream) -> None:
         """Stop reading from a stream until the log keeps up, if it does not."""
@@ -297,46 +257,72 @@ class Driver:
         self.pending_sends.fail(peer, reason)
         self._on_unreached(peer, reason)
 
-    def on_slow_peer(self, channel: Channel) -> None:
-        """A peer does not read: publishing no longer waits for it."""
-        self._swarm.count(SLOW_PEER)
-        self._record((self.now(), self.id, trace.Penalise(channel.peer, SLOW_PEER, 0.0)))
-
-    def count(self, reason: str) -> None:
-        """Count a refusal."""
-        self._swarm.count(reason)
-
-    def refuse(self, peer: PeerId, reason: str) -> None:
-        """Count and trace that a peer was refused something."""
-        self._swarm.count(reason)
-        self._record((self.now(), self.id, trace.Refuse(peer, reason)))
-
-    def on_room(self, channel: Channel) -> None:
-        """A peer's queue has become shorter."""
-        self.on_change()
+    def view_peers(self) -> list[PeerView]:
+        """Every connected peer, with what its channel and the machine have of it, if anything."""
+        scores, views = self.machine.view().scores, []
+        for peer, connection in self._swarm.connections.items():
+            channel = self.channels.get(peer)
+            views.append(
+                PeerView(
+                    str(ReadablePeerId(peer)),
+                    connection.remote_address,
+                    connection.outbound,
+                    channel.protocol if channel is not None else "",
+                    channel.queued_messages if channel is not None else 0,
+                    channel.queued_bytes if channel is not None else 0,
+                    scores.get(peer),
+                )
+            )
+        return views
 
     # Effects.
 
-    def _carry_out(self, effects: Effects, now: float) -> None:
-        record = self._record
-        for effect in effects:
-            action = _ACTIONS.get(type(effect))
+    def _all_actions(self) -> dict[type, Callable[[Any], None]]:
+        """What is done about each kind of effect; what is none of these is traced."""
+        swarm, journal, queries = self._swarm, self.journal, self.queries
+        actions: dict[type, Callable[[Any], None]] = {
+            effects.Send: self._send,
+            effects.SendAll: self._send_all,
+            effects.Mail: self._mail,
+            effects.Ask: self._refuse_question,
+            effects.Learn: lambda effect: swarm.take_hint(effect.peer, effect.addresses),
+            effects.Outcome: self._end_command,
+            effects.Append: journal.append,
+            effects.KeepNote: journal.keep_note,
+            effects.Load: journal.load,
+            effects.Published: journal.published,
+            effects.Validate: lambda effect: self.on_validate(effect.event, effect.received_from),
+            effects.SetTimer: self._set_timer,
+            effects.CancelTimer: self._cancel_timer,
+            effects.Connect: self._connect,
+            effects.Disconnect: self._disconnect,
+        }
+        if queries is not None:
+            actions[effects.Ask] = queries.ask
+            actions[effects.Answer] = queries.answer
+            actions[effects.Decline] = queries.decline
+        return actions
+
+    def _carry_out(self, wanted: effects.Effects, now: float) -> None:
+        record, actions = self._record, self._actions
+        for effect in wanted:
+            action = actions.get(type(effect))
             if action is None:
                 record((now, self.id, effect))  # type: ignore[arg-type]
             else:
-                action(self, effect)
+                action(effect)
 
-    def _do_send(self, effect: Send) -> None:
+    def _send(self, effect: effects.Send) -> None:
         message = effect.message
         self.send(effect.peer, message, frame(self._encode(message)), self._moment)
 
-    def _do_send_all(self, effect: SendAll) -> None:
+    def _send_all(self, effect: effects.SendAll) -> None:
         now, message = self._moment, effect.message
         framed = frame(self._encode(message))
         for peer in effect.peers:
             self.send(peer, message, framed, now)
 
-    def _do_mail(self, effect: Mail) -> None:
+    def _mail(self, effect: effects.Mail) -> None:
         peer, message = effect.peer, effect.message
         framed = frame(self._encode(message))
         channel = self.channels.get(peer)
@@ -355,26 +341,13 @@ class Driver:
         else:
             self._swarm.count("queue-full")
             self._record((now, self.id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
-            self._loop.call_soon(self.feed, SendDropped(peer, message, QUEUE_FULL))
+            self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
 
-    def _do_ask(self, effect: Ask) -> None:
-        if self.queries is not None:
-            self.queries.ask(effect)
-        else:
-            self._loop.call_soon(self.feed, AskFailed(effect.peer, effect.number, NO_QUESTIONS))
+    def _refuse_question(self, effect: effects.Ask) -> None:
+        failed = inputs.AskFailed(effect.peer, effect.number, NO_QUESTIONS)
+        self._loop.call_soon(self.feed, failed)
 
-    def _do_answer(self, effect: Answer) -> None:
-        if self.queries is not None:
-            self.queries.answer(effect)
-
-    def _do_decline(self, effect: Decline) -> None:
-        if self.queries is not None:
-            self.queries.decline(effect)
-
-    def _do_learn(self, effect: Learn) -> None:
-        self._swarm.take_hint(effect.peer, effect.addresses)
-
-    def _do_outcome(self, effect: Outcome) -> None:
+    def _end_command(self, effect: effects.Outcome) -> None:
         waiting = self._commands.get(effect.number)
         if waiting is None or waiting.done():
             return
@@ -383,27 +356,12 @@ class Driver:
         else:
             waiting.set_result(effect.result)
 
-    def _do_append(self, effect: Append) -> None:
-        self.journal.append(effect)
-
-    def _do_keep_note(self, effect: KeepNote) -> None:
-        self.journal.keep_note(effect)
-
-    def _do_load(self, effect: Load) -> None:
-        self.journal.load(effect)
-
-    def _do_published(self, effect: Published) -> None:
-        self.journal.published(effect)
-
-    def _do_validate(self, effect: Validate) -> None:
-        self.on_validate(effect.event, effect.received_from)
-
-    def _do_set_timer(self, effect: SetTimer) -> None:
-        self._do_cancel_timer(CancelTimer(effect.timer))
+    def _set_timer(self, effect: effects.SetTimer) -> None:
+        self._cancel_timer(effects.CancelTimer(effect.timer))
         at = effect.at - self._epoch
         self._timers[effect.timer] = self._loop.call_at(at, self._fire, effect.timer)
 
-    def _do_cancel_timer(self, effect: CancelTimer) -> None:
+    def _cancel_timer(self, effect: effects.CancelTimer) -> None:
         handle = self._timers.pop(effect.timer, None)
         if handle is not None:
             handle.cancel()
@@ -412,7 +370,7 @@ class Driver:
         del self._timers[timer]
         self.feed(TimerFired(timer))
 
-    def _do_connect(self, effect: Connect) -> None:
+    def _connect(self, effect: effects.Connect) -> None:
         peer = effect.peer
         channel = self.channels.get(peer)
         if channel is not None and channel.open:
@@ -424,28 +382,7 @@ class Driver:
         if refusal:
             self._loop.call_soon(self._on_unreached, peer, refusal)
 
-    def _do_disconnect(self, effect: Disconnect) -> None:
+    def _disconnect(self, effect: effects.Disconnect) -> None:
         connection = self._swarm.connections.get(effect.peer)
         if connection is not None:
             connection.close(effect.reason)
-
-
-_ACTIONS: dict[type, Callable[[Driver, Any], None]] = {
-    Send: Driver._do_send,
-    SendAll: Driver._do_send_all,
-    Mail: Driver._do_mail,
-    Ask: Driver._do_ask,
-    Answer: Driver._do_answer,
-    Decline: Driver._do_decline,
-    Learn: Driver._do_learn,
-    Outcome: Driver._do_outcome,
-    Append: Driver._do_append,
-    KeepNote: Driver._do_keep_note,
-    Load: Driver._do_load,
-    Published: Driver._do_published,
-    Validate: Driver._do_validate,
-    SetTimer: Driver._do_set_timer,
-    CancelTimer: Driver._do_cancel_timer,
-    Connect: Driver._do_connect,
-    Disconnect: Driver._do_disconnect,
-}

@@ -13,6 +13,7 @@ from pathlib import Path
 from rumormill.core.errors import DecodeError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
+from rumormill.log import files
 from rumormill.wire import keys
 
 KEY_FILE = "identity.key"
@@ -90,9 +91,8 @@ def _create_key(path: Path) -> keys.PrivateKey:
     key = keys.PrivateKey(secrets.token_bytes(32))
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
+        files.make_folder(path.parent)
+        with open(files.create(draft), "wb") as file:
             file.write(key.encode())
             file.flush()
             os.fsync(file.fileno())
@@ -102,6 +102,7 @@ def _create_key(path: Path) -> keys.PrivateKey:
             return _load_key(path)
         finally:
             draft.unlink()
+        files.sync_directory(path.parent)
     except OSError as error:
         raise LocalError(f"cannot create the key file {path}: {error.strerror}") from error
     return key

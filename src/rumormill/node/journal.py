@@ -20,12 +20,12 @@ from typing import Final
 
 import msgspec
 
+from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
-from rumormill.core.receipt import Receipt
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
@@ -84,7 +84,7 @@ class Journal:
         """Whether peers cannot take what is published as fast as it comes."""
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
-        self.on_lost: Callable[[MessageId, Topic, str], None] = lambda *_: None
+        self.on_lost: Callable[[Event, str], None] = lambda *_: None
         self._own = own
         self._protocol = protocol
         self._change = change
@@ -286,10 +286,7 @@ class Journal:
             self._fail(batch, error)
             self._note_progress()
         else:
-            self._in_flight += 1
-            ticket.add_done_callback(
-                lambda done: self._loop.call_soon_threadsafe(self._on_done, batch, done)
-            )
+            self._await(ticket, lambda: self._on_done(batch, ticket))
 
     def _put_back(self, batch: list[_Taken], notes: list[Note]) -> None:
         self._waiting[:0] = batch
@@ -312,14 +309,23 @@ class Journal:
         self._waiting_bytes -= sum(len(each.event.data) for each in followers)
         return lost + followers
 
+    def _await(self, ticket: Ticket, then: Callable[[], None]) -> None:
+        """Call `then`, in the loop's thread, when the log is done with an append."""
+
+        def done() -> None:
+            self._in_flight -= 1
+            then()
+            self._note_progress()
+
+        self._in_flight += 1
+        ticket.add_done_callback(lambda _: self._loop.call_soon_threadsafe(done))
+
     def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
-        self._in_flight -= 1
         error = ticket.exception()
         if error is None:
             self._hand_out(batch, ticket.result())
         else:
             self._fail(batch, _store_error(error))
-        self._note_progress()
 
     def _hand_out(self, batch: list[_Taken], places: Sequence[Appended]) -> None:
         """Give safe events to their subscribers, and the machine word of its barriers."""
@@ -371,7 +377,7 @@ class Journal:
                 continue
             self.lost += 1
             if taken.append.barrier is None:
-                self.on_lost(taken.event.id, taken.event.topic, reason)
+                self.on_lost(taken.event, reason)
         if barriers:
             self._refusal = error
             self.feed(NotStored(barriers, reason))
@@ -398,17 +404,11 @@ class Journal:
         except StoreError as error:
             self._lose([*piece, *(taken for rest in pieces for taken in rest)], error)
             return
-        self._in_flight += 1
-        ticket.add_done_callback(
-            lambda done: self._loop.call_soon_threadsafe(
-                self._on_piece, piece, pieces, too_large, done
-            )
-        )
+        self._await(ticket, lambda: self._on_piece(piece, pieces, too_large, ticket))
 
     def _on_piece(
         self, piece: list[_Taken], pieces: list[list[_Taken]], too_large: float, ticket: Ticket
     ) -> None:
-        self._in_flight -= 1
         error = ticket.exception()
         if error is None:
             self._hand_out(piece, ticket.result())
@@ -422,7 +422,6 @@ class Journal:
             too_large = min(too_large, len(piece[0].event.data))
             self._lose(piece, error)
         self._keep_what_fits(pieces, too_large)
-        self._note_progress()
 
     # What the machine reads.
 

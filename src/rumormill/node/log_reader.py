@@ -75,24 +75,19 @@ class LogReader:
         self.go_on(self._settled)
 
     def _read(self, load: Load) -> Loaded:
+        log, query = self._log, load.query
         try:
-            return read_piece(self._log, load)
+            if isinstance(query, Notes):
+                notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
+                more = len(notes) > _PIECE_EVENTS
+                return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+            if isinstance(query, ById):
+                events, more = _read_ids(log, load.topic, query.ids)
+            else:
+                events, more = _read_on(log, load.topic, query.offset)
         except StoreError:
             return Loaded(load.number)
-
-
-def read_piece(log: EventLog, load: Load) -> Loaded:
-    """Answer one read."""
-    query = load.query
-    if isinstance(query, Notes):
-        notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
-        more = len(notes) > _PIECE_EVENTS
-        return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
-    if isinstance(query, ById):
-        events, more = _read_ids(log, load.topic, query.ids)
-    else:
-        events, more = _read_on(log, load.topic, query.offset)
-    return Loaded(load.number, tuple(events), more)
+        return Loaded(load.number, tuple(events), more)
 
 
 def _read_on(log: EventLog, topic: Topic, offset: int) -> tuple[list[Event], bool]:

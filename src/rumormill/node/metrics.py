@@ -5,6 +5,7 @@ no name for is ours and begins with `rumormill_`. Two rules: no label ever names
 label has a bounded number of values; what comes after that is counted under `(other)`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -16,15 +17,7 @@ from rumormill.core.machine import View
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
-from rumormill.protocols.pubsub.reasons import (
-    INVALID_SIGNATURE,
-    MISSING_SIGNATURE,
-    SELF_ORIGIN,
-    UNEXPECTED_AUTH_INFO,
-    UNEXPECTED_SIGNATURE,
-    VALIDATION_FAILED,
-    VALIDATION_IGNORED,
-)
+from rumormill.protocols.pubsub import reasons
 from rumormill.trace.entries import Batch
 
 Values: TypeAlias = dict[str, float]
@@ -34,15 +27,16 @@ MAX_LABELS: Final = 512
 """Our choice: a dashboard of more topics is unreadable, and a page of 20 metrics stays small."""
 OTHER: Final = "(other)"
 
-_INVALID: Final = frozenset(
-    {
-        MISSING_SIGNATURE,
-        INVALID_SIGNATURE,
-        UNEXPECTED_SIGNATURE,
-        UNEXPECTED_AUTH_INFO,
-        SELF_ORIGIN,
-    }
-)
+_JUDGED: Final[Mapping[str, str]] = {
+    reasons.MISSING_SIGNATURE: "invalid_messages",
+    reasons.INVALID_SIGNATURE: "invalid_messages",
+    reasons.UNEXPECTED_SIGNATURE: "invalid_messages",
+    reasons.UNEXPECTED_AUTH_INFO: "invalid_messages",
+    reasons.SELF_ORIGIN: "invalid_messages",
+    reasons.VALIDATION_FAILED: "rejected_messages",
+    reasons.VALIDATION_IGNORED: "ignored_messages",
+}
+"""Under which metric a rejected message is counted, by the reason, besides `rumormill_rejected`."""
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -103,6 +97,7 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_log_duplicates", "counter", "", "events that the log had already"),
         ("rumormill_log_commits", "counter", "", "group commits"),
         ("rumormill_log_failed", "counter", "", "appends that failed"),
+        ("rumormill_log_heads_failed", "counter", "", "times that heads could not be written"),
         ("rumormill_log_segments", "counter", "outcome", "what became of sealed segments"),
     )
 }
@@ -122,17 +117,18 @@ class Counts:
         self._published = self.values["topic_msg_published"]
         self._received = _Traffic(self, "rumormill_rpc_received", "topic_msg_recv", "_unfiltered")
         self._sent = _Traffic(self, "rumormill_rpc_sent", "topic_msg_sent", "")
+        add = self.add
         self._handlers: dict[type, Callable[[Any, PeerId], None]] = {
             trace.PublishMessage: self._on_publish,
             trace.RejectMessage: self._on_reject,
-            trace.DuplicateMessage: self._on_duplicate,
+            trace.DuplicateMessage: lambda entry, _: add("rumormill_duplicates", entry.topic),
             trace.DeliverMessage: self._on_deliver,
-            trace.DropRPC: self._on_dropped,
-            trace.Graft: lambda entry, _: self.add("rumormill_grafts", entry.topic),
-            trace.Prune: lambda entry, _: self.add("rumormill_prunes", entry.topic),
-            trace.Refuse: self._on_refuse,
-            trace.Penalise: lambda entry, _: self.add("rumormill_penalties", entry.reason),
-            trace.UndeliverableMessage: self._on_undeliverable,
+            trace.DropRPC: lambda entry, _: add("rumormill_rpc_dropped", entry.reason),
+            trace.Graft: lambda entry, _: add("rumormill_grafts", entry.topic),
+            trace.Prune: lambda entry, _: add("rumormill_prunes", entry.topic),
+            trace.Refuse: lambda entry, _: add("rumormill_refused", entry.reason, entry.count),
+            trace.Penalise: lambda entry, _: add("rumormill_penalties", entry.reason),
+            trace.UndeliverableMessage: lambda entry, _: add("rumormill_undelivered", entry.reason),
         }
 
     def observe(self, batch: Batch) -> None:
@@ -168,15 +164,8 @@ class Counts:
 
     def _on_reject(self, entry: trace.RejectMessage, _: PeerId) -> None:
         self.add("rumormill_rejected", entry.reason)
-        if entry.reason in _INVALID:
-            self.add("invalid_messages", entry.topic)
-        elif entry.reason == VALIDATION_FAILED:
-            self.add("rejected_messages", entry.topic)
-        elif entry.reason == VALIDATION_IGNORED:
-            self.add("ignored_messages", entry.topic)
-
-    def _on_duplicate(self, entry: trace.DuplicateMessage, _: PeerId) -> None:
-        self.add("rumormill_duplicates", entry.topic)
+        if entry.reason in _JUDGED:
+            self.add(_JUDGED[entry.reason], entry.topic)
 
     def _on_deliver(self, entry: trace.DeliverMessage, node: PeerId) -> None:
         if entry.received_from != node:
@@ -184,15 +173,6 @@ class Counts:
                 self._accepted[entry.topic] += 1
             else:
                 self.add("accepted_messages", entry.topic)
-
-    def _on_dropped(self, entry: trace.DropRPC, _: PeerId) -> None:
-        self.add("rumormill_rpc_dropped", entry.reason)
-
-    def _on_refuse(self, entry: trace.Refuse, _: PeerId) -> None:
-        self.add("rumormill_refused", entry.reason, entry.count)
-
-    def _on_undeliverable(self, entry: trace.UndeliverableMessage, _: PeerId) -> None:
-        self.add("rumormill_undelivered", entry.reason)
 
 
 class _Traffic:
@@ -227,43 +207,34 @@ def gather_metrics(
     counts: Counts, driver: Driver, swarm: Swarm, journal: Journal
 ) -> dict[str, Values]:
     """Every metric of a node: what was counted, and what is so now."""
-    found: dict[str, Values] = {name: {} for name in METRICS}
-    for name, values in counts.values.items():
-        found[name].update(values)
-    _add_filtered(found)
-    view = driver.machine.view()
-    _add_topics(found, view)
-    found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
-    protocols: Values = {}
-    for channel in driver.channels.values():
-        if channel.open:
-            protocols[channel.protocol] = protocols.get(channel.protocol, 0.0) + 1
-    found["peers_per_protocol"] = protocols
-    found["rumormill_connections"][""] = len(swarm.connections)
-    found["rumormill_connections_refused"] = _bounded(swarm.refusals())
-    channels = driver.channels.values()
-    found["rumormill_queued_messages"][""] = sum(each.queued_messages for each in channels)
-    found["rumormill_queued_bytes"][""] = sum(each.queued_bytes for each in channels)
-    found["rumormill_events_lost"][""] = journal.lost
-    counters = journal.log.counters
-    for name in ("appended", "duplicates", "commits", "failed"):
-        found[f"rumormill_log_{name}"][""] = getattr(counters, name)
-    if journal.log.segments is not None:
-        found["rumormill_log_segments"] = msgspec.structs.asdict(journal.log.segments.counters)
-    return found
-
-
-def _bounded(counts: Mapping[str, int]) -> Values:
-    return dict(list(counts.items())[:MAX_LABELS])
-
-
-def _add_filtered(found: dict[str, Values]) -> None:
-    """Messages received without duplicates: the difference of two counts."""
+    found: dict[str, Values] = {name: dict(counts.values.get(name, {})) for name in METRICS}
     duplicates = found["rumormill_duplicates"]
     found["topic_msg_recv_counts"] = {
         topic: max(0.0, count - duplicates.get(topic, 0.0))
         for topic, count in found["topic_msg_recv_counts_unfiltered"].items()
     }
+    view = driver.machine.view()
+    _add_topics(found, view)
+    found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
+    channels, log = driver.channels.values(), journal.log
+    found["peers_per_protocol"] = dict(Counter(each.protocol for each in channels if each.open))
+    found["rumormill_connections_refused"] = dict(list(swarm.refusals().items())[:MAX_LABELS])
+    now = {
+        "connections": len(swarm.connections),
+        "queued_messages": sum(each.queued_messages for each in channels),
+        "queued_bytes": sum(each.queued_bytes for each in channels),
+        "events_lost": journal.lost,
+        "log_appended": log.counters.appended,
+        "log_duplicates": log.counters.duplicates,
+        "log_commits": log.counters.commits,
+        "log_failed": log.counters.failed,
+        "log_heads_failed": log.counters.heads_failed,
+    }
+    for name, value in now.items():
+        found[f"rumormill_{name}"][""] = value
+    if log.segments is not None:
+        found["rumormill_log_segments"] = msgspec.structs.asdict(log.segments.counters)
+    return found
 
 
 def _add_topics(found: dict[str, Values], view: View) -> None:
@@ -288,10 +259,7 @@ def render_metrics(found: Mapping[str, Values]) -> str:
         lines.append(f"# HELP {name} {about.text}")
         lines.append(f"# TYPE {name} {about.kind}")
         for label, value in values.items():
-            labels = f'{{{about.label}="{_escaped(label)}"}}' if about.label else ""
+            escaped = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            labels = f'{{{about.label}="{escaped}"}}' if about.label else ""
             lines.append(f"{name}{labels} {value:.15g}")
     return "\n".join(lines) + "\n"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -12,52 +12,40 @@ each time and a log in memory: a choice that says so, not a default.
 """
 
 import asyncio
-import random
+import functools
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from rumormill.core import trace
-from rumormill.core.config import Config
-from rumormill.core.errors import LocalError, PeerError
+from rumormill.core.api import PeerView, Receipt
+from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
-from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.inputs import Unsubscribe, Validated
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
+from rumormill.core.ids import PeerId
+from rumormill.core.ids import Topic as TopicName
+from rumormill.core.inputs import Unsubscribe
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.libp2p.swarm import Swarm
-from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, StoreConfig, check_topic
-from rumormill.node.callbacks import Callbacks
+from rumormill.node import topics
+from rumormill.node.callbacks import Callbacks, TopicValidator, Validators
 from rumormill.node.change import Change
-from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint
+from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint, parsed
 from rumormill.node.driver import Driver
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
 from rumormill.node.journal import Journal
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Counts, Values, gather_metrics, render_metrics
-from rumormill.node.peer_view import view_peers
-from rumormill.node.subscription import Overflow, Subscription, chosen_overflow
-from rumormill.node.supervisors import (
-    appointed,
-    enter_to_publish,
-    known_peers,
-    servers_of,
-    take_leave,
-)
-from rumormill.node.topic import Topic as TopicHandle
-from rumormill.node.topics import Who, describe_topic, enter_topic, make_topic, topic_options
-from rumormill.node.validation import TopicValidator, Validators
+from rumormill.node.subscription import Overflow, Subscription
 from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
-from rumormill.trace.entries import Observer
-from rumormill.trace.recorder import Recorder
-from rumormill.wire.keys import PeerId as ReadablePeerId
-from rumormill.wire.keys import PrivateKey
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.trace.entries import Observer, Recorder
+from rumormill.wire import keys
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 class Node:
@@ -76,8 +64,8 @@ class Node:
         supervises: bool = False,
         message_id: MessageIdFunction | None = None,
         application_score: Callable[[PeerId], float] | None = None,
-        subscription_filter: Callable[[Topic], object] | None = None,
-        peer_filter: Callable[[PeerId, Topic], object] | None = None,
+        subscription_filter: Callable[[TopicName], object] | None = None,
+        peer_filter: Callable[[PeerId, TopicName], object] | None = None,
         durability: Durability | str | None = None,
         config: NodeConfig | None = None,
         store: StoreConfig | None = None,
@@ -97,10 +85,8 @@ class Node:
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
-        self._protocol = protocol
-        self._preset = preset
-        self._parameters = dict(parameters or {})
-        self._protocol_ids = None if protocol_ids is None else tuple(protocol_ids)
+        self._spec = chosen_protocol(protocol, protocol_ids)
+        self._settings = self._spec.configure(preset, parameters or {})
         self._supervisors = tuple(supervisors)
         self._supervises = supervises
         self._config = config or NodeConfig()
@@ -108,11 +94,10 @@ class Node:
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
         self._observers = tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
-        self._validators = Validators(self._on_verdict, self._callbacks)
+        self._validators = Validators(self._callbacks)
         self._change = Change()
-        self._checked_topic: Topic | None = None
+        self._checked_topic: TopicName | None = None
         self._doors: dict[Doors, None] = {}
-        self._housekeeping: asyncio.Task[None] | None = None
         self._running = False
 
     # Life.
@@ -128,16 +113,14 @@ class Node:
         """Open identity and log, listen, and take part in the network."""
         if self._running:
             raise LocalError("the node is running already")
-        spec = chosen_protocol(self._protocol, self._protocol_ids)
-        settings = spec.configure(self._preset, self._parameters)
+        spec = self._spec
         key = None if self._home is None else load_or_create_key(self._home / KEY_FILE)
-        self.identity = NodeIdentity(key or PrivateKey(secrets.token_bytes(32)))
+        self.identity = NodeIdentity(key or keys.PrivateKey(secrets.token_bytes(32)))
         self._swarm = Swarm(self.identity.key, self._config)
-        ourselves = self.id if self._supervises else None
-        settings = appointed(
-            spec, settings, self._supervisors, self._swarm.book, ourselves=ourselves
+        self._ourselves = (self.id,) if self._supervises else ()
+        settings = topics.appointed(
+            spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
         )
-        self._spec = spec
         # A large store takes a while to open, in which others on this loop go on.
         self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
@@ -145,8 +128,25 @@ class Node:
             self._recorder = Recorder((self._counts, *self._observers))
             self._journal = Journal(self._log, self.id, spec.name, self._config, self._change)
             self._journal.on_lost = self._on_lost
-            self._driver = self._build_driver(spec, settings)
+            hooks = self._callbacks.hooks(
+                spec,
+                validator=self._validators.judge,
+                check_record=record_is_of,
+                peer_records=self._swarm.book.records,
+                addresses=self._swarm.addresses_of,
+            )
+            self._driver = Driver(
+                spec,
+                settings,
+                hooks,
+                self.identity,
+                self._swarm,
+                self._recorder,
+                self._journal,
+                self._config,
+            )
             self._driver.on_validate = self._validators.begin
+            self._validators.answer = self._driver.feed
             self._driver.on_change = self._change.happened
             for address in self._listen:
                 await self._swarm.listen(*listen_endpoint(address))
@@ -155,29 +155,9 @@ class Node:
             self._log.close()
             raise
         self._running = True
-        self._followed: dict[Topic, None] = {}
+        self._followed: dict[TopicName, None] = {}
         self._driver.start()
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
-
-    def _build_driver(self, spec: ProtocolSpec, settings: Config) -> Driver:
-        hooks = self._callbacks.hooks(
-            spec,
-            validator=self._validators.judge,
-            check_record=record_is_of,
-            peer_records=self._swarm.book.records,
-            addresses=self._swarm.addresses_of,
-        )
-        randomness = random.Random(secrets.token_bytes(32))
-        return Driver(
-            spec,
-            spec.build(self.identity, randomness, settings, hooks),
-            self._swarm,
-            self._recorder,
-            self._journal,
-            self._config,
-            settings=settings,
-            hooks=hooks,
-        )
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""
@@ -186,12 +166,11 @@ class Node:
         if not self._running:
             return
         self._running = False
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
+        self._housekeeping.cancel()
         self._validators.close()
         self._journal.close()
         await self._journal.drain()
-        await take_leave(self._spec, self._driver)
+        await topics.take_leave(self._spec, self._driver)
         await self._swarm.close()
         await self._journal.drain()
         for subscription in self._journal.all_subscriptions():
@@ -218,13 +197,13 @@ class Node:
     @property
     def tickets(self) -> list[str]:
         """What another node needs to join us: our addresses with our id."""
-        peer = ReadablePeerId(self.id)
+        peer = keys.PeerId(self.id)
         return [f"{address}/p2p/{peer}" for address in self._swarm.listen_addresses]
 
     @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
-        return view_peers(self._swarm.connections, self._driver)
+        return self._driver.view_peers()
 
     @property
     def log(self) -> EventLog:
@@ -279,26 +258,23 @@ class Node:
         With `keep`, the connection is made again whenever it is lost.
         """
         self._check_running()
-        try:
-            address = Multiaddr.parse(ticket)
-        except PeerError as error:
-            raise LocalError(f"{ticket!r} is not a ticket: {error.detail}") from None
-        return str(ReadablePeerId(await self._swarm.connect(address, keep=keep)))
+        address = parsed(ticket, "ticket")
+        return str(keys.PeerId(await self._swarm.connect(address, keep=keep)))
 
-    def subscribers(self, topic: Topic) -> int:
+    def subscribers(self, topic: TopicName) -> int:
         """How many connected peers subscribe to a topic."""
         return len(self._driver.machine.view().peers.get(topic, ()))
 
     async def wait_until_ready(
         self,
-        topic: Topic,
+        topic: TopicName,
         *,
         peers: int = 1,
         timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> None:
         """Wait until so many peers that we could publish to subscribe to a topic."""
         self._check_running()
-        enter_to_publish(self._spec, self._driver, topic)
+        topics.enter_to_publish(self._spec, self._driver, topic)
         try:
             async with asyncio.timeout(timeout):
                 while self.subscribers(topic) < peers:
@@ -312,21 +288,21 @@ class Node:
 
     # Topics.
 
-    def topic(self, name: Topic) -> TopicHandle:
+    def topic(self, name: TopicName) -> "Topic":
         """The topic of a name, as an object with this node's calls. Nothing is joined."""
         check_topic(name, self._store_config)
-        return TopicHandle(self, name)
+        return Topic(self, name)
 
     async def create_topic(
         self,
-        name: Topic,
+        name: TopicName,
         *,
-        allowed_publishers: Iterable[Who] | Literal["anyone"] | None = None,
-        request_to_publish: bool | Iterable[Who] | None = None,
+        allowed_publishers: Iterable[topics.Who] | Literal["anyone"] | None = None,
+        request_to_publish: bool | Iterable[topics.Who] | None = None,
         linking: Literal["last-seen", "custom"] | None = None,
-        sub_topics: Mapping[str, Topic] | None = None,
-        parent: Topic | None = None,
-    ) -> TopicHandle:
+        sub_topics: Mapping[str, TopicName] | None = None,
+        parent: TopicName | None = None,
+    ) -> "Topic":
         """Make a topic, or join it where it needs no making: its events come into this log.
 
         In most protocols a topic exists where nodes have joined it, and takes no options. In
@@ -336,23 +312,25 @@ class Node:
         """
         self._check_running()
         check_topic(name, self._store_config)
-        options = topic_options(allowed_publishers, request_to_publish, linking, sub_topics, parent)
-        topic = await make_topic(self._spec, self._driver, name, options)
+        options = topics.topic_options(
+            allowed_publishers, request_to_publish, linking, sub_topics, parent
+        )
+        topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._followed[topic] = None
-        return TopicHandle(self, topic)
+        return Topic(self, topic)
 
-    async def describe_topic(self, topic: Topic) -> dict[str, Any]:
+    async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
         """Find out what is known of a topic that was created, ready for JSON.
 
         Of a Pulsarcast topic: its `cid`, its descriptor (`readable`), and name and date of its
         `sub_topics` and of its `versions`, the oldest first.
         """
         self._check_running()
-        return await describe_topic(self._spec, self._driver, topic)
+        return await topics.describe_topic(self._spec, self._driver, topic)
 
     async def subscribe(
         self,
-        topic: Topic,
+        topic: TopicName,
         *,
         since_offset: int | None = None,
         buffer: int = 1024,
@@ -368,24 +346,12 @@ class Node:
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        info = self._log.topic(topic)
-        next_offset = 0 if info is None else info.next_offset
-        if since_offset is not None and not 0 <= since_offset <= next_offset:
-            raise OffsetAheadError(topic, since_offset, next_offset)
         subscription = Subscription(
-            topic,
-            self._log,
-            next_offset,
-            buffer=buffer,
-            overflow=chosen_overflow(overflow),
-            on_close=self._on_closed,
-            on_drop=self._on_dropped,
+            topic, self._log, since_offset, buffer, overflow, self._on_closed, self._on_lost
         )
-        if since_offset is not None:
-            subscription.replay(since_offset)
         if follow:
             self._followed[topic] = None
-        enter_topic(self._spec, self._driver, topic, subscription)
+        topics.enter_topic(self._spec, self._driver, topic, subscription)
         self._journal.add(subscription)
         return subscription
 
@@ -396,14 +362,10 @@ class Node:
         if self._running and not followed:
             self._driver.feed(Unsubscribe(topic))
 
-    def _on_dropped(self, event: Event) -> None:
-        self._on_lost(event.id, event.topic, "subscriber's buffer full")
+    def _on_lost(self, event: Event, reason: str) -> None:
+        self._driver.record(trace.UndeliverableMessage(event.id, event.topic, reason))
 
-    def _on_lost(self, message_id: MessageId, topic: Topic, reason: str) -> None:
-        entry = trace.UndeliverableMessage(message_id, topic, reason)
-        self._recorder.record((self._driver.now(), self.id, entry))
-
-    async def unsubscribe(self, topic: Topic) -> None:
+    async def unsubscribe(self, topic: TopicName) -> None:
         """Leave a topic and end its subscriptions."""
         self._check_running()
         for subscription in self._journal.all_subscriptions():
@@ -412,7 +374,7 @@ class Node:
         self._followed.pop(topic, None)
         self._driver.feed(Unsubscribe(topic))
 
-    async def publish(self, topic: Topic, data: bytes) -> Receipt:
+    async def publish(self, topic: TopicName, data: bytes) -> Receipt:
         """Publish an event; return when it is safe in the log.
 
         When peers cannot take as fast as we publish, this waits for them, but not longer than
@@ -422,7 +384,7 @@ class Node:
         self._check_publishable(topic)
         return await self._journal.publish(topic, bytes(data))
 
-    async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
+    async def publish_many(self, topic: TopicName, items: Iterable[bytes]) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
 
         Their offsets rise in that order, and together they cost less than one by one. An event
@@ -432,14 +394,14 @@ class Node:
         self._check_publishable(topic)
         return await self._journal.publish_many([(topic, bytes(data), None) for data in items])
 
-    async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
+    async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
             self._check_publishable(topic)
         # Who has stopped waiting does not take back what was published.
         return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(list(items))))
 
-    def _check_publishable(self, topic: Topic) -> None:
+    def _check_publishable(self, topic: TopicName) -> None:
         self._check_running()
         if topic != self._checked_topic:
             check_topic(topic, self._store_config)
@@ -447,7 +409,7 @@ class Node:
 
     async def history(
         self,
-        topic: Topic,
+        topic: TopicName,
         *,
         since_offset: int = 0,
         since: float | None = None,
@@ -474,23 +436,61 @@ class Node:
     async def set_supervisors(self, tickets: Sequence[str]) -> None:
         """Name all supervisors anew; with `supervises`, this node stays one of them."""
         self._check_running()
-        servers, peers = servers_of(self._spec), known_peers(tickets, self._swarm.book)
-        named = (*peers, self.id) if self._supervises else peers
-        await self._driver.command(servers.command(tuple(dict.fromkeys(named))))
+        servers = topics.servers_of(self._spec)
+        named = topics.named_peers(tickets, self._swarm.book, self._ourselves)
+        await self._driver.command(servers.command(named))
 
     # Validation.
 
-    def set_validator(self, topic: Topic, validator: TopicValidator | None) -> None:
+    def set_validator(self, topic: TopicName, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic that peers bring; None removes it.
 
         One that raises, or returns no verdict, has rejected the event (`callback_failures`).
         """
         self._validators.set(topic, validator)
 
-    def _on_verdict(self, verdict: Validated) -> None:
-        self._driver.feed(verdict)
-
     @property
     def callback_failures(self) -> int:
         """How often a function of the application failed: a validator, filter, score or id."""
         return self._callbacks.failures
+
+
+def _of_topic(
+    method: Callable[Concatenate[Node, TopicName, _Arguments], _Result],
+) -> Callable[Concatenate["Topic", _Arguments], _Result]:
+    """Make a call of `Node` one of `Topic`, without the topic's name."""
+
+    @functools.wraps(method)
+    def call(topic: "Topic", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        return method(topic.node, topic.name, *args, **kwargs)
+
+    return call
+
+
+class Topic:
+    """One topic of one node. It holds nothing: two handles of one name are the same topic.
+
+    Its calls are those of `Node`, without the topic's name.
+    """
+
+    __slots__ = ("name", "node")
+
+    def __init__(self, node: Node, name: TopicName) -> None:
+        self.node = node
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r})"
+
+    @property
+    def subscribers(self) -> int:
+        """How many connected peers subscribe to it."""
+        return self.node.subscribers(self.name)
+
+    publish = _of_topic(Node.publish)
+    publish_many = _of_topic(Node.publish_many)
+    subscribe = _of_topic(Node.subscribe)
+    unsubscribe = _of_topic(Node.unsubscribe)
+    history = _of_topic(Node.history)
+    wait_until_ready = _of_topic(Node.wait_until_ready)
+    set_validator = _of_topic(Node.set_validator)

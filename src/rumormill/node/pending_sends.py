@@ -6,52 +6,102 @@ by peer and in all, in messages and in bytes, and in time: a peer that cannot be
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 from rumormill.core import trace
+from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import SendDropped
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import Connection
-from rumormill.libp2p.dialler import Dialler
+from rumormill.libp2p.swarm import Swarm, until
 from rumormill.node.channel import Channel, MachineSide
 from rumormill.node.config import NodeConfig
 
 TOO_MANY_PENDING: Final = "too many messages wait for peers out of reach"
 NOT_REACHED: Final = "not reached in time"
 OURSELVES: Final = "that is this peer itself"
-_POLL: Final = 0.01
+TOO_MANY_DIALS: Final = "too many dials"
+
+Reached: TypeAlias = Callable[[PeerId, Connection | None, str], None]
+"""Called with the peer and its connection, or with None and the reason why there is none."""
 
 
-class Sender(MachineSide, Protocol):
+class _Sender(MachineSide, Protocol):
     """What is needed of the driver."""
 
     @property
-    def channels(self) -> Mapping[PeerId, Channel]:
-        """The peers that are connected."""
-        ...
+    def channels(self) -> Mapping[PeerId, Channel]: ...
 
-    def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
-        """Send a message to a peer that is connected."""
-        ...
+    def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None: ...
 
 
-class _Queue:
+class _Queue(msgspec.Struct):
     """What waits for one peer."""
 
-    __slots__ = ("messages", "size", "timer")
+    timer: asyncio.TimerHandle
+    messages: list[tuple[WireMessage, bytes]] = []
+    size: int = 0
 
-    def __init__(self, timer: asyncio.TimerHandle) -> None:
-        self.messages: list[tuple[WireMessage, bytes]] = []
-        self.size = 0
-        self.timer = timer
+
+class Dialler:
+    """Dials for those who cannot wait: mail and questions ask for a peer and are called back.
+
+    So many peers are dialled at a time (`max_pending_dials`), so many more wait for their turn
+    (`max_waiting_dials`), and beyond that a peer is refused at once. One task dials one peer,
+    however many want it. Such connections are transient: the swarm closes them when nothing passes
+    over them.
+    """
+
+    def __init__(self, swarm: Swarm) -> None:
+        self._swarm = swarm
+        self._config = swarm.config
+        self._loop = asyncio.get_running_loop()
+        self._wanted: dict[PeerId, list[Reached]] = {}
+        self._queue: deque[PeerId] = deque()
+        self._dialling = 0
+
+    def reach(self, peer: PeerId, then: Reached) -> None:
+        """Dial a peer; `then` is called once, and never before this returns."""
+        waiting = self._wanted.get(peer)
+        if waiting is not None:
+            waiting.append(then)
+        elif len(self._queue) >= self._config.max_waiting_dials:
+            self._swarm.count("too-many-dials")
+            self._loop.call_soon(then, peer, None, TOO_MANY_DIALS)
+        else:
+            self._wanted[peer] = [then]
+            self._queue.append(peer)
+            self._dial_next()
+
+    def _dial_next(self) -> None:
+        while self._queue and self._dialling < self._config.max_pending_dials:
+            self._dialling += 1
+            self._swarm.spawn(self._dial(self._queue.popleft()))
+
+    async def _dial(self, peer: PeerId) -> None:
+        connection, reason = None, ""
+        try:
+            connection = await self._swarm.dial(peer, transient=True)
+        except LocalError as error:
+            self._swarm.count("dial-failed")
+            reason = str(error)
+        finally:
+            self._dialling -= 1
+            waiting = self._wanted.pop(peer)
+        for then in waiting:
+            then(peer, connection, reason)
+        self._dial_next()
 
 
 class PendingSends:
     """All messages of a node that wait for their peers."""
 
-    def __init__(self, driver: Sender, dialler: Dialler, config: NodeConfig) -> None:
+    def __init__(self, driver: _Sender, dialler: Dialler, config: NodeConfig) -> None:
         self._driver = driver
         self._dialler = dialler
         self._config = config
@@ -129,9 +179,7 @@ class PendingSends:
 
     async def drain(self, seconds: float) -> None:
         """Wait until nothing waits any more, but not longer than so many seconds."""
-        deadline = self._loop.time() + seconds
-        while self._queues and self._loop.time() < deadline:  # noqa: ASYNC110 (each ends alone)
-            await asyncio.sleep(_POLL)
+        await until(lambda: not self._queues, seconds)
 
     def close(self) -> None:
         """Forget everything."""

@@ -12,24 +12,24 @@ stream that it came on and is counted; an answer that cannot be read fails its q
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from itertools import count
 from typing import Final
 
+import msgspec
+
 from rumormill.core import trace
+from rumormill.core.config import Config
 from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Answered, Asked, AskFailed
 from rumormill.core.messages import WireMessage
-from rumormill.libp2p.connection import Connection
-from rumormill.libp2p.dialler import Dialler
-from rumormill.libp2p.stream import ENDED, REFUSED, Carrier, Stream, StreamHandler
+from rumormill.libp2p.connection import ENDED, REFUSED, Connection, Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.yamux_types import RESET_BY_PEER
 from rumormill.node.channel import MachineSide
 from rumormill.node.config import NodeConfig
-from rumormill.node.pending_sends import OURSELVES
+from rumormill.node.pending_sends import OURSELVES, Dialler
 from rumormill.protocols.registry import QuerySpec
 from rumormill.wire.frames import FrameReader, frame
 
@@ -60,14 +60,12 @@ class Queries:
         dialler: Dialler,
         config: NodeConfig,
         spec: QuerySpec,
-        *,
-        decode: Callable[[bytes], WireMessage],
-        max_frame: int,
+        settings: Config,
     ) -> None:
         self.driver = driver
         self.config = config
-        self.decode = decode
-        self.max_frame = max_frame
+        self.decode = spec.decoder(settings)
+        self.max_frame = spec.max_message(settings)
         self._swarm = swarm
         self._dialler = dialler
         self._encode = spec.encode
@@ -77,9 +75,9 @@ class Queries:
         self._partners: dict[PeerId, _Partner] = {}
         self._asked: dict[int, Answering] = {}
         self._numbers = count(1)
-        self._lingering: dict[Carrier, dict[Answering, None]] = {}
+        self._lingering: dict[Connection, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
-            swarm.services[protocol] = self._serve
+            swarm.services[protocol] = lambda _, stream: Answering(self, stream)
 
     # Our questions.
 
@@ -99,10 +97,7 @@ class Queries:
         question = Asking(self, effect, frame(self._encode(effect.message)))
         self._open[effect.number] = question
         question.timer = self._loop.call_later(effect.timeout, self._time_out, question)
-        partner = self._partners.get(effect.peer)
-        if partner is None:
-            partner = self._partners[effect.peer] = _Partner()
-        partner.waiting.append(question)
+        self._partners.setdefault(effect.peer, _Partner()).waiting.append(question)
         self._advance(effect.peer)
 
     def _advance(self, peer: PeerId) -> None:
@@ -190,9 +185,6 @@ class Queries:
 
     # Questions of peers.
 
-    def _serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
-        return Answering(self, stream)
-
     def put(self, asker: "Answering", peer: PeerId, message: WireMessage) -> None:
         """Put a peer's question to the machine."""
         if len(self._asked) >= self.config.questions_served:
@@ -207,20 +199,22 @@ class Queries:
 
     def answer(self, effect: Answer) -> None:
         """Send an answer; one to a question that is no longer open is forgotten."""
-        asker = self._asked.pop(effect.number, None)
-        if asker is None:
-            return
-        asker.open.remove(effect.number)
-        message = effect.message
-        self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
-        asker.send(frame(self._encode(message)))
+        asker, message = self._take(effect.number), effect.message
+        if asker is not None:
+            self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
+            asker.send(frame(self._encode(message)))
 
     def decline(self, effect: Decline) -> None:
         """Refuse a question by closing its stream, once all others on it are answered."""
-        asker = self._asked.pop(effect.number, None)
+        asker = self._take(effect.number)
         if asker is not None:
-            asker.open.remove(effect.number)
             asker.decline()
+
+    def _take(self, number: int) -> "Answering | None":
+        asker = self._asked.pop(number, None)
+        if asker is not None:
+            asker.open.remove(number)
+        return asker
 
     def forget(self, asker: "Answering") -> None:
         """A peer's stream is gone, and its questions with it."""
@@ -248,32 +242,16 @@ class Queries:
         self._open.clear()
 
 
-class _Partner:
+class _Partner(msgspec.Struct):
     """What waits for one peer that is asked, and how much is under way."""
 
-    __slots__ = ("active", "dialling", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: deque[Asking] = deque()
-        self.active = 0
-        self.dialling = False
+    waiting: "deque[Asking]" = msgspec.field(default_factory=deque)
+    active: int = 0
+    dialling: bool = False
 
 
-class Asking:
+class Asking(StreamHandler):
     """One question of ours, and the stream that it is put on."""
-
-    __slots__ = (
-        "_agreed",
-        "_frames",
-        "_queries",
-        "_rest",
-        "ask",
-        "has_place",
-        "open",
-        "sent",
-        "stream",
-        "timer",
-    )
 
     def __init__(self, queries: Queries, ask: Ask, framed: bytes) -> None:
         self._queries = queries
@@ -350,7 +328,7 @@ class Asking:
         self._queries.free_place(self)
 
 
-class Answering:
+class Answering(StreamHandler):
     """Reads a peer's questions from a stream that it opened, and sends the answers."""
 
     def __init__(self, queries: Queries, stream: Stream) -> None:
@@ -364,9 +342,6 @@ class Answering:
         self._peer_ended = False
         self._declined = False
         self._gone = False
-
-    def on_open(self, stream: Stream) -> None:
-        """The peer speaks first."""
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, put them to the machine."""

@@ -14,9 +14,10 @@ from typing import Final, Self
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
-from rumormill.log.errors import OffsetGoneError
+from rumormill.log.errors import OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
 
+BUFFER_FULL: Final = "subscriber's buffer full"
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""
 
@@ -32,15 +33,6 @@ class Overflow(Enum):
     """Forget the new event, and count it."""
 
 
-def chosen_overflow(choice: Overflow | str) -> Overflow:
-    """Read a policy that a caller names."""
-    try:
-        return Overflow(choice)
-    except ValueError:
-        choices = ", ".join(policy.value for policy in Overflow)
-        raise LocalError(f"overflow: {choice!r} is not one of {choices}") from None
-
-
 class Subscription:
     """An async iterator of events. Close it, or use it as an async context."""
 
@@ -48,32 +40,37 @@ class Subscription:
         self,
         topic: Topic,
         log: EventLog,
-        next_offset: int,
-        *,
+        since_offset: int | None,
         buffer: int,
-        overflow: Overflow,
+        overflow: Overflow | str,
         on_close: Callable[["Subscription"], None],
-        on_drop: Callable[[Event], None],
+        on_lost: Callable[[Event, str], None],
     ) -> None:
+        info = log.topic(topic)
+        next_offset = 0 if info is None else info.next_offset
+        if since_offset is not None and not 0 <= since_offset <= next_offset:
+            raise OffsetAheadError(topic, since_offset, next_offset)
         if buffer < 1:
             raise LocalError("a subscription's buffer holds at least one event")
         self.topic = topic
         self.dropped = 0
         """Events lost to a full buffer, or to retention before they were read."""
         self._log = log
-        self._next_offset = next_offset  # of the event that the buffer takes next
+        self._behind = since_offset is not None
+        self._next_offset = next_offset if since_offset is None else since_offset
+        """Of the event that the buffer takes next."""
         self._size = buffer
-        self._overflow = overflow
+        try:
+            self._overflow = Overflow(overflow)
+        except ValueError:
+            choices = ", ".join(policy.value for policy in Overflow)
+            raise LocalError(f"overflow: {overflow!r} is not one of {choices}") from None
         self._on_close = on_close
-        self._on_drop = on_drop
+        self._on_lost = on_lost
         self._buffer: deque[Event] = deque()
-        self._behind = False
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
         self._closed = False
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def __aiter__(self) -> Self:
         return self
@@ -136,17 +133,12 @@ class Subscription:
                 return
             self.dropped += 1
             if self._overflow is Overflow.DROP_NEWEST:
-                self._on_drop(event)
+                self._on_lost(event, BUFFER_FULL)
                 return
-            self._on_drop(self._buffer.popleft())
+            self._on_lost(self._buffer.popleft(), BUFFER_FULL)
         self._buffer.append(event)
         self._next_offset = offset + 1
         self._wake()
-
-    def replay(self, offset: int) -> None:
-        """Begin at an earlier offset of the log."""
-        self._next_offset = offset
-        self._behind = True
 
     async def _catch_up(self) -> None:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""

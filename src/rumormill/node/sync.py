@@ -12,86 +12,91 @@ and a node that nobody closed is closed when the program ends.
 """
 
 import asyncio
+import functools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
-from pathlib import Path
-from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
+from rumormill.core.api import PeerView
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId, Topic
-from rumormill.core.peer_view import PeerView
-from rumormill.core.receipt import Receipt
+from rumormill.core.ids import PeerId
 from rumormill.daemon.doors import Doors
-from rumormill.daemon.flight_door import PemFiles
-from rumormill.log.model import Durability, StoreConfig
-from rumormill.node.config import NodeConfig
+from rumormill.node.callbacks import TopicValidator
 from rumormill.node.node import Node
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.topics import Who
-from rumormill.node.validation import TopicValidator
-from rumormill.protocols.registry import MessageIdFunction
-from rumormill.trace.entries import Observer
 
 _BATCH: Final = 256
 """Events that a subscription carries from one thread to the other at a time: our choice, because
 the change of threads costs more than all else."""
 
+_Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+_Made = TypeVar("_Made")
 
 
-class NodeOptions(TypedDict, total=False):
-    """What `Node` can be told; see there."""
+def _turned(
+    method: Callable[Concatenate[Node, _Arguments], Awaitable[_Result]],
+    turn: Callable[["SyncNode", _Result], _Made],
+) -> Callable[Concatenate["SyncNode", _Arguments], _Made]:
+    """Make a call of `Node` one of `SyncNode`, with the same arguments; `turn` gets its result."""
 
-    message_id: MessageIdFunction | None
-    application_score: Callable[[PeerId], float] | None
-    subscription_filter: Callable[[Topic], object] | None
-    peer_filter: Callable[[PeerId, Topic], object] | None
+    @functools.wraps(method)
+    def call(node: "SyncNode", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Made:
+        return turn(node, node._call(lambda: method(node._node, *args, **kwargs)))
 
-    listen: str | Sequence[str]
-    protocol: str
-    protocol_ids: Sequence[str] | None
-    supervisors: Sequence[str]
-    supervises: bool
-    preset: str
-    parameters: Mapping[str, Any] | None
-    durability: Durability | str | None
-    config: NodeConfig | None
-    store: StoreConfig | None
-    observers: Sequence[Observer]
+    return call
 
 
-class TopicWishes(TypedDict, total=False):
-    """What `Node.create_topic` can be told; see there."""
-
-    allowed_publishers: Iterable[Who] | Literal["anyone"] | None
-    request_to_publish: bool | Iterable[Who] | None
-    linking: Literal["last-seen", "custom"] | None
-    sub_topics: Mapping[str, str] | None
-    parent: str | None
+def _waited_for(
+    method: Callable[Concatenate[Node, _Arguments], Awaitable[_Result]],
+) -> Callable[Concatenate["SyncNode", _Arguments], _Result]:
+    return _turned(method, lambda _, result: result)
 
 
-class DoorWishes(TypedDict, total=False):
-    """What `Node.serve` can be told; see there."""
+def _takes_what(
+    init: Callable[Concatenate[Node, _Arguments], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate["SyncNode", _Arguments], None]]:
+    return functools.wraps(init)
 
-    control: bool
-    metrics: bool | str
-    flight: bool | str
-    tls: PemFiles | None
-    home: str | Path | None
+
+class SyncDoors:
+    """Open doors, with the addresses of `Doors`. Close them, or use them as a context."""
+
+    def __init__(self, node: "SyncNode", doors: Doors) -> None:
+        self._node = node
+        self._doors = doors
+        self.control = doors.control
+        self.metrics = doors.metrics
+        self.flight = doors.flight
+        self.token = doors.token
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close them; return when nobody is inside any more."""
+        if self._node._thread is not None:
+            self._node._call(self._doors.close)
 
 
 class SyncNode:
     """A node in a thread. Use it as a context manager, or call `start` and `close`.
 
-    Any thread may call it; validators run in the node's own thread and must not.
+    What `Node` can be told, and what its calls take and return, is the same here. Interrupted while
+    it waits, a call that publishes may have published nothing, some, or all. Any thread may call;
+    validators run in the node's own thread and must not.
     """
 
-    def __init__(self, home: str | Path | None, **options: Unpack[NodeOptions]) -> None:
-        self._node = Node(home, **options)
+    @_takes_what(Node.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._node = Node(*args, **kwargs)
         self._thread: _LoopThread | None = None
 
     # Life.
@@ -118,65 +123,44 @@ class SyncNode:
             self._finalizer()
             self._thread = None
 
-    def _call(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+    def _call(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
         if self._thread is None:
-            work.close()
             raise LocalError("the node is not running; use `with SyncNode(...)` or `start`")
         return self._thread.call(work)
 
-    # Who we are, and who is there.
+    def _read(self, read: Callable[[], _Result]) -> _Result:
+        async def reading() -> _Result:
+            return read()
+
+        return self._call(reading)
 
     @property
     def id(self) -> PeerId:
         """This node's peer id."""
-        return self._call(_get(lambda: self._node.id))
+        return self._read(lambda: self._node.id)
 
     @property
     def tickets(self) -> list[str]:
         """What another node needs to join us: our addresses with our id."""
-        return self._call(_get(lambda: self._node.tickets))
+        return self._read(lambda: self._node.tickets)
 
     @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
-        return self._call(_get(lambda: self._node.peers))
+        return self._read(lambda: self._node.peers)
 
-    def connect(self, ticket: str, *, keep: bool = True) -> str:
-        """Connect to a node by its ticket; return its peer id (`Node.connect`)."""
-        return self._call(self._node.connect(ticket, keep=keep))
-
-    def wait_until_ready(self, topic: str, *, peers: int = 1, timeout: float | None = None) -> None:
-        """Wait until so many connected peers subscribe to a topic."""
-        self._call(self._node.wait_until_ready(topic, peers=peers, timeout=timeout))
-
-    def serve(self, **wishes: Unpack[DoorWishes]) -> "SyncDoors":
-        """Let other programs in (`Node.serve`), until what is returned or the node is closed."""
-        return SyncDoors(self, self._call(_opened(self._node, wishes)))
-
-    # Topics.
-
-    def create_topic(self, name: str, **options: Unpack[TopicWishes]) -> str:
-        """Make or join a topic (`Node.create_topic`); return its name on the network."""
-        return self._call(self._node.create_topic(name, **options)).name
-
-    def describe_topic(self, topic: str) -> dict[str, Any]:
-        """Find out what is known of a topic that was created (`Node.describe_topic`)."""
-        return self._call(self._node.describe_topic(topic))
-
-    def publish(self, topic: str, data: bytes) -> Receipt:
-        """Publish an event; return when it is safe in the log.
-
-        Interrupted while it waits, it may have published the event or not.
-        """
-        return self._call(self._node.publish(topic, data))
-
-    def publish_many(self, topic: str, items: Iterable[bytes]) -> list[Receipt]:
-        """Publish events in the order given; return their receipts when all are safe in the log.
-
-        Together they cost less than one by one. Interrupted while it waits, it may have published
-        the first of them, some, or all.
-        """
-        return self._call(self._node.publish_many(topic, items))
+    connect = _waited_for(Node.connect)
+    wait_until_ready = _waited_for(Node.wait_until_ready)
+    describe_topic = _waited_for(Node.describe_topic)
+    publish = _waited_for(Node.publish)
+    publish_many = _waited_for(Node.publish_many)
+    unsubscribe = _waited_for(Node.unsubscribe)
+    history = _waited_for(Node.history)
+    command = _waited_for(Node.command)
+    set_supervisors = _waited_for(Node.set_supervisors)
+    serve = _turned(Node.serve, SyncDoors)
+    create_topic = _turned(Node.create_topic, lambda _, topic: topic.name)
+    """Returns the topic's name on the network."""
 
     def subscribe(
         self,
@@ -193,36 +177,11 @@ class SyncNode:
         With `timeout`, the iteration ends when no event has come for so many seconds.
         """
         subscription = self._call(
-            self._node.subscribe(
+            lambda: self._node.subscribe(
                 topic, since_offset=since_offset, buffer=buffer, overflow=overflow, follow=follow
             )
         )
         return SyncSubscription(self, subscription, timeout)
-
-    def unsubscribe(self, topic: str) -> None:
-        """Leave a topic and end its subscriptions."""
-        self._call(self._node.unsubscribe(topic))
-
-    def history(
-        self,
-        topic: str,
-        *,
-        since_offset: int = 0,
-        since: float | None = None,
-        limit: int | None = None,
-    ) -> list[Event]:
-        """Read events of a topic from this node's log (`Node.history`)."""
-        return self._call(
-            self._node.history(topic, since_offset=since_offset, since=since, limit=limit)
-        )
-
-    def command(self, body: object) -> Any:
-        """Ask the protocol for something that only it offers (`Node.command`)."""
-        return self._call(self._node.command(body))
-
-    def set_supervisors(self, tickets: Sequence[str]) -> None:
-        """Name all supervisors anew (`Node.set_supervisors`)."""
-        self._call(self._node.set_supervisors(tickets))
 
     def set_validator(self, topic: str, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic; it runs in the node's thread."""
@@ -261,7 +220,7 @@ class SyncSubscription:
     def next(self, timeout: float | None = None) -> Event | None:
         """Wait for an event; None when none came in time, or none will come."""
         if not self._ready:
-            self._node._call(self._fill(timeout))
+            self._node._call(lambda: self._fill(timeout))
         return self._ready.popleft() if self._ready else None
 
     async def _fill(self, patience: float | None) -> None:
@@ -280,33 +239,7 @@ class SyncSubscription:
     def close(self) -> None:
         """End the subscription; what has arrived can still be read."""
         if self._node._thread is not None:
-            self._node._call(self._close())
-
-    async def _close(self) -> None:
-        self._subscription.close()
-
-
-class SyncDoors:
-    """Open doors, with the addresses of `Doors`. Close them, or use them as a context."""
-
-    def __init__(self, node: SyncNode, doors: Doors) -> None:
-        self._node = node
-        self._doors = doors
-        self.control = doors.control
-        self.metrics = doors.metrics
-        self.flight = doors.flight
-        self.token = doors.token
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close them; return when nobody is inside any more."""
-        if self._node._thread is not None:
-            self._node._call(self._doors.close())
+            self._node._read(self._subscription.close)
 
 
 class _LoopThread:
@@ -341,16 +274,18 @@ class _LoopThread:
                 loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
-    def call(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run a coroutine in the thread and wait for its result."""
+    def call(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Do something in the thread and wait for its result."""
         if threading.current_thread() is self._thread:
-            work.close()
             raise LocalError("the node's own thread cannot wait for itself")
+
+        async def working() -> _Result:
+            return await work()
+
         with self._lock:
             if self._loop is None:
-                work.close()
                 raise LocalError("the node is closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(working(), self._loop)
         try:
             return future.result()
         except CancelledError:
@@ -377,13 +312,3 @@ class _LoopThread:
             await stop.wait()
         finally:
             await self._node.close()
-
-
-async def _opened(node: Node, wishes: DoorWishes) -> Doors:
-    """Open doors in the node's thread."""
-    return await node.serve(**wishes)
-
-
-async def _get(read: Callable[[], _Result]) -> _Result:
-    """Read something in the node's thread."""
-    return read()

@@ -1,18 +1,27 @@
-"""Making topics: what an application says about a new topic, read, checked, and carried out."""
+"""Topics of a node: made, entered, published in and left, and the peers that supervise them.
+
+What an application says about a new topic is read, checked and carried out here. The supervised
+skip ring has supervisors, which every peer must know: a ticket names one and where it is reached;
+the protocol's configuration names the peers, the address book keeps the addresses. Who publishes
+there is a member of the topic, whom others count on until it takes its leave.
+"""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
+from rumormill.core.config import Config
 from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import Subscribe
-from rumormill.core.topics import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
+from rumormill.core.inputs import Subscribe, Unsubscribe
+from rumormill.libp2p.address_book import AddressBook
+from rumormill.node.config import parsed
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
-from rumormill.protocols.registry import ProtocolSpec
+from rumormill.protocols.registry import ProtocolSpec, Servers
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
 Who: TypeAlias = str | PeerId
@@ -49,7 +58,7 @@ def topic_options(
 def _publishers(wish: Iterable[Who] | None) -> Publishers | None:
     if wish is None:
         return None
-    listed = [wish] if isinstance(wish, str | bytes) else list(wish)
+    listed = _list(wish)
     if ANYONE in listed:
         if len(listed) > 1:
             raise ConfigError(f"allowed_publishers: {ANYONE} stands alone, or not at all")
@@ -90,7 +99,6 @@ async def make_topic(spec: ProtocolSpec, driver: Driver, name: str, options: Top
 
 
 def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
-    """Name the author by its id."""
     allowed = options.allowed_publishers
     if not isinstance(allowed, tuple):
         return options
@@ -121,3 +129,55 @@ async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> di
     if making is None:
         raise LocalError(f"a topic of {spec.name} has a name and no description")
     return making.readable(await driver.command(making.describe(topic)))
+
+
+def appointed(
+    spec: ProtocolSpec,
+    settings: Config,
+    tickets: Sequence[str],
+    book: AddressBook,
+    ourselves: tuple[PeerId, ...],
+) -> Config:
+    """Return the settings that name the supervisors, this peer among them if it is to be one."""
+    if not tickets and not ourselves:
+        return settings
+    config: Config = servers_of(spec).appoint(settings, named_peers(tickets, book, ourselves))
+    return config
+
+
+def servers_of(spec: ProtocolSpec) -> Servers:
+    """How a protocol is told of its supervisors."""
+    if spec.servers is None:
+        raise ConfigError(f"supervisors: {spec.name} has none")
+    return spec.servers
+
+
+def named_peers(
+    tickets: Sequence[str], book: AddressBook, ourselves: tuple[PeerId, ...]
+) -> tuple[PeerId, ...]:
+    """The peers that tickets name, whose places are noted in the book, and ourselves if given."""
+    peers = []
+    for ticket in tickets:
+        address = parsed(ticket, "ticket")
+        peer, endpoint = address.peer_id, address.tcp_endpoint
+        if peer is None or endpoint is None:
+            raise LocalError(f"{ticket!r} does not name a TCP address and a peer")
+        book.give(bytes(peer), endpoint)
+        peers.append(bytes(peer))
+    return tuple(dict.fromkeys((*peers, *ourselves)))
+
+
+def enter_to_publish(spec: ProtocolSpec, driver: Driver, topic: Topic) -> None:
+    """Take part in a topic where nobody else could publish in it."""
+    if spec.publishes_from_within:
+        view = driver.machine.view()
+        if topic not in view.subscriptions and topic not in view.peers:
+            driver.feed(Subscribe(topic, publish_only=True))
+
+
+async def take_leave(spec: ProtocolSpec, driver: Driver) -> None:
+    """Leave the topics whose other members would count on us, and send what is written."""
+    if spec.publishes_from_within:
+        for topic in list(driver.machine.view().peers):
+            driver.feed(Unsubscribe(topic))
+    await driver.pending_sends.drain(driver.config.shutdown_timeout)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from rumormill.core.api import TopicOptions
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
@@ -20,7 +21,6 @@ from rumormill.core.inputs import Verdict
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
-from rumormill.core.topics import TopicOptions
 from rumormill.core.trace import TracePayload
 
 MessageIdFunction: TypeAlias = Callable[[Topic, bytes, PeerId, bytes], MessageId]
@@ -104,11 +104,9 @@ class Inspection(Protocol):
         self, now: float, machines: Mapping[PeerId, Machine]
     ) -> Sequence[tuple[PeerId, TracePayload]]:
         """Look at the machines of all peers that are up; return what the trace should say."""
-        ...
 
     def figures(self) -> dict[str, Any]:
         """What was seen, for a run's figures."""
-        ...
 
 
 Begin: TypeAlias = Callable[[Mapping[PeerId, Machine], Randomness], Sequence[tuple[PeerId, Mail]]]

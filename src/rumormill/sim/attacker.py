@@ -6,8 +6,7 @@ they are told about its subscriptions is as arbitrary as the rest.
 
 import random
 from collections.abc import Callable, Sequence
-
-import msgspec
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects, Send, SetTimer
@@ -16,9 +15,7 @@ from rumormill.core.inputs import Input, PeerConnected, PeerDisconnected, Start,
 from rumormill.core.machine import View
 from rumormill.core.messages import WireMessage
 
-
-class _Attack(msgspec.Struct, frozen=True):
-    """The timer of the next attack."""
+_NEXT_ATTACK: Final = "next attack"
 
 
 class Attacker:
@@ -51,9 +48,9 @@ class Attacker:
             self._peers.pop(event.peer, None)
         elif isinstance(event, Start):
             effects.extend(trace.Leave(topic) for topic in self._left)
-            effects.append(SetTimer(_Attack(), now + self._interval))
+            effects.append(SetTimer(_NEXT_ATTACK, now + self._interval))
         elif isinstance(event, TimerFired):
-            effects.append(SetTimer(_Attack(), now + self._interval))
+            effects.append(SetTimer(_NEXT_ATTACK, now + self._interval))
             peers = list(self._peers)
             if peers:
                 message = self._junk(self._randomness, peers, self._topics)

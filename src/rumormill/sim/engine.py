@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 
 Entry: TypeAlias = tuple[float, int, Callable[[Any], None], Any]
 """When, in which order, what to call, and with what."""

@@ -10,116 +10,60 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from rumormill.core import trace
-from rumormill.core.effects import (
-    Answer,
-    Append,
-    Ask,
-    CancelTimer,
-    Connect,
-    Decline,
-    Disconnect,
-    Effects,
-    KeepNote,
-    Learn,
-    Load,
-    Mail,
-    Outcome,
-    Published,
-    Send,
-    SendAll,
-    SetTimer,
-    Validate,
-)
+from rumormill.core import effects, inputs, trace
+from rumormill.core.effects import SendAll
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import (
-    Command,
-    ConnectFailed,
-    Input,
-    Loaded,
-    NotStored,
-    PeerDisconnected,
-    Publish,
-    Stored,
-    TimerFired,
-    Validated,
-    Verdict,
-)
+from rumormill.core.inputs import Input, Stored, TimerFired
 from rumormill.core.machine import Machine
-from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
 from rumormill.sim.journal import Journal
-from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Link, Parcel, Way, pack
-from rumormill.sim.mail import Post, Question, Route
-
-_UNLIMITED = float("inf")
+from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Parcel, RoundTrip, Way, pack
+from rumormill.sim.mail import Correspondent, Post
 
 
-class HostNetwork(Protocol):
+class _Network(Protocol):
     """What a host needs of the network that it stands in."""
 
     engine: Engine
     post: Post
     inbox_limit: int
-    round_trip: Callable[[WireMessage], WireMessage] | None
+    round_trip: RoundTrip | None
 
-    def connect(self, host: "Host", peer: PeerId, /) -> None:
-        """Open a connection at the wish of a machine."""
-        ...
+    def connect(self, host: "Host", peer: PeerId, /) -> None: ...
 
-    def disconnect(self, host: "Host", peer: PeerId, /) -> None:
-        """Close a connection at the wish of a machine."""
-        ...
+    def disconnect(self, host: "Host", peer: PeerId, /) -> None: ...
 
 
-class Host:
+class Host(Correspondent):
     """One simulated peer."""
 
     def __init__(
         self,
-        network: HostNetwork,
+        network: _Network,
         index: int,
         peer: PeerId,
         address: str,
         protocols: tuple[str, ...],
         build: Callable[[random.Random], Machine],
     ) -> None:
+        super().__init__(index, peer, network.engine, network.round_trip)
         self.network = network
-        self.engine: Engine = network.engine
-        self.index = index
-        self.id = peer
         self.address = address
         self.protocols = protocols
         self.build = build
-        self.machine: Machine
-        self.links: dict[PeerId, Link] = {}
-        self.routes: dict[PeerId, Route] = {}
-        """Where letters go without a handshake, the least recently used first."""
-        self.questions: dict[int, Question] = {}
-        """Its own questions that are open, by its machine's number."""
-        self.asked: dict[int, Question] = {}
-        """Questions of others that wait for its answer."""
         self.connecting: dict[PeerId, None] = {}
         """Whom its machine asked to be connected to."""
-        self.session = 0
-        """How often it came up: what belongs to an earlier time is not told."""
         self.journal: Journal | None = None
         """Its disk, where the scenario gives it one: without it everything is safe at once, and
         nothing can be read back."""
         self._answers: deque[Input] = deque()
         """What the journal has to say, when the effects of the present input are carried out."""
         self._answering = False
-        self.up = False
-        self.busy = False
-        self.effects: Effects = []
-        self.record = self.engine.recorder.record
-        self.upload = self.download = _UNLIMITED
-        self.upload_free = self.download_free = 0.0
         self.on_event: Callable[[Event], None] | None = None
-        self.receipts: list[Published] | None = None
+        self.receipts: list[effects.Published] | None = None
         self.validation_delay = 0.0
-        self.verdict: Callable[[Event], Verdict] | None = None
+        self.verdict: Callable[[Event], inputs.Verdict] | None = None
         self._next_order = self.engine.next_order
         self._timers: dict[Hashable, int] = {}
         self._paused = False
@@ -131,17 +75,7 @@ class Host:
         self.disconnects: dict[PeerId, int] = {}
         self._waiting_timers: list[Hashable] = []
         self._waiting_requests: list[Input] = []
-        self._commands: dict[int, Callable[[Outcome], None]] = {}
-
-    @property
-    def round_trip(self) -> Callable[[WireMessage], WireMessage] | None:
-        """What every message must go through, where codecs are checked."""
-        return self.network.round_trip
-
-    @property
-    def limits_bandwidth(self) -> bool:
-        """Whether messages to and from this peer take time to transmit."""
-        return self.upload < _UNLIMITED or self.download < _UNLIMITED
+        self._commands: dict[int, Callable[[effects.Outcome], None]] = {}
 
     # The runtime of a machine.
 
@@ -153,9 +87,9 @@ class Host:
 
     def carry_out(self) -> None:
         """Carry out the effects of one input, in order."""
-        effects, self.effects = self.effects, []
+        wanted, self.effects = self.effects, []
         now, record, own = self.engine.now, self.record, self.id
-        for effect in effects:
+        for effect in wanted:
             action = _ACTIONS.get(type(effect))
             if action is None:
                 record((now, own, effect))  # type: ignore[arg-type]
@@ -176,10 +110,10 @@ class Host:
         finally:
             self._answering = False
 
-    def _do_send(self, effect: Send) -> None:
-        self._do_send_all(SendAll((effect.peer,), effect.message))
+    def _send(self, effect: effects.Send | effects.Mail) -> None:
+        self._send_all(SendAll((effect.peer,), effect.message))
 
-    def _do_send_all(self, effect: SendAll) -> None:
+    def _send_all(self, effect: SendAll) -> None:
         engine, record, own, message = self.engine, self.record, self.id, effect.message
         now, buckets, links = engine.now, engine.buckets, self.links
         meta = message.meta
@@ -202,29 +136,20 @@ class Host:
             else:
                 link.drop(parcel, QUEUE_FULL)
 
-    def _do_mail(self, effect: Mail) -> None:
+    def _mail(self, effect: effects.Mail) -> None:
         link, route = self.links.get(effect.peer), self.routes.get(effect.peer)
         arrives = 0.0 if link is None else self.engine.now + link.latency
         if link is not None and (route is None or route.last_arrival <= arrives):
-            self._do_send_all(SendAll((effect.peer,), effect.message))
+            self._send(effect)
         else:
             self.network.post.mail(self, effect)
 
-    def _do_ask(self, effect: Ask) -> None:
-        self.network.post.ask(self, effect)
-
-    def _do_answer(self, effect: Answer) -> None:
-        self.network.post.answer(self, effect)
-
-    def _do_decline(self, effect: Decline) -> None:
-        self.network.post.decline(self, effect)
-
-    def _do_outcome(self, effect: Outcome) -> None:
+    def _end_command(self, effect: effects.Outcome) -> None:
         then = self._commands.pop(effect.number, None)
         if then is not None:
             then(effect)
 
-    def _do_append(self, effect: Append) -> None:
+    def _append(self, effect: effects.Append) -> None:
         journal = self.journal
         if journal is None:
             if effect.deliver and self.on_event is not None:
@@ -234,11 +159,11 @@ class Host:
         else:
             self._take_to_disk(journal, effect)
 
-    def _do_keep_note(self, effect: KeepNote) -> None:
+    def _keep_note(self, effect: effects.KeepNote) -> None:
         if self.journal is not None:
             self._take_to_disk(self.journal, effect)
 
-    def _take_to_disk(self, journal: Journal, effect: Append | KeepNote) -> None:
+    def _take_to_disk(self, journal: Journal, effect: effects.Append | effects.KeepNote) -> None:
         if journal.append(effect):
             if journal.commit_delay:
                 at = self.engine.now + journal.commit_delay
@@ -257,7 +182,7 @@ class Host:
         self._settle(appends, journal.trouble)
         self._answers.extend(loaded)
 
-    def _settle(self, appends: list[Append], error: str) -> None:
+    def _settle(self, appends: list[effects.Append], error: str) -> None:
         """Appends are safe, or lost: hand the events out, or say that they cannot be."""
         barriers = tuple([each.barrier for each in appends if each.barrier is not None])
         for each in appends:
@@ -268,36 +193,30 @@ class Host:
                 lost = trace.UndeliverableMessage(event.id, event.topic, error)
                 self.record((self.engine.now, self.id, lost))
         if barriers:
-            self._answers.append(NotStored(barriers, error) if error else Stored(barriers))
+            self._answers.append(inputs.NotStored(barriers, error) if error else Stored(barriers))
 
-    def _do_load(self, effect: Load) -> None:
-        loaded = Loaded(effect.number, ())
-        if self.journal is not None:
-            answer = self.journal.load(effect)
-            if answer is None:
-                return
-            loaded = answer
-        self._answers.append(loaded)
+    def _load(self, effect: effects.Load) -> None:
+        journal = self.journal
+        loaded = inputs.Loaded(effect.number) if journal is None else journal.load(effect)
+        if loaded is not None:
+            self._answers.append(loaded)
 
-    def _do_published(self, effect: Published) -> None:
+    def _published(self, effect: effects.Published) -> None:
         if self.receipts is not None:
             self.receipts.append(effect)
 
-    def _do_validate(self, effect: Validate) -> None:
-        verdict = Verdict.ACCEPT if self.verdict is None else self.verdict(effect.event)
-        answer = Validated(effect.event.id, verdict)
+    def _validate(self, effect: effects.Validate) -> None:
+        verdict = inputs.Verdict.ACCEPT if self.verdict is None else self.verdict(effect.event)
+        answer = inputs.Validated(effect.event.id, verdict)
         self.engine.schedule(self.engine.now + self.validation_delay, self._answer, answer)
 
-    def _answer(self, answer: Validated) -> None:
+    def _answer(self, answer: inputs.Validated) -> None:
         if self.up:
             self.notify(answer)
 
-    def _do_set_timer(self, effect: SetTimer) -> None:
+    def _set_timer(self, effect: effects.SetTimer) -> None:
         order = self._timers[effect.timer] = self._next_order()
         self.engine.schedule(effect.at, self._fire, (effect.timer, order))
-
-    def _do_cancel_timer(self, effect: CancelTimer) -> None:
-        self._timers.pop(effect.timer, None)
 
     def _fire(self, armed: tuple[Hashable, int]) -> None:
         timer, order = armed
@@ -308,15 +227,6 @@ class Host:
             self._waiting_timers.append(timer)
         else:
             self.handle(TimerFired(timer))
-
-    def _do_connect(self, effect: Connect) -> None:
-        self.network.connect(self, effect.peer)
-
-    def _do_disconnect(self, effect: Disconnect) -> None:
-        self.network.disconnect(self, effect.peer)
-
-    def _do_nothing(self, effect: Any) -> None:
-        """A simulated peer needs no addresses: it finds others by their ids."""
 
     def notify(self, news: Input) -> None:
         """Tell the machine what the runtime learned: at once, or in its turn after a pause.
@@ -336,7 +246,7 @@ class Host:
         else:
             self.handle(request)
 
-    def command(self, body: object, then: Callable[[Outcome], None]) -> None:
+    def command(self, body: object, then: Callable[[effects.Outcome], None]) -> None:
         """Put a command to the machine; `then` gets the outcome, once.
 
         When the peer is down, or goes down before it has an outcome, that is the outcome.
@@ -344,9 +254,9 @@ class Host:
         number = self._next_order()
         if self.up:
             self._commands[number] = then
-            self.submit(Command(number, body))
+            self.submit(inputs.Command(number, body))
         else:
-            then(Outcome(number, error=PEER_DOWN))
+            then(effects.Outcome(number, error=PEER_DOWN))
 
     # What befalls a peer.
 
@@ -365,13 +275,13 @@ class Host:
         self._timers.clear()
         self._waiting_timers.clear()
         for request in self._waiting_requests:
-            if isinstance(request, Publish):
+            if isinstance(request, inputs.Publish):
                 self.skip_publish(request.topic, reason)
         self._waiting_requests.clear()
         for way, waiting in self._inbox:
             if way is not None:
                 way.drop(waiting, reason, tell=False)
-            elif isinstance(waiting, PeerDisconnected):
+            elif isinstance(waiting, inputs.PeerDisconnected):
                 # A machine that comes back with its state must not believe in the connection.
                 self.machine.handle(waiting, self.engine.now, [])
         self._inbox.clear()
@@ -383,22 +293,17 @@ class Host:
         """End what is still open between the machine and others, both of which may come back."""
         self.network.post.forget(self, reason)
         for peer in self.connecting:
-            self.machine.handle(ConnectFailed(peer, reason), self.engine.now, [])
+            self.machine.handle(inputs.ConnectFailed(peer, reason), self.engine.now, [])
         self.connecting.clear()
-        self._lose_unsafe(reason)
+        if self.journal is not None:  # what was on its way to the disk is lost
+            appends, loads = self.journal.crash()
+            self._settle(appends, reason)
+            self._answers.extend(inputs.Loaded(load.number) for load in loads)
+            while self._answers:
+                self.machine.handle(self._answers.popleft(), self.engine.now, [])
         commands, self._commands = self._commands, {}
         for number, then in commands.items():
-            then(Outcome(number, error=reason))
-
-    def _lose_unsafe(self, reason: str) -> None:
-        """Forget what was on its way to the disk, and let the machine know."""
-        if self.journal is None:
-            return
-        appends, loads = self.journal.crash()
-        self._settle(appends, reason)
-        self._answers.extend(Loaded(load.number, ()) for load in loads)
-        while self._answers:
-            self.machine.handle(self._answers.popleft(), self.engine.now, [])
+            then(effects.Outcome(number, error=reason))
 
     def skip_publish(self, topic: Topic, reason: str) -> None:
         """Trace that the workload's wish to publish came to nothing."""
@@ -456,22 +361,22 @@ class Host:
             self.engine.schedule(self._wake_up, self._read)
 
 
-_ACTIONS: dict[type, Callable[[Host, Any], None]] = {
-    Send: Host._do_send,
-    SendAll: Host._do_send_all,
-    Mail: Host._do_mail,
-    Ask: Host._do_ask,
-    Answer: Host._do_answer,
-    Decline: Host._do_decline,
-    Learn: Host._do_nothing,
-    Outcome: Host._do_outcome,
-    Append: Host._do_append,
-    KeepNote: Host._do_keep_note,
-    Load: Host._do_load,
-    Published: Host._do_published,
-    Validate: Host._do_validate,
-    SetTimer: Host._do_set_timer,
-    CancelTimer: Host._do_cancel_timer,
-    Connect: Host._do_connect,
-    Disconnect: Host._do_disconnect,
+_ACTIONS: dict[type, Callable[[Host, Any], object]] = {
+    effects.Send: Host._send,
+    SendAll: Host._send_all,
+    effects.Mail: Host._mail,
+    effects.Ask: lambda host, effect: host.network.post.ask(host, effect),
+    effects.Answer: lambda host, effect: host.network.post.answer(host, effect),
+    effects.Decline: lambda host, effect: host.network.post.decline(host, effect),
+    effects.Learn: lambda _host, _effect: None,  # a simulated peer finds others by their ids
+    effects.Outcome: Host._end_command,
+    effects.Append: Host._append,
+    effects.KeepNote: Host._keep_note,
+    effects.Load: Host._load,
+    effects.Published: Host._published,
+    effects.Validate: Host._validate,
+    effects.SetTimer: Host._set_timer,
+    effects.CancelTimer: lambda host, effect: host._timers.pop(effect.timer, None),
+    effects.Connect: lambda host, effect: host.network.connect(host, effect.peer),
+    effects.Disconnect: lambda host, effect: host.network.disconnect(host, effect.peer),
 }

@@ -9,7 +9,7 @@ An event that it has already is not handed out again.
 When it holds too many events the one that was kept first is deleted, as a log's retention would do.
 """
 
-from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -127,18 +127,8 @@ class Journal:
             ids = query.ids[:PIECE]
             found = [kept.events[kept.offsets[each]] for each in ids if each in kept.offsets]
             return Loaded(load.number, tuple(found), len(query.ids) > PIECE)
-        events = list(_from(kept, query.offset))
+        first = next(iter(kept.events), kept.next_offset)
+        places = range(max(query.offset, first), kept.next_offset)
+        found_on = (kept.events[place] for place in places if place in kept.events)
+        events = list(islice(found_on, PIECE + 1))
         return Loaded(load.number, tuple(events[:PIECE]), len(events) > PIECE)
-
-
-def _from(kept: Kept, offset: int) -> Iterator[Event]:
-    """A piece of a topic's events from an offset on, and one more where there is more."""
-    first = next(iter(kept.events), kept.next_offset)
-    most = PIECE + 1
-    for place in range(max(offset, first), kept.next_offset):
-        event = kept.events.get(place)
-        if event is not None:
-            yield event
-            most -= 1
-        if not most:
-            return

@@ -1,8 +1,8 @@
-"""Latency models: the one-way delay between any two peers, in seconds.
+"""Latency between any two peers, in one-way seconds, and the bandwidth of each.
 
-A model answers for a pair of peer numbers and always answers the same; what varies from message to
-message is the link's jitter. No model keeps a table of all pairs: a drawn latency is computed from
-the pair and a key, so 10,000 peers cost nothing. Specifications:
+A latency model answers for a pair of peer numbers and always answers the same; what varies from
+message to message is the link's jitter. No model keeps a table of all pairs: a drawn latency is
+computed from the pair and a key, so 10,000 peers cost nothing. Specifications:
 
 - `constant:50ms`: every pair alike.
 - `uniform:10ms-100ms`: each pair draws once, the same in both directions.
@@ -13,26 +13,31 @@ the pair and a key, so 10,000 peers cost nothing. Specifications:
   evenly over the machines in an order drawn by the seed. Round trips above 1000 ms (134 of 239,610,
   up to 2984 ms) count as 1000 ms: a few overloaded machines would otherwise decide every maximum.
   `planetlab:uncapped` keeps them. Two peers on one machine are `SAME_MACHINE` apart.
+
+Bandwidth, how many bytes per second each peer sends and receives, is `unlimited`, `10mbit` for both
+directions of every peer, `10mbit/50mbit` for up and down, or `regions`, where every peer draws a
+node type of the gossipsub-interop harness by weight (one in five has 1024 Mbit/s, the others 50).
 """
 
 import functools
 import math
 import random
 from array import array
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from rumormill.core.config import nearest
+from rumormill.core.config import nearest, require
 from rumormill.core.errors import ConfigError
 from rumormill.sim.shipped import shipped_bytes
-from rumormill.sim.units import parse_duration
+from rumormill.sim.units import parse_bandwidth, parse_duration
 
 SPECS: Final = (
     "constant:50ms, uniform:10ms-100ms, normal:50ms,10ms (mean, deviation), "
     "regions, planetlab, planetlab:uncapped"
 )
+BANDWIDTHS: Final = "unlimited, 10mbit, 10mbit/50mbit (up/down), regions"
 LONGEST: Final = 3600.0
 """Longest latency in seconds; our choice: beyond an hour it is a typing error."""
 
@@ -47,62 +52,35 @@ MACHINES: Final = 490
 _WORD = (1 << 64) - 1
 
 
-class LatencyModel(Protocol):
-    """Answers how long a message travels."""
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the seconds from peer number `source` to peer number `target`."""
-        ...
+LatencyModel: TypeAlias = Callable[[int, int], float]
+"""Answers how many seconds a message travels from one peer's number to another's."""
 
 
-class Constant(msgspec.Struct, frozen=True):
+def constant(seconds: float) -> LatencyModel:
     """Every pair alike."""
-
-    seconds: float
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the same for every pair."""
-        return self.seconds
+    return lambda _source, _target: seconds
 
 
-class Uniform(msgspec.Struct, frozen=True):
+def _uniform(low: float, high: float, key: int) -> LatencyModel:
     """Each pair draws from a range, once and for both directions."""
-
-    low: float
-    high: float
-    key: int
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the pair's draw."""
-        draw = _mixed(self.key, source, target)
-        return self.low + (self.high - self.low) * (draw / 2.0**64)
+    return lambda source, target: low + (high - low) * (_mixed(key, source, target) / 2.0**64)
 
 
-class Normal(msgspec.Struct, frozen=True):
+def _normal(mean: float, deviation: float, key: int) -> LatencyModel:
     """Each pair draws from a bell curve, once and for both directions (Box and Muller's way)."""
 
-    mean: float
-    deviation: float
-    key: int
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the pair's draw, never below a tenth of the mean."""
-        first = (_mixed(self.key, source, target) + 1) / (2.0**64 + 1)
-        second = _mixed(self.key ^ _WORD, source, target) / 2.0**64
+    def one_way(source: int, target: int) -> float:
+        first = (_mixed(key, source, target) + 1) / (2.0**64 + 1)
+        second = _mixed(key ^ _WORD, source, target) / 2.0**64
         bell = math.sqrt(-2.0 * math.log(min(first, 1.0))) * math.cos(2.0 * math.pi * second)
-        return max(self.mean / 10.0, self.mean + self.deviation * bell)
+        return max(mean / 10.0, mean + deviation * bell)
+
+    return one_way
 
 
-class Placed(msgspec.Struct, frozen=True):
+def _placed(places: Sequence[int], table: Sequence[float], width: int) -> LatencyModel:
     """Each peer stands at a place; a square table has the seconds between places."""
-
-    places: Sequence[int]
-    table: Sequence[float]
-    width: int
-
-    def one_way(self, source: int, target: int) -> float:
-        """Return the seconds between the two peers' places."""
-        return self.table[self.places[source] * self.width + self.places[target]]
+    return lambda source, target: table[places[source] * width + places[target]]
 
 
 def check_latency(spec: str) -> None:
@@ -114,18 +92,18 @@ def parse_latency(spec: str, peers: int, rng: random.Random) -> LatencyModel:
     """Build the model that `spec` names for peers numbered from 0."""
     kind, numbers = _parsed(spec)
     if kind == "constant":
-        return Constant(numbers[0])
+        return constant(numbers[0])
     if kind == "uniform":
-        return Uniform(numbers[0], numbers[1], rng.getrandbits(64))
+        return _uniform(numbers[0], numbers[1], rng.getrandbits(64))
     if kind == "normal":
-        return Normal(numbers[0], numbers[1], rng.getrandbits(64))
+        return _normal(numbers[0], numbers[1], rng.getrandbits(64))
     if kind == "regions":
         weights, table = _regions()
         places = rng.choices(range(len(weights)), weights, k=peers)
-        return Placed(array("H", places), table, len(weights))
+        return _placed(array("H", places), table, len(weights))
     order = rng.sample(range(MACHINES), MACHINES)
     places = [order[peer % MACHINES] for peer in range(peers)]
-    return Placed(array("H", places), _planetlab(numbers[0]), MACHINES)
+    return _placed(array("H", places), _planetlab(numbers[0]), MACHINES)
 
 
 def _parsed(spec: str) -> tuple[str, tuple[float, ...]]:
@@ -187,3 +165,45 @@ def _planetlab(cap: float) -> "array[float]":
     for machine in range(MACHINES):
         table[machine * MACHINES + machine] = SAME_MACHINE
     return table
+
+
+class Bandwidth(msgspec.Struct, frozen=True):
+    """Bytes per second by peer number; `math.inf` where nothing limits."""
+
+    upload: list[float]
+    download: list[float]
+
+
+def check_bandwidth(spec: str) -> None:
+    """Refuse a specification that `build_bandwidth` would not read."""
+    if spec != "regions":
+        _directions(spec)
+
+
+def build_bandwidth(spec: str, peers: int, rng: random.Random) -> Bandwidth:
+    """Give every peer its bandwidth."""
+    if spec == "regions":
+        types = msgspec.json.decode(shipped_bytes("regions.json"))["node_types"]
+        drawn = rng.choices(types, [kind["weight"] for kind in types], k=peers)
+        return Bandwidth(
+            [kind["upload_mbit"] * 1e6 / 8 for kind in drawn],
+            [kind["download_mbit"] * 1e6 / 8 for kind in drawn],
+        )
+    upload, download = _directions(spec)
+    return Bandwidth([upload] * peers, [download] * peers)
+
+
+def _directions(spec: str) -> tuple[float, float]:
+    """Upload and download in bytes per second."""
+    if spec == "unlimited":
+        return math.inf, math.inf
+    parts = spec.split("/")
+    try:
+        require(len(parts) <= 2, "bandwidth", "has more than two directions")
+        rates = [parse_bandwidth(part) / 8 for part in parts]
+        require(min(rates) >= 1, "bandwidth", "must be at least 8bit")
+    except ConfigError as error:
+        raise ConfigError(
+            f"bandwidth: {spec!r} is unknown ({error}); allowed: {BANDWIDTHS}"
+        ) from None
+    return rates[0], rates[-1]

@@ -7,9 +7,10 @@ what does not fit is dropped, counted, and told to the sender's machine.
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import TypeAlias
 
 import msgspec
 
@@ -28,6 +29,9 @@ PEER_DOWN = "peer down"
 CLOSED = "connection closed"
 
 _UNLIMITED = float("inf")
+
+RoundTrip: TypeAlias = Callable[[WireMessage], WireMessage]
+"""Sends a message through a codec, and gives back what was decoded."""
 
 
 class Parcel(msgspec.Struct, frozen=True, gc=False):
@@ -52,42 +56,38 @@ class LinkFaults(msgspec.Struct, frozen=True):
     queue_limit: int = 1024
 
 
-class Endpoint(Protocol):
+class Endpoint(ABC):
     """A peer, as what comes from it or goes to it sees it."""
 
-    id: PeerId
-    up: bool
-    busy: bool
     machine: Machine
-    effects: Effects
-    engine: Engine
-    record: Callable[[Entry], None]
-    upload: float
-    download: float
-    upload_free: float
-    download_free: float
+
+    def __init__(self, peer: PeerId, engine: Engine, round_trip: RoundTrip | None) -> None:
+        self.id = peer
+        self.engine = engine
+        self.record: Callable[[Entry], None] = engine.recorder.record
+        self.round_trip = round_trip
+        """What every message must go through, where codecs are checked."""
+        self.up = self.busy = False
+        self.effects: Effects = []
+        self.upload = self.download = _UNLIMITED
+        self.upload_free = self.download_free = 0.0
 
     @property
     def limits_bandwidth(self) -> bool:
         """Whether messages to and from this peer take time to transmit."""
-        ...
+        return self.upload < _UNLIMITED or self.download < _UNLIMITED
 
-    @property
-    def round_trip(self) -> Callable[[WireMessage], WireMessage] | None:
-        """What every message must go through, where codecs are checked."""
-        ...
-
+    @abstractmethod
     def carry_out(self) -> None:
-        """Carry out the effects of one input."""
-        ...
+        """Carry out the effects of one input, in order."""
 
+    @abstractmethod
     def notify(self, news: Input) -> None:
-        """Tell the machine what the runtime learned."""
-        ...
+        """Tell the machine what the runtime learned: at once, or in its turn after a pause."""
 
+    @abstractmethod
     def enqueue(self, way: "Way", parcel: Parcel) -> None:
         """Keep a message that arrived while the peer does not read."""
-        ...
 
 
 class Way:
@@ -210,17 +210,6 @@ class Link(Way):
 
     __slots__ = ("on_arrival", "outbound")
 
-    def __init__(
-        self,
-        source: Endpoint,
-        target: Endpoint,
-        latency: float,
-        faults: LinkFaults,
-        randomness: random.Random,
-        *,
-        outbound: bool,
-    ) -> None:
-        super().__init__(source, target, latency, faults, randomness)
-        self.outbound = outbound
-        self.on_arrival = self.arrive
-        """`arrive`, bound once for all messages."""
+    on_arrival: Callable[[Parcel], None]
+    """`arrive`, bound once for all messages."""
+    outbound: bool

@@ -10,8 +10,9 @@ A question travels like a letter and waits at its target for the answer. It ends
 answer, with the time that the asker gave, or with the first thing that goes wrong.
 """
 
+import functools
 import random
-from collections.abc import Callable
+from abc import abstractmethod
 from itertools import count
 from typing import Final, Protocol
 
@@ -31,6 +32,7 @@ from rumormill.sim.link import (
     Link,
     LinkFaults,
     Parcel,
+    RoundTrip,
     Way,
     pack,
 )
@@ -50,19 +52,27 @@ UNKNOWN_AFTER: Final = 0.1
 """Seconds until a peer is known not to exist; our choice: a round trip at the default latency."""
 
 
-class Correspondent(Endpoint, Protocol):
+class Correspondent(Endpoint):
     """A peer, as its letters and questions see it."""
 
-    index: int
-    session: int
-    links: dict[PeerId, Link]
-    routes: dict[PeerId, "Route"]
-    questions: dict[int, "Question"]
-    asked: dict[int, "Question"]
+    def __init__(
+        self, index: int, peer: PeerId, engine: Engine, round_trip: RoundTrip | None
+    ) -> None:
+        super().__init__(peer, engine, round_trip)
+        self.index = index
+        self.session = 0
+        """How often it came up: what belongs to an earlier time is not told."""
+        self.links: dict[PeerId, Link] = {}
+        self.routes: dict[PeerId, Route] = {}
+        """Where letters go without a handshake, the least recently used first."""
+        self.questions: dict[int, Question] = {}
+        """Its own questions that are open, by its machine's number."""
+        self.asked: dict[int, Question] = {}
+        """Questions of others that wait for its answer."""
 
+    @abstractmethod
     def handle(self, event: Input) -> None:
         """Feed an input to the machine and carry out what it asks for."""
-        ...
 
 
 class Surroundings(Protocol):
@@ -73,15 +83,13 @@ class Surroundings(Protocol):
     faults: LinkFaults
     link_randomness: random.Random
     processing_delay: float
-    query_round_trip: Callable[[WireMessage], WireMessage] | None
+    query_round_trip: RoundTrip | None
 
     def find(self, peer: PeerId) -> Correspondent | None:
         """The peer with this id."""
-        ...
 
     def separated(self, one: Correspondent, other: Correspondent) -> bool:
         """Whether a partition stands between two peers."""
-        ...
 
 
 class Question(msgspec.Struct, frozen=True, eq=False):
@@ -112,7 +120,7 @@ class Route(Way):
         self, post: "Post", source: Correspondent, target: Correspondent, now: float
     ) -> None:
         network = post.network
-        latency = network.latency.one_way(source.index, target.index) + network.processing_delay
+        latency = network.latency(source.index, target.index) + network.processing_delay
         super().__init__(source, target, latency, network.faults, network.link_randomness)
         self._post = post
         self.last_used = now
@@ -121,7 +129,7 @@ class Route(Way):
     @property
     def way_back(self) -> float:
         """How long news from the target travel."""
-        return self._post.network.latency.one_way(self.target.index, self.source.index)
+        return self._post.network.latency(self.target.index, self.source.index)
 
     def shake_hands(self, now: float) -> None:
         """Let everything wait until the target has answered once; none is needed on a link."""
@@ -225,6 +233,21 @@ def fail(question: Question, reason: str) -> None:
         question.asker.notify(AskFailed(question.ask.peer, question.ask.number, reason))
 
 
+_time_out = functools.partial(fail, reason=TIMED_OUT)
+_target_down = functools.partial(fail, reason=PEER_DOWN)
+
+
+def _query_parcel(received: Asked | Answered, question: Question) -> QueryParcel:
+    message = received.message
+    return QueryParcel(
+        message,
+        received,
+        trace.RecvRPC(received.peer, message.meta),
+        question=question,
+        is_answer=isinstance(received, Answered),
+    )
+
+
 class Post:
     """Carries the letters and questions of all peers of a network."""
 
@@ -235,57 +258,36 @@ class Post:
 
     def mail(self, host: Correspondent, effect: Mail) -> None:
         """Carry a letter."""
-        target = self.network.find(effect.peer)
-        if target is None or target is host:
-            news = (host, host.session, effect)
-            self._engine.schedule(self._engine.now + UNKNOWN_AFTER, self._no_such_peer, news)
-        else:
-            now = self._engine.now
-            self._route(host, target, now).post(pack(host.id, effect.message), now)
+        target = self._find(host, effect)
+        if target is not None:
+            self._post(host, target, pack(host.id, effect.message))
 
     def ask(self, host: Correspondent, effect: Ask) -> None:
         """Carry a question."""
-        now = self._engine.now
-        target = self.network.find(effect.peer)
-        if target is None or target is host:
-            news = (host, host.session, effect)
-            self._engine.schedule(now + UNKNOWN_AFTER, self._no_such_peer, news)
+        target = self._find(host, effect)
+        if target is None:
             return
         question = Question(host, target, effect, next(self._numbers))
         host.questions[effect.number] = question
         message = self._checked(effect.message)
-        parcel = QueryParcel(
-            message,
-            Asked(host.id, question.number, message),
-            trace.RecvRPC(host.id, message.meta),
-            question=question,
-            is_answer=False,
-        )
+        asked = Asked(host.id, question.number, message)
         if not effect.one_way:
-            self._engine.schedule(now + effect.timeout, self._time_out, question)
-        self._route(host, target, now).post(parcel, now)
+            self._engine.schedule(self._engine.now + effect.timeout, _time_out, question)
+        self._post(host, target, _query_parcel(asked, question))
 
     def answer(self, host: Correspondent, effect: Answer) -> None:
         """Carry an answer; one to a question that nobody asked or still asks is forgotten."""
         question = host.asked.pop(effect.number, None)
         if question is None:
             return
-        now = self._engine.now
-        message = self._checked(effect.message)
-        parcel = QueryParcel(
-            message,
-            Answered(host.id, question.ask.number, message),
-            trace.RecvRPC(host.id, message.meta),
-            question=question,
-            is_answer=True,
-        )
-        self._route(host, question.asker, now).post(parcel, now)
+        answered = Answered(host.id, question.ask.number, self._checked(effect.message))
+        self._post(host, question.asker, _query_parcel(answered, question))
 
     def decline(self, host: Correspondent, effect: Decline) -> None:
         """Let the asker know, as soon as news can travel to it, that no answer will come."""
         question = host.asked.pop(effect.number, None)
         if question is not None:
-            way_back = self.network.latency.one_way(host.index, question.asker.index)
+            way_back = self.network.latency(host.index, question.asker.index)
             self._engine.schedule(self._engine.now + way_back, self._declined, question)
 
     def _declined(self, question: Question) -> None:
@@ -296,8 +298,18 @@ class Post:
         round_trip = self.network.query_round_trip
         return message if round_trip is None else round_trip(message)
 
-    def _time_out(self, question: Question) -> None:
-        fail(question, TIMED_OUT)
+    def _post(self, host: Correspondent, target: Correspondent, parcel: Parcel) -> None:
+        now = self._engine.now
+        self._route(host, target, now).post(parcel, now)
+
+    def _find(self, host: Correspondent, effect: Mail | Ask) -> Correspondent | None:
+        """The peer that something is for; where there is none, its sender learns that later."""
+        target = self.network.find(effect.peer)
+        if target is not None and target is not host:
+            return target
+        news = (host, host.session, effect)
+        self._engine.schedule(self._engine.now + UNKNOWN_AFTER, self._no_such_peer, news)
+        return None
 
     def _no_such_peer(self, news: tuple[Correspondent, int, Mail | Ask]) -> None:
         host, session, effect = news
@@ -349,13 +361,10 @@ class Post:
         """
         host.routes.clear()
         for question in list(host.asked.values()):
-            latency = self.network.latency.one_way(host.index, question.asker.index)
-            self._engine.schedule(self._engine.now + latency, self._target_down, question)
+            latency = self.network.latency(host.index, question.asker.index)
+            self._engine.schedule(self._engine.now + latency, _target_down, question)
         host.asked.clear()
         for question in list(host.questions.values()):
             _end(question)
             failed = AskFailed(question.ask.peer, question.ask.number, reason)
             host.machine.handle(failed, self._engine.now, [])
-
-    def _target_down(self, question: Question) -> None:
-        fail(question, PEER_DOWN)

@@ -12,20 +12,14 @@ import random
 from collections.abc import Callable
 
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import (
-    ConnectFailed,
-    PeerConnected,
-    PeerDisconnected,
-    Start,
-)
+from rumormill.core.inputs import ConnectFailed, PeerConnected, PeerDisconnected, Start
 from rumormill.core.machine import Machine
-from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
-from rumormill.sim.latency import Constant, LatencyModel
-from rumormill.sim.link import PEER_DOWN, Link, LinkFaults
+from rumormill.sim.latency import LatencyModel, constant
+from rumormill.sim.link import PEER_DOWN, Link, LinkFaults, RoundTrip
 from rumormill.sim.mail import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Correspondent, Post
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Recorder
 
 CRASHED = "crash"
 NO_COMMON_PROTOCOL = "no common protocol"
@@ -45,13 +39,13 @@ class Network:
         recorder: Recorder | None = None,
         latency: LatencyModel | None = None,
         faults: LinkFaults | None = None,
-        round_trip: Callable[[WireMessage], WireMessage] | None = None,
+        round_trip: RoundTrip | None = None,
         processing_delay: float = 0.0,
-        query_round_trip: Callable[[WireMessage], WireMessage] | None = None,
+        query_round_trip: RoundTrip | None = None,
     ) -> None:
         self.seed = seed
         self.engine = Engine(Recorder() if recorder is None else recorder)
-        self.latency = latency or Constant(0.05)
+        self.latency = latency or constant(0.05)
         self.faults = faults or LinkFaults()
         self.inbox_limit = self.faults.queue_limit
         self.round_trip = round_trip
@@ -143,7 +137,7 @@ class Network:
         if peer in dialler.links or pair in self._dialling:
             return
         self._dialling[pair] = None
-        latency = self.latency.one_way(dialler.index, listener.index)
+        latency = self.latency(dialler.index, listener.index)
         self.engine.schedule(self.engine.now + latency, self._establish, (dialler, listener))
 
     def connect(self, host: Host, peer: PeerId) -> None:
@@ -154,14 +148,14 @@ class Network:
         if other is None or other is host:
             self._report_failure(host, peer, UNKNOWN_AFTER, UNKNOWN_PEER)
         elif not self.reachable(host, other):
-            self._report_failure(host, peer, self._round_trip_time(host, other), _why(other))
+            there, back = (
+                self.latency(host.index, other.index),
+                self.latency(other.index, host.index),
+            )
+            self._report_failure(host, peer, there + back, _why(other))
         else:
             host.connecting[peer] = None
             self.dial(host, peer)
-
-    def _round_trip_time(self, one: Host, other: Host) -> float:
-        there = self.latency.one_way(one.index, other.index)
-        return there + self.latency.one_way(other.index, one.index)
 
     def _report_failure(self, host: Host, peer: PeerId, delay: float, reason: str) -> None:
         host.connecting[peer] = None
@@ -178,7 +172,7 @@ class Network:
         """A dial came to nothing: tell whoever wanted it, when that can be known."""
         for one, other in ((dialler, listener), (listener, dialler)):
             if other.id in one.connecting:
-                latency = self.latency.one_way(other.index, one.index)
+                latency = self.latency(other.index, one.index)
                 self._report_failure(one, other.id, latency, reason)
 
     def _establish(self, pair: tuple[Host, Host]) -> None:
@@ -195,10 +189,10 @@ class Network:
             self._fail(dialler, listener, NO_COMMON_PROTOCOL)
             return
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
-            latency = self.latency.one_way(one.index, other.index) + self.processing_delay
-            one.links[other.id] = Link(
-                one, other, latency, self.faults, self.link_randomness, outbound=outbound
-            )
+            latency = self.latency(one.index, other.index) + self.processing_delay
+            link = Link(one, other, latency, self.faults, self.link_randomness)
+            link.outbound, link.on_arrival = outbound, link.arrive
+            one.links[other.id] = link
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
             one.connecting.pop(other.id, None)
             if one.disconnects.pop(other.id, None) is not None:
@@ -259,7 +253,6 @@ class Network:
 
 
 def _why(other: Host) -> str:
-    """Why a host that is out of reach is."""
     return UNREACHABLE if other.up else PEER_DOWN
 
 

@@ -15,9 +15,8 @@ import msgspec
 
 from rumormill.core.config import Config, nearest, require
 from rumormill.core.errors import ConfigError
-from rumormill.sim.bandwidth import check_bandwidth
 from rumormill.sim.journal import DEFAULT_LIMIT
-from rumormill.sim.latency import check_latency
+from rumormill.sim.latency import check_bandwidth, check_latency
 from rumormill.sim.tables import read_config, within
 from rumormill.sim.units import Bytes, Seconds, Share, parse_share
 

@@ -7,12 +7,13 @@ others subscribe: what the creation stored has had time to arrive. In a topic th
 created nobody publishes. Protocols without creation use the plan's names, and nobody waits.
 """
 
+import functools
 from collections import Counter
 from typing import Final
 
+from rumormill.core.api import NO_OPTIONS
 from rumormill.core.effects import Outcome
 from rumormill.core.ids import Topic
-from rumormill.core.topics import NO_OPTIONS
 from rumormill.protocols.registry import TopicMaking
 from rumormill.sim.host import Host
 from rumormill.sim.workload import Plan
@@ -45,20 +46,17 @@ class SetUp:
 
     def create(self, hosts: list[Host]) -> None:
         """Let every author that is up create its topics."""
-        assert self._making is not None
-        for name, author in self.authors.items():
-            self._create(name, hosts[author])
-
-    def _create(self, name: str, host: Host) -> None:
         making = self._making
-        assert making is not None
+        if making is None:
+            return
+        for name, author in self.authors.items():
+            if hosts[author].up:
+                created = functools.partial(self._created, name, making)
+                hosts[author].command(making.command(name, NO_OPTIONS), created)
 
-        def created(outcome: Outcome) -> None:
-            if not outcome.error:  # else its author went down, or has no room on its disk
-                self.names[name] = making.topic_of(outcome.result)
-
-        if host.up:
-            host.command(making.command(name, NO_OPTIONS), created)
+    def _created(self, name: str, making: TopicMaking, outcome: Outcome) -> None:
+        if not outcome.error:  # else its author went down, or has no room on its disk
+            self.names[name] = making.topic_of(outcome.result)
 
 
 def _authors(plan: Plan) -> dict[str, int]:

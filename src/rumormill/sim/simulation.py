@@ -4,6 +4,7 @@ Each source of randomness has a generator of its own, named after what it decide
 the scenario's seed, so that a change in one part of a run does not reshuffle the others.
 """
 
+import functools
 import gc
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,22 +18,20 @@ from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.protocols.registry import NO_HOOKS, Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.attacker import Attacker
-from rumormill.sim.bandwidth import build_bandwidth
 from rumormill.sim.faults import FaultAction, expand_faults
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import DEFAULT_LIMIT, Journal
-from rumormill.sim.latency import parse_latency
-from rumormill.sim.link import LinkFaults
+from rumormill.sim.latency import build_bandwidth, parse_latency
+from rumormill.sim.link import LinkFaults, RoundTrip
 from rumormill.sim.network import Network, peer_id
 from rumormill.sim.replay import how_to_repeat
-from rumormill.sim.scenario import Scenario
+from rumormill.sim.scenario import FaultKind, Scenario
 from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.snapshot import Given, state_of
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
-from rumormill.trace.entries import Observer
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Observer, Recorder
 from rumormill.wire.multiaddr import Multiaddr
 
 PUBLISHER_DOWN = "publisher down"
@@ -46,6 +45,9 @@ DISK_TROUBLE: Mapping[str, str] = {
 _PROGRESS_STEPS = 200
 _PORT = 4001
 """The port that simulated peers name when they introduce each other: libp2p's usual one."""
+
+_filler = functools.lru_cache(16)(bytes)
+"""One payload per size, shared by all messages: a simulated message is its metadata."""
 
 
 class Simulation:
@@ -89,8 +91,6 @@ class Simulation:
         self._faults = expand_faults(
             scenario, self.plan, self._randomness("faults"), len(self.servers)
         )
-        self._fillers: dict[int, bytes] = {}
-        self._addresses: dict[PeerId, tuple[bytes, ...]] = {}
         self._joined: dict[int, None] = {}
         self._crashed: dict[int, None] = {}
         self._hostile: dict[int, float] = {}
@@ -105,7 +105,7 @@ class Simulation:
         bandwidth = build_bandwidth(
             scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
         )
-        hooks = Hooks(addresses=self._addresses_of)
+        hooks = Hooks(addresses=functools.cache(self._addresses_of))
         disk = scenario.disk
         troubled = disk.commit_delay > 0 or any(
             fault.kind in DISK_TROUBLE for fault in scenario.faults
@@ -116,24 +116,20 @@ class Simulation:
                 journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit)
             given = Given(SimulatedIdentity(peer_id(index)), hooks)
             self.given.append(given)
-            host = self.network.add_host(spec.protocol_ids, self._builder(given))
+            build = functools.partial(self._build, given)
+            host = self.network.add_host(spec.protocol_ids, build)
             host.journal = journal
             if index < scenario.peers:
                 host.upload = bandwidth.upload[index]
                 host.download = bandwidth.download[index]
 
-    def _builder(self, given: Given) -> Callable[[PeerId, random.Random], Machine]:
-        spec, config = self.spec, self.config
-        return lambda _, rng: spec.build(given.identity, rng, config, given.hooks)
+    def _build(self, given: Given, _: PeerId, randomness: random.Random) -> Machine:
+        return self.spec.build(given.identity, randomness, self.config, given.hooks)
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
-        known = self._addresses.get(peer)
-        if known is None:
-            host = self.network.by_id.get(peer)
-            known = () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
-            self._addresses[peer] = known
-        return known
+        host = self.network.by_id.get(peer)
+        return () if host is None else (Multiaddr.tcp(host.address, _PORT).encode(),)
 
     def run(
         self, progress: Callable[[float], None] | None = None, *, until: float | None = None
@@ -175,7 +171,7 @@ class Simulation:
             engine.schedule(action.at, self._strike, action)
         if self.set_up.waits:
             begin, warm_up = scenario.joined_at, scenario.warm_up
-            engine.schedule(begin + CREATE_AT * warm_up, self._create_topics)
+            engine.schedule(begin + CREATE_AT * warm_up, self.set_up.create, self.network.hosts)
             engine.schedule(begin + SUBSCRIBE_AT * warm_up, self._subscribe_all)
         self._publications = iter(self.plan.publications)
         self._schedule_publication()
@@ -249,7 +245,9 @@ class Simulation:
             self.network.start(host, keep_state=keep_state)
             if index < self.scenario.peers:
                 self._subscribe(host)
-        self._dial_neighbours(host)
+        hosts = self.network.hosts
+        for dialler, listener in self._neighbours[index]:
+            self.network.dial(hosts[dialler], hosts[listener].id)
 
     def _topics_of(self, index: int) -> list[Topic]:
         """What a peer subscribes to, of what exists."""
@@ -261,19 +259,11 @@ class Simulation:
             for topic in self._topics_of(host.index):
                 host.handle(Subscribe(topic))
 
-    def _create_topics(self, _argument: None = None) -> None:
-        self.set_up.create(self.network.hosts)
-
     def _subscribe_all(self, _argument: None = None) -> None:
         self._may_subscribe = True
         for host in self.network.hosts[: self.scenario.peers]:
             if host.up and host.index not in self._hostile:
                 self._subscribe(host)
-
-    def _dial_neighbours(self, host: Host) -> None:
-        hosts = self.network.hosts
-        for dialler, listener in self._neighbours[host.index]:
-            self.network.dial(hosts[dialler], hosts[listener].id)
 
     def _schedule_publication(self) -> None:
         assert self._publications is not None
@@ -291,16 +281,9 @@ class Simulation:
         elif planned.publisher in self._hostile:
             host.skip_publish(topic, PUBLISHER_HOSTILE)
         else:
-            data = self._filler(planned.size) if planned.data is None else planned.data
+            data = _filler(planned.size) if planned.data is None else planned.data
             host.submit(Publish(topic, data))
         self._schedule_publication()
-
-    def _filler(self, size: int) -> bytes:
-        """One payload per size, shared by all messages: a simulated message is its metadata."""
-        filler = self._fillers.get(size)
-        if filler is None:
-            filler = self._fillers[size] = bytes(size)
-        return filler
 
     # Faults.
 
@@ -310,9 +293,8 @@ class Simulation:
         elif action.kind == "heal":
             self.network.heal()
         else:
-            strike = getattr(self, f"_{action.kind.replace('-', '_')}")
             for index in action.peers:
-                strike(self.network.hosts[index], action)
+                _STRIKES[action.kind](self, self.network.hosts[index], action)
 
     def _crash(self, host: Host, action: FaultAction) -> None:
         self._crashed[host.index] = None
@@ -322,41 +304,18 @@ class Simulation:
         self._crashed.pop(host.index, None)
         self._come_up(host, keep_state=action.keep_state)
 
-    def _pause(self, host: Host, action: FaultAction) -> None:
-        host.pause()
-
-    def _resume(self, host: Host, action: FaultAction) -> None:
-        host.resume()
-
-    def _slow_reader(self, host: Host, action: FaultAction) -> None:
-        host.read_slowly(action.rate)
-
-    def _normal_reader(self, host: Host, action: FaultAction) -> None:
-        host.read_slowly(0.0)
-
-    def _byzantine(self, host: Host, action: FaultAction) -> None:
-        self._hostile[host.index] = action.rate
+    def _turn(self, host: Host, action: FaultAction) -> None:
+        """Make a peer hostile, or honest again."""
+        if action.kind == "byzantine":
+            self._hostile[host.index] = action.rate
+        else:
+            self._hostile.pop(host.index, None)
         self.network.crash(host)
         self._come_up(host)
 
-    def _honest(self, host: Host, action: FaultAction) -> None:
-        self._hostile.pop(host.index, None)
-        self.network.crash(host)
-        self._come_up(host)
-
-    def _disk_full(self, host: Host, action: FaultAction) -> None:
-        self._set_trouble(host, DISK_TROUBLE[action.kind])
-
-    _disk_broken = _disk_full
-
-    def _disk_freed(self, host: Host, action: FaultAction) -> None:
-        self._set_trouble(host, "")
-
-    _disk_mended = _disk_freed
-
-    def _set_trouble(self, host: Host, trouble: str) -> None:
+    def _trouble_disk(self, host: Host, action: FaultAction) -> None:
         assert host.journal is not None
-        host.journal.trouble = trouble
+        host.journal.trouble = DISK_TROUBLE.get(action.kind, "")
 
     def _attacker(self, index: int) -> Attacker:
         return Attacker(
@@ -368,9 +327,24 @@ class Simulation:
         )
 
 
-def round_trip_of(
-    spec: ProtocolSpec | QuerySpec, config: Config
-) -> Callable[[WireMessage], WireMessage]:
+_STRIKES: Mapping[FaultKind, Callable[[Simulation, Host, FaultAction], None]] = {
+    "crash": Simulation._crash,
+    "restart": Simulation._restart,
+    "pause": lambda _, host, _action: host.pause(),
+    "resume": lambda _, host, _action: host.resume(),
+    "slow-reader": lambda _, host, action: host.read_slowly(action.rate),
+    "normal-reader": lambda _, host, _action: host.read_slowly(0.0),
+    "byzantine": Simulation._turn,
+    "honest": Simulation._turn,
+    "disk-full": Simulation._trouble_disk,
+    "disk-freed": Simulation._trouble_disk,
+    "disk-broken": Simulation._trouble_disk,
+    "disk-mended": Simulation._trouble_disk,
+}
+"""What befalls one peer, by the kind of fault."""
+
+
+def round_trip_of(spec: ProtocolSpec | QuerySpec, config: Config) -> RoundTrip:
     """Return a check that sends every message through a protocol's codec.
 
     The receiver gets what was decoded, and decoding must lose nothing. The metadata stays the

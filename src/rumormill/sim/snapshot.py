@@ -110,7 +110,6 @@ class _Plain:
 
 
 def _fields(value: object) -> dict[str, object]:
-    """The fields of an object that is made of them."""
     kinds = type(value).__mro__
     slots = [name for kind in kinds for name in getattr(kind, "__slots__", ())]
     if not slots and not hasattr(value, "__dict__") and not isinstance(value, msgspec.Struct):

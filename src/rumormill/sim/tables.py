@@ -55,8 +55,8 @@ def _read_value(kind: Any, value: object, path: str, lax: bool) -> Any:
             return _read_value(present[0], value, path, lax)
     if isinstance(kind, type) and issubclass(kind, Config):
         return read_config(kind, value, path=path, lax=lax)
-    if origin is tuple and _holds_configs(kind) and isinstance(value, list | tuple):
-        inner = get_args(kind)[0]
+    inner = get_args(kind)[0] if origin is tuple else None
+    if isinstance(inner, type) and issubclass(inner, Config) and isinstance(value, list | tuple):
         return tuple(
             read_config(inner, item, path=f"{path}[{index}]", lax=lax)
             for index, item in enumerate(value)
@@ -66,11 +66,6 @@ def _read_value(kind: Any, value: object, path: str, lax: bool) -> Any:
     except msgspec.ValidationError as error:
         reason = str(error)
         raise ConfigError(f"{path}: {reason[:1].lower()}{reason[1:]}") from None
-
-
-def _holds_configs(kind: Any) -> bool:
-    inner = get_args(kind)[0]
-    return isinstance(inner, type) and issubclass(inner, Config)
 
 
 def _read_unit(kind: Any, value: object, path: str) -> float | int:

@@ -13,7 +13,7 @@ odd, one peer has one link less.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -156,8 +156,7 @@ def _ring_random(peers: int, degree: int, rng: random.Random) -> list[Link]:
 
 def _oriented(pairs: list[Link], rng: random.Random) -> list[Link]:
     """Draw who dials, so that every peer has links of both directions."""
-    flip: Callable[[int], int] = rng.getrandbits
-    return [(one, other) if flip(1) else (other, one) for one, other in pairs]
+    return [(one, other) if rng.getrandbits(1) else (other, one) for one, other in pairs]
 
 
 def _in_join_order(links: list[Link]) -> list[Link]:

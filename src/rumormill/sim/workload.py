@@ -52,18 +52,6 @@ class Plan(msgspec.Struct, frozen=True):
         """When the workload is over; its start when nothing is published."""
         return self.publications[-1].at if self.publications else self.start
 
-    def expected_deliveries(self, *, own: bool = False) -> int:
-        """Pairs of a publication and a subscriber; a publisher's own copy counts with `own`."""
-        subscribers = dict.fromkeys(self.topics, 0)
-        for topic in itertools.chain.from_iterable(self.subscriptions):
-            subscribers[topic] += 1
-        total = sum(subscribers[event.topic] for event in self.publications)
-        if own:
-            return total
-        return total - sum(
-            event.topic in self.subscriptions[event.publisher] for event in self.publications
-        )
-
 
 class RedditEvent(msgspec.Struct, frozen=True, gc=False):
     """One comment: which user (0 to 99) wrote what to which topic."""

@@ -166,7 +166,6 @@ def deliveries(traces: DataFrame) -> DataFrame:
 
 
 def _judged(told: DataFrame) -> DataFrame:
-    """Give every pair its state."""
     judged = told.withColumn("reason", f.expr(f"""
         CASE WHEN NOT expected THEN NULL
              WHEN last IS NOT NULL THEN IF(undelivered > last, '{UNDELIVERABLE}', NULL)

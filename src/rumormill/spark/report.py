@@ -92,7 +92,6 @@ def _runs(lake: Lake) -> list[dict[str, Any]]:
 
 
 def _loads(lake: Lake) -> dict[str, list[float]]:
-    """The loads of each run's peers, in order."""
     loads: dict[str, list[float]] = {}
     for row in lake.rows("peer_load", ["run", "over_mean"]):
         loads.setdefault(row["run"], []).append(row["over_mean"] or 0.0)
@@ -155,7 +154,6 @@ def _ordered_scores(configuration: Mapping[str, Any], first: int) -> list[float]
 
 
 def _judge(rivals: list[dict[str, Any]]) -> None:
-    """Mark those that no other beats."""
     if any(each["bytes_per_delivery"] is None for each in rivals):
         for each in rivals:
             each["cost"] = each["messages_per_delivery"]
@@ -168,7 +166,6 @@ def _judge(rivals: list[dict[str, Any]]) -> None:
 
 
 def _best(configurations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Under every condition, the best configuration by each goal."""
     found = []
     for (condition, peers), rivals in grouped(configurations, "condition", "peers").items():
         row: dict[str, Any] = {"condition": condition, "peers": peers}

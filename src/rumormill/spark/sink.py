@@ -13,11 +13,7 @@ from itertools import chain
 from typing import Any, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql import datasource
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from rumormill.core.errors import ConfigError, LocalError
@@ -28,7 +24,7 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 """What Spark tells the tasks of a stream about it."""
 
 
-class Published(WriterCommitMessage):
+class Published(datasource.WriterCommitMessage):
     """A task has published its rows; with the beginning of its key."""
 
     def __init__(self, prefix: str) -> None:
@@ -51,7 +47,6 @@ def check_rows(schema: StructType, options: WriteOptions) -> None:
 
 
 def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
-    """Send the rows of this task's partition."""
     import pyarrow as arrow  # noqa: PLC0415
 
     context = TaskContext.get()
@@ -66,7 +61,7 @@ def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
     return Published(prefix)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(datasource.DataSourceArrowWriter):
     """Publishes a table once."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -79,17 +74,17 @@ class BatchWriter(DataSourceArrowWriter):
         """Publish the rows of one task."""
         return _send(self._options, self._prefix, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Nobody can run this job again under an id of its own."""
         if not self._named:
             with self._options.node.connect() as client:
                 client.forget(self._prefix)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """What was published cannot be taken back; with `writeId` the next run leaves it out."""
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(datasource.DataSourceStreamArrowWriter):
     """Publishes the batches of a stream once."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -107,7 +102,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise LocalError("Spark does not say which query and batch this is")
         return _send(self._options, f"stream {query} {batch} ", iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: list[datasource.WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Earlier batches are never run again; this one may be, until Spark has noted it."""
         prefixes = [each.prefix for each in messages if isinstance(each, Published)]
         if not prefixes:
@@ -116,5 +111,5 @@ class StreamWriter(DataSourceStreamArrowWriter):
         with self._options.node.connect() as client:
             client.forget(f"{query} ", keep=prefixes[0])
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: list[datasource.WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was published is left out when the batch is run again."""

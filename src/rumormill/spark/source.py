@@ -9,61 +9,46 @@ Spark calls these classes in processes of its own: what a reader needs to know t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    Filter,
-    InputPartition,
-)
+from pyspark.sql import datasource, types
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.log.model import Range
 from rumormill.spark import planning
-from rumormill.spark.access import read_piece
-from rumormill.spark.filters import Condition, condition_of, narrowed, wants_topic
+from rumormill.spark.access import Condition, condition_of, narrowed, read_piece, wants_topic
 from rumormill.spark.options import ReadOptions, columns_wanted, read_options, write_options
 from rumormill.spark.planning import Offsets
 from rumormill.spark.sink import BatchWriter, StreamWriter
 
 _HEADER: Final = StructType(
-    [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
+    [StructField("key", types.StringType(), False), StructField("value", types.BinaryType(), False)]
 )
 FULL_SCHEMA: Final = StructType(
     [
-        StructField("topic", StringType(), False),
-        StructField("offset", LongType(), False),
-        StructField("id", BinaryType(), False),
-        StructField("key", BinaryType(), False),
-        StructField("value", BinaryType(), False),
-        StructField("created", TimestampType(), True),
-        StructField("received", TimestampType(), False),
-        StructField("parents", ArrayType(BinaryType(), False), False),
-        StructField("publisher", StringType(), False),
-        StructField("metadata", ArrayType(_HEADER, False), False),
-        StructField("proof", BinaryType(), False),
+        StructField("topic", types.StringType(), False),
+        StructField("offset", types.LongType(), False),
+        StructField("id", types.BinaryType(), False),
+        StructField("key", types.BinaryType(), False),
+        StructField("value", types.BinaryType(), False),
+        StructField("created", types.TimestampType(), True),
+        StructField("received", types.TimestampType(), False),
+        StructField("parents", types.ArrayType(types.BinaryType(), False), False),
+        StructField("publisher", types.StringType(), False),
+        StructField("metadata", types.ArrayType(_HEADER, False), False),
+        StructField("proof", types.BinaryType(), False),
     ]
 )
 """Every column; `metadata` and `proof` come when they are asked for."""
 
 
-class RumormillSource(DataSource):
+class RumormillSource(datasource.DataSource):
     """Topics of a store or a node as a table or a stream."""
 
     @classmethod
@@ -113,7 +98,7 @@ def _columns(schema: StructType) -> list[str]:
     return schema.fieldNames()
 
 
-class RangePartition(InputPartition):
+class RangePartition(datasource.InputPartition):
     """A piece of a topic, for one task."""
 
     def __init__(self, piece: Range | None) -> None:
@@ -129,16 +114,16 @@ class _PushFilters:
     Spark's own.
     """
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
+    __func__ = staticmethod(datasource.DataSourceReader.pushFilters)
 
-    def __init__(self, push: Callable[[list[Filter]], list[Filter]]) -> None:
+    def __init__(self, push: Callable[[list[datasource.Filter]], list[datasource.Filter]]) -> None:
         self._push = push
 
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
+    def __call__(self, filters: list[datasource.Filter]) -> list[datasource.Filter]:
         return self._push(filters)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(datasource.DataSourceReader):
     """Reads ranges of topics once."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
@@ -151,12 +136,12 @@ class BatchReader(DataSourceReader):
         """Take over filters on topic, offset and time; leave the others to Spark."""
         return _PushFilters(self._push)
 
-    def _push(self, filters: list[Filter]) -> list[Filter]:
+    def _push(self, filters: list[datasource.Filter]) -> list[datasource.Filter]:
         found = [(each, condition_of(each)) for each in filters]
         self._conditions += [condition for _, condition in found if condition is not None]
         return [each for each, condition in found if condition is None]
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def partitions(self) -> Sequence[datasource.InputPartition]:
         """Decide what is read, and cut it into tasks."""
         options, access = self._options, self._options.access
         extents = access.extents()
@@ -170,7 +155,7 @@ class BatchReader(DataSourceReader):
         cut = planning.pieces(ranges, options.min_partitions, options.max_records)
         return [RangePartition(piece) for piece in cut] or [RangePartition(None)]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Read one range."""
         if partition.value is None:
             return iter(())
@@ -183,7 +168,7 @@ class BatchReader(DataSourceReader):
         )
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows topics. Offsets are the next to read, by topic, in the order of names."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
@@ -247,7 +232,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(
         self, start: Mapping[str, int], end: Mapping[str, int]
-    ) -> Sequence[InputPartition]:
+    ) -> Sequence[datasource.InputPartition]:
         """Cut a batch into tasks: the same offsets give the same tasks."""
         ranges = [Range(name, start.get(name, 0), stop) for name, stop in end.items()]
         cut = planning.pieces(ranges, self._options.min_partitions, self._options.max_records)
@@ -262,7 +247,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if extent is not None and each.start < min(extent.first_offset, each.stop):
                 planning.lost(self._options, each.topic, each.start, extent.first_offset)
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Read one range."""
         return read_piece(
             self._options.access,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import LocalError
+from rumormill.trace import shapes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,37 +27,31 @@ GOLD: Final = (
     "self_stabilisation",
 )
 
-TRACE_COLUMNS: Final = (
-    ("type", "INT"),
-    ("event", "STRING"),
-    ("peerID", "BINARY"),
-    ("timestamp", "BIGINT"),
-    ("messageID", "BINARY"),
-    ("topic", "STRING"),
-    ("remotePeer", "BINARY"),
-    ("reason", "STRING"),
-    ("proto", "STRING"),
-    ("count", "BIGINT"),
-    ("amount", "DOUBLE"),
-    ("legitimate", "BOOLEAN"),
-    ("messages", "ARRAY<STRUCT<messageID: BINARY, topic: STRING>>"),
-    ("subscription", "ARRAY<STRUCT<subscribe: BOOLEAN, topic: STRING>>"),
-    ("ihave", "ARRAY<STRUCT<topic: STRING, messageIDs: ARRAY<BINARY>>>"),
-    ("iwant", "ARRAY<STRUCT<messageIDs: ARRAY<BINARY>>>"),
-    ("graft", "ARRAY<STRUCT<topic: STRING>>"),
-    ("prune", "ARRAY<STRUCT<topic: STRING, peers: ARRAY<BINARY>>>"),
-    ("idontwant", "ARRAY<STRUCT<messageIDs: ARRAY<BINARY>>>"),
-    ("size", "BIGINT"),
-    ("dataSize", "BIGINT"),
-    ("operations", "ARRAY<STRUCT<name: STRING, topic: STRING>>"),
-)
-"""The columns of a trace as Parquet (`trace.parquet`)."""
+_TYPES: Final = {
+    bytes: "BINARY",
+    str: "STRING",
+    bool: "BOOLEAN",
+    int: "BIGINT",
+    float: "DOUBLE",
+}
+
+
+def _type_of(field: shapes.FieldShape) -> str:
+    kind = _TYPES.get(field.holds)
+    if kind is None:
+        inner = [f"{each.name}: {_type_of(each)}" for each in shapes.SHAPES[field.holds]]
+        kind = f"STRUCT<{', '.join(inner)}>"
+    return f"ARRAY<{kind}>" if field.repeated else kind
+
 
 _OF_RUN: Final = "run STRING, protocol STRING, "
 
 _DDL: Final = {
     "runs": _OF_RUN + "source STRING, peers INT, seed STRING, preset STRING, parameters STRING,"
     " condition STRING, scenario STRING, figures STRING",
+    # Behind these are the columns of a trace as Parquet (`trace.parquet`).
+    "traces": "run STRING, moment BIGINT, seq BIGINT, type INT, event STRING, peerID BINARY,"
+    " timestamp BIGINT",
     "events": _OF_RUN + "topic STRING, offset BIGINT, id BINARY, author BINARY, publisher STRING,"
     " value BINARY, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>, proof BINARY",
     "events_verified": _OF_RUN + "topic STRING, offset BIGINT, id BINARY, author BINARY,"
@@ -89,12 +84,12 @@ _DDL: Final = {
     " legitimate_at DOUBLE, seconds DOUBLE, rpcs BIGINT, messages BIGINT, bytes BIGINT",
 }  # fmt: skip
 
-COLUMNS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    "traces": (("run", "STRING"), ("moment", "BIGINT"), ("seq", "BIGINT"), *TRACE_COLUMNS)
+COLUMNS: Final = {
+    table: tuple([(name, kind) for name, kind in map(str.split, text.split(", "))])
+    for table, text in _DDL.items()
 }
 """Every table's columns, as Spark names their types."""
-for _table, _text in _DDL.items():
-    COLUMNS[_table] = tuple([(name, kind) for name, kind in map(str.split, _text.split(", "))])
+COLUMNS["traces"] += tuple([(name, _type_of(field)) for name, field in shapes.COLUMNS.items()])
 
 TABLES: Final = (*BRONZE, *SILVER, *GOLD)
 

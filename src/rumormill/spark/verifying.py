@@ -128,7 +128,6 @@ def verify(events: DataFrame) -> DataFrame:
 
 
 def _verify_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """In a task: check rows."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import compute as pc  # noqa: PLC0415
 

@@ -1,11 +1,12 @@
-"""One recorded thing: when, at which peer, what; and who may look at it.
+"""Entries, and the recorder that a runtime appends them to and observers are fed from.
 
-The rule here: an entry is a plain tuple, because a runtime records millions of them and a tuple is
-the cheapest thing that Python can make. Whatever reads a trace takes entries in batches.
+An entry is one recorded thing: when, at which peer, what. It is a plain tuple, because a runtime
+records millions of them and a tuple is the cheapest thing that Python can make. Whatever reads a
+trace takes entries in batches. The rule that the recorder keeps: recording costs one `list.append`.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -65,3 +66,50 @@ def to_nanoseconds(now: float) -> int:
 def to_seconds(nanoseconds: int) -> float:
     """Return the time in seconds that is nearest to a time stamp."""
     return nanoseconds / _NANOSECONDS
+
+
+FLUSH_AT = 4096
+"""Our choice: large enough that a batch's fixed costs vanish, small enough to stay in cache."""
+
+
+class Recorder:
+    """Collects entries and hands them to every observer in batches, in order.
+
+    `record` *is* the buffer's bound `append`, so a runtime that takes it once pays no call into
+    this module per entry. The price is that the buffer cannot watch its own length: the runtime's
+    loop calls `maybe_flush` between two steps, and the buffer never holds more than `FLUSH_AT`
+    entries plus what one step records.
+    """
+
+    __slots__ = ("_buffer", "_observers", "record")
+
+    record: Callable[[Entry], None]
+    """Append one entry `(now, peer, payload)`; the bound `append` of the buffer."""
+
+    def __init__(self, observers: Sequence[Observer] = ()) -> None:
+        self._buffer: Batch = []
+        self._observers = tuple(observers)
+        self.record = self._buffer.append
+
+    def maybe_flush(self) -> None:
+        """Flush when the buffer is full; cheap enough to be called at every step."""
+        if len(self._buffer) >= FLUSH_AT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what was recorded to each observer and empty the buffer.
+
+        The buffer is emptied first: an observer that fails does not get the same entries twice.
+        """
+        if not self._buffer:
+            return
+        batch = self._buffer.copy()
+        self._buffer.clear()
+        for observer in self._observers:
+            observer.observe(batch)
+
+    def close(self) -> None:
+        """Flush, then tell every observer that the trace is complete."""
+        self.flush()
+        for observer in self._observers:
+            observer.close()

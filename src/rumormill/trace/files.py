@@ -18,17 +18,11 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from rumormill.trace.entries import Entry, Observer, TraceError
+from rumormill.trace import writers
+from rumormill.trace.entries import Entry, Observer, Recorder, TraceError
 from rumormill.trace.ndjson import LineEncoder, decode_line
 from rumormill.trace.protobuf import MAX_EVENT_BYTES, EventError, decode_batch, decode_event
-from rumormill.trace.recorder import Recorder
-from rumormill.trace.writers import (
-    LINE_SUFFIXES,
-    BatchWriter,
-    EventWriter,
-    LineWriter,
-    TraceWriter,
-)
+from rumormill.trace.writers import LINE_SUFFIXES
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 MAX_BATCH_BYTES = 64 * 1024 * 1024
@@ -37,20 +31,22 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 SUFFIXES = (*LINE_SUFFIXES, ".pb", ".pb.gz", ".parquet")
 
 
-def open_writer(path: str | os.PathLike[str], lines: LineEncoder | None = None) -> TraceWriter:
+def open_writer(
+    path: str | os.PathLike[str], lines: LineEncoder | None = None
+) -> writers.TraceWriter:
     """Open a trace file for writing in the format that its suffix names."""
     path = Path(path)
     match _suffix(path):
         case ".pb":
-            return EventWriter(path)
+            return writers.EventWriter(path)
         case ".pb.gz":
-            return BatchWriter(path)
+            return writers.BatchWriter(path)
         case ".parquet":
             from rumormill.trace.parquet import ParquetWriter  # noqa: PLC0415 (an extra)
 
             return ParquetWriter(path)
         case _:
-            return LineWriter(path, lines)
+            return writers.LineWriter(path, lines)
 
 
 def read_trace(path: str | os.PathLike[str]) -> Iterator[Entry]:
@@ -104,7 +100,7 @@ def _read_lines(path: Path) -> Iterator[Entry]:
 def _read_records(path: Path, *, batches: bool) -> Iterator[Entry]:
     limit = MAX_BATCH_BYTES if batches else MAX_EVENT_BYTES
     with _opened(path) as raw:
-        stream: BinaryIO = _unpacked(raw) if batches else raw
+        stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb")) if batches else raw
         position = 0
         while True:
             where = f"byte {position}{' of the unpacked data' if batches else ''}"
@@ -148,10 +144,6 @@ def _read(read: Callable[[int], bytes], size: int, path: Path, where: str) -> by
         raise TraceError(f"{path}, {where}: the compressed data is cut short") from error
     except (OSError, zlib.error) as error:
         raise TraceError(f"{path}, {where}: cannot be read: {error}") from error
-
-
-def _unpacked(stream: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
 
 
 def _opened(path: Path) -> BinaryIO:

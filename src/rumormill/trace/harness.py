@@ -24,29 +24,6 @@ from rumormill.trace.entries import Batch, TraceError, writing
 SHADOW_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """Where the clock of Shadow, the harness's simulator, starts; second 0 of a virtual clock."""
 
-_LOG_NAME = "rumormill.stdout"
-
-
-class _Introduction(msgspec.Struct, frozen=True, gc=False):
-    """The first line of a log."""
-
-    time: str
-    id: str
-    node_id: int
-    msg: str = "PeerID"
-    level: str = "INFO"
-
-
-class _Copy(msgspec.Struct, frozen=True, gc=False):
-    """A copy of a message arrived."""
-
-    time: str
-    id: str
-    sender: str = msgspec.field(name="from")
-    topic: str
-    msg: str = "Received Message"
-    level: str = "INFO"
-
 
 def harness_message_id(message_id: MessageId) -> str:
     """Write a message id as the harness does: eight bytes as a decimal number, others in hex."""
@@ -94,13 +71,13 @@ class HarnessLogs:
                 continue
             if payload.received_from == peer and isinstance(payload, DeliverMessage):
                 continue
-            line = _Copy(
-                time=self._time(now),
-                id=harness_message_id(payload.message_id),
-                sender=self._peer_text(payload.received_from),
-                topic=payload.topic,
-            )
-            lines.setdefault(peer, []).append(self._encode(line))
+            copy = {
+                "id": harness_message_id(payload.message_id),
+                "from": self._peer_text(payload.received_from),
+                "topic": payload.topic,
+                "msg": "Received Message",
+            }
+            lines.setdefault(peer, []).append(self._line(now, copy))
         for peer, texts in lines.items():
             path = self._logs[peer]
             with writing(path):
@@ -116,10 +93,10 @@ class HarnessLogs:
         if number is None:
             number = self._next
             self._next += 1
-        self._logs[peer] = self._hosts / f"node{number}" / _LOG_NAME
-        return self._encode(
-            _Introduction(time=self._time(now), id=self._peer_text(peer), node_id=number)
-        )
+        self._logs[peer] = self._hosts / f"node{number}" / "rumormill.stdout"
+        names = {"id": self._peer_text(peer), "node_id": number, "msg": "PeerID"}
+        return self._line(now, names)
 
-    def _time(self, now: float) -> str:
-        return (self._start + timedelta(seconds=now)).isoformat(timespec="microseconds")
+    def _line(self, now: float, fields: Mapping[str, object]) -> bytes:
+        time = (self._start + timedelta(seconds=now)).isoformat(timespec="microseconds")
+        return self._encode({"time": time, **fields, "level": "INFO"})

@@ -26,24 +26,14 @@ When an event has been delivered everywhere its table is freed, and only the sha
 was expected remains.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from rumormill.core import trace
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.trace import (
-    DeliverMessage,
-    DropRPC,
-    Join,
-    Leave,
-    NodeDown,
-    NodeUp,
-    PublishMessage,
-    RejectMessage,
-    TracePayload,
-    UndeliverableMessage,
-)
 from rumormill.trace.entries import Batch
 
 SUBSCRIBER_DOWN: Final = "subscriber-down"
@@ -122,23 +112,23 @@ class Ledger:
         self.unpublished = self.republished = self.untracked = 0
         self._up = bytearray()
         self._subscriptions: list[dict[Topic, None]] = []
-        self._topics: dict[Topic, _Topic] = {}
+        self._topics: defaultdict[Topic, _Topic] = defaultdict(_Topic)
         self._events: dict[MessageId, _Event] = {}
         self._codes: dict[str, int] = {}
         self._names: list[str] = []
         self._down, self._left, self._undeliverable = map(
             self._code, (SUBSCRIBER_DOWN, SUBSCRIBER_LEFT, UNDELIVERABLE)
         )
-        self._handlers: dict[type[TracePayload], Callable[[PeerId, Any], object]] = {
-            PublishMessage: self.publish,
-            DeliverMessage: self.deliver,
-            RejectMessage: self.reject,
-            UndeliverableMessage: self.undeliver,
-            DropRPC: self.note_lost,
-            Join: self.join,
-            Leave: self.leave,
-            NodeUp: self.node_up,
-            NodeDown: self.node_down,
+        self._handlers: dict[type[trace.TracePayload], Callable[[PeerId, Any], object]] = {
+            trace.PublishMessage: self.publish,
+            trace.DeliverMessage: self.deliver,
+            trace.RejectMessage: self.reject,
+            trace.UndeliverableMessage: self.undeliver,
+            trace.DropRPC: self.note_lost,
+            trace.Join: self.join,
+            trace.Leave: self.leave,
+            trace.NodeUp: self.node_up,
+            trace.NodeDown: self.node_down,
         }
 
     def observe(self, batch: Batch) -> None:
@@ -146,7 +136,7 @@ class Ledger:
         for _now, peer, payload in batch:
             self.enter(peer, payload)
 
-    def enter(self, peer: PeerId, payload: TracePayload) -> None:
+    def enter(self, peer: PeerId, payload: trace.TracePayload) -> None:
         """Enter what happened at a peer; kinds that move no pair are ignored."""
         handler = self._handlers.get(type(payload))
         if handler is not None:
@@ -188,35 +178,35 @@ class Ledger:
             self._subscriptions.append({})
         return number
 
-    def node_up(self, peer: PeerId, payload: NodeUp) -> None:
+    def node_up(self, peer: PeerId, payload: trace.NodeUp) -> None:
         """Expect the peer again on the topics to which it subscribes."""
         number = self.register(peer)
         self._up[number] = 1
         for name in self._subscriptions[number]:
-            self._topic(name).expect(number, 1)
+            self._topics[name].expect(number, 1)
 
-    def node_down(self, peer: PeerId, payload: NodeDown) -> None:
+    def node_down(self, peer: PeerId, payload: trace.NodeDown) -> None:
         """Drop what the peer still waited for, and expect nothing of it until it is up again."""
         number = self.register(peer)
         self._up[number] = 0
         for name in self._subscriptions[number]:
             self._depart(number, name, self._down)
 
-    def join(self, peer: PeerId, payload: Join) -> None:
+    def join(self, peer: PeerId, payload: trace.Join) -> None:
         """Expect the peer on a topic."""
         number = self.register(peer)
         self._subscriptions[number][payload.topic] = None
         if self._up[number]:
-            self._topic(payload.topic).expect(number, 1)
+            self._topics[payload.topic].expect(number, 1)
 
-    def leave(self, peer: PeerId, payload: Leave) -> None:
+    def leave(self, peer: PeerId, payload: trace.Leave) -> None:
         """Drop what the peer still waited for on a topic."""
         number = self.register(peer)
         if payload.topic in self._subscriptions[number]:
             del self._subscriptions[number][payload.topic]
             self._depart(number, payload.topic, self._left)
 
-    def publish(self, peer: PeerId, payload: PublishMessage) -> int:
+    def publish(self, peer: PeerId, payload: trace.PublishMessage) -> int:
         """Open an event; return how many subscribers it is meant for."""
         message_id = payload.message_id
         if message_id in self._events:
@@ -225,7 +215,7 @@ class Ledger:
         if len(self._events) >= MAX_EVENTS:
             self.untracked += 1
             return 0
-        topic = self._topic(payload.topic)
+        topic = self._topics[payload.topic]
         mask = topic.mask
         if mask is None:
             mask = topic.mask = bytes(topic.live)
@@ -240,7 +230,7 @@ class Ledger:
             topic.open[message_id] = event
         return count
 
-    def deliver(self, peer: PeerId, payload: DeliverMessage) -> int:
+    def deliver(self, peer: PeerId, payload: trace.DeliverMessage) -> int:
         """Enter a delivery; return what it was (`NEW`, `REPEATED`, `EXTRA` or `UNKNOWN`)."""
         message_id = payload.message_id
         event = self._events.get(message_id)
@@ -270,14 +260,14 @@ class Ledger:
             event.states = None
         return NEW
 
-    def reject(self, peer: PeerId, payload: RejectMessage) -> None:
+    def reject(self, peer: PeerId, payload: trace.RejectMessage) -> None:
         """Drop a pair that waits, for the reason for which the peer refused the event."""
         event = self._events.get(payload.message_id)
         number = self.index.get(peer, -1)
         if event is not None and number >= 0:
             self._drop(event, payload.message_id, number, self._code(payload.reason))
 
-    def undeliver(self, peer: PeerId, payload: UndeliverableMessage) -> bool:
+    def undeliver(self, peer: PeerId, payload: trace.UndeliverableMessage) -> bool:
         """Drop a pair for which there was no room; return whether it had counted as delivered."""
         event = self._events.get(payload.message_id)
         number = self.index.get(peer, -1)
@@ -295,7 +285,7 @@ class Ledger:
         self._drop(event, payload.message_id, number, self._undeliverable)
         return False
 
-    def note_lost(self, peer: PeerId, payload: DropRPC) -> None:
+    def note_lost(self, peer: PeerId, payload: trace.DropRPC) -> None:
         """Note at the addressee's pending pairs why copies did not get there."""
         messages = payload.meta.messages
         if not messages:
@@ -314,7 +304,7 @@ class Ledger:
                         states[number] = note
 
     def _depart(self, number: int, name: Topic, code: int) -> None:
-        topic = self._topic(name)
+        topic = self._topics[name]
         topic.expect(number, 0)
         for message_id, event in list(topic.open.items()):
             self._drop(event, message_id, number, code)
@@ -335,12 +325,6 @@ class Ledger:
         event.pending -= 1
         if not event.pending:
             del topic.open[message_id]
-
-    def _topic(self, name: Topic) -> _Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = _Topic()
-        return topic
 
     def _code(self, reason: str) -> int:
         """Return a reason's number; when all numbers are taken, further reasons share the last."""

@@ -28,22 +28,9 @@ from typing import Any, Final
 
 import msgspec
 
+from rumormill.core import trace
 from rumormill.core.ids import MessageId, PeerId
-from rumormill.core.trace import (
-    ControlMeta,
-    DeliverMessage,
-    DropRPC,
-    DuplicateMessage,
-    Penalise,
-    PublishMessage,
-    RecvRPC,
-    Refuse,
-    RejectMessage,
-    RpcMeta,
-    SendRPC,
-    SkipPublish,
-    UndeliverableMessage,
-)
+from rumormill.core.trace import DuplicateMessage, RecvRPC, SendRPC
 from rumormill.trace.entries import Batch
 from rumormill.trace.ledger import EXTRA, NEW, UNSPECIFIED, Ledger
 
@@ -51,14 +38,15 @@ REACH_LEVELS = (50, 90, 99, 100)
 """The percentages of an event's subscribers whose time to be reached is reported."""
 
 _COUNTED: Final[dict[type, str]] = {
-    SkipPublish: "skipped_publications",
-    DropRPC: "rpcs_dropped",
-    RejectMessage: "rejected",
-    Refuse: "refused",
-    Penalise: "penalties",
+    trace.SkipPublish: "skipped_publications",
+    trace.DropRPC: "rpcs_dropped",
+    trace.RejectMessage: "rejected",
+    trace.Refuse: "refused",
+    trace.Penalise: "penalties",
 }
 """Kinds that are counted by their reason, under these names."""
 
+_CONTROLS: Final = trace.ControlMeta.__struct_fields__
 _MAX_HOPS = 65_000
 _NOBODY = 1 << 62
 
@@ -112,9 +100,9 @@ class Metrics:
         self._control: dict[str, int] = {}
         self._counts: dict[str, dict[str, int]] = {name: {} for name in _COUNTED.values()}
         self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
-            PublishMessage: self._publish,
-            DeliverMessage: self._deliver,
-            UndeliverableMessage: self._undeliver,
+            trace.PublishMessage: self._publish,
+            trace.DeliverMessage: self._deliver,
+            trace.UndeliverableMessage: self._undeliver,
         }
 
     def observe(self, batch: Batch) -> None:
@@ -224,7 +212,7 @@ class Metrics:
             }
         return levels
 
-    def _publish(self, now: float, peer: PeerId, payload: PublishMessage) -> None:
+    def _publish(self, now: float, peer: PeerId, payload: trace.PublishMessage) -> None:
         message_id = payload.message_id
         expected = self.ledger.publish(peer, payload)
         if message_id in self._spreads or self.ledger.untracked:
@@ -249,7 +237,7 @@ class Metrics:
             hops[number] = min(hops[before] + 1, _MAX_HOPS)
         return hops[number]
 
-    def _deliver(self, now: float, peer: PeerId, payload: DeliverMessage) -> None:
+    def _deliver(self, now: float, peer: PeerId, payload: trace.DeliverMessage) -> None:
         verdict = self.ledger.deliver(peer, payload)
         if verdict not in (NEW, EXTRA):
             return
@@ -288,7 +276,7 @@ class Metrics:
             self._hops_sum += count - 1
             self._hops_max = max(self._hops_max, count - 1)
 
-    def _undeliver(self, now: float, peer: PeerId, payload: UndeliverableMessage) -> None:
+    def _undeliver(self, now: float, peer: PeerId, payload: trace.UndeliverableMessage) -> None:
         spread = self._spreads.get(payload.message_id)
         if self.ledger.undeliver(peer, payload) and spread is not None:
             spread.reached -= 1
@@ -303,11 +291,11 @@ class Metrics:
         if name is not None:
             _add(self._counts[name], payload.reason, getattr(payload, "count", 1))
 
-    def _count_control(self, meta: RpcMeta) -> None:
+    def _count_control(self, meta: trace.RpcMeta) -> None:
         counts = self._control
         control = meta.control
         if control is not None:
-            for name in ControlMeta.__struct_fields__:
+            for name in _CONTROLS:
                 entries = getattr(control, name)
                 if entries:
                     _add(counts, name, len(entries))

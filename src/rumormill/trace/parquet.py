@@ -23,7 +23,7 @@ import msgspec
 from rumormill.core import trace
 from rumormill.trace.entries import Batch, Entry, TraceError, to_nanoseconds, to_seconds, writing
 from rumormill.trace.ndjson import PAYLOAD_TYPES, TYPE_NAMES
-from rumormill.trace.shapes import SHAPES, FieldShape
+from rumormill.trace.shapes import COLUMNS, SHAPES, FieldShape, column_of
 from rumormill.trace.writers import TraceWriter
 
 try:
@@ -40,8 +40,6 @@ ROW_GROUP = 65_536
 
 _READ_ROWS = 4096
 
-
-_REMOTE_PEER: Final = ("received_from", "send_to", "peer")
 _EVENT_NAMES: Final = {number: name for name, number in reversed(TYPE_NAMES.items())}
 _ARROW_TYPES: Final[dict[Any, Any]] = {
     bytes: pa.binary(),
@@ -61,30 +59,14 @@ def _arrow_type(field: FieldShape) -> Any:
     return pa.list_(kind) if field.repeated else kind
 
 
-def column_of(field: FieldShape) -> str:
-    """The column that holds a payload's field."""
-    return "remotePeer" if field.attribute in _REMOTE_PEER else field.name
-
-
-def _columns() -> dict[str, Any]:
-    """Collect the columns: the envelope's, then the payloads', with RPCs laid out flat."""
-    columns = {
-        "type": pa.int32(),
-        "event": pa.string(),
-        "peerID": pa.binary(),
-        "timestamp": pa.int64(),
-    }
-    for payload in trace.TRACE_PAYLOADS:
-        for field in SHAPES[payload]:
-            if field.holds is not trace.RpcMeta:
-                columns[column_of(field)] = _arrow_type(field)
-    for field in SHAPES[trace.RpcMeta]:
-        inner = SHAPES[trace.ControlMeta] if field.holds is trace.ControlMeta else (field,)
-        columns.update((one.name, _arrow_type(one)) for one in inner)
-    return columns
-
-
-SCHEMA: Final = pa.schema(list(_columns().items()))
+_ENVELOPE: Final = {
+    "type": pa.int32(),
+    "event": pa.string(),
+    "peerID": pa.binary(),
+    "timestamp": pa.int64(),
+}
+_PAYLOADS: Final = {name: _arrow_type(field) for name, field in COLUMNS.items()}
+SCHEMA: Final = pa.schema(list((_ENVELOPE | _PAYLOADS).items()))
 
 
 def table_of(entries: Sequence[Entry]) -> Any:
@@ -166,39 +148,20 @@ class ParquetWriter(TraceWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._rows: list[Entry] = []
-        self._table = pq.ParquetWriter(self._stream, SCHEMA, compression="zstd")
+        self._packer = pq.ParquetWriter(self._stream, SCHEMA, compression="zstd")
 
     def observe(self, batch: Batch) -> None:
         """Write the next entries."""
         self._rows += batch
         if len(self._rows) >= ROW_GROUP:
-            self._write_rows()
+            self._write_rest()
 
-    def close(self) -> None:
-        """Write what is left and complete the file."""
-        if not self._stream.closed:
-            try:
-                self._write_rows()
-            except BaseException:
-                self.abort()
-                raise
-            with writing(self.path):
-                self._table.close()
-        super().close()
-
-    def abort(self) -> None:
-        """Remove the incomplete file."""
-        if not self._stream.closed:
-            with writing(self.path):
-                self._table.close()
-        super().abort()
-
-    def _write_rows(self) -> None:
+    def _write_rest(self) -> None:
         if self._rows:
             rows, self._rows = self._rows, []
             table = table_of(rows)
             with writing(self.path):
-                self._table.write_table(table, row_group_size=ROW_GROUP)
+                self._packer.write_table(table, row_group_size=ROW_GROUP)
 
 
 def read_parquet(path: Path) -> Iterator[Entry]:

@@ -74,7 +74,6 @@ def _tag(kind: Any, place: int, field: FieldShape) -> int:
 
 
 def _value_encoder(field: FieldShape, tag: bytes) -> _Encoder:
-    """Return what encodes one value of a field, its tag included."""
     if field.nested:
         encode = _struct_encoder(field.holds)
 

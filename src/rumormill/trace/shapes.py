@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from rumormill.core.trace import TRACE_PAYLOADS, RpcMeta
+from rumormill.core.trace import TRACE_PAYLOADS, ControlMeta, RpcMeta
 
 
 class FieldShape(NamedTuple):
@@ -56,3 +56,20 @@ SHAPES: dict[Any, tuple[FieldShape, ...]] = {}
 
 for _struct in (RpcMeta, *TRACE_PAYLOADS):
     _note_shape(_struct, SHAPES)
+
+
+def column_of(field: FieldShape) -> str:
+    """The column of a flat table that holds a payload's field."""
+    return "remotePeer" if field.attribute in _REMOTE_PEER else field.name
+
+
+_REMOTE_PEER = ("received_from", "send_to", "peer")
+_FIELDS = [field for payload in TRACE_PAYLOADS for field in SHAPES[payload]]
+_FLAT = {column_of(field): field for field in _FIELDS if field.holds is not RpcMeta}
+_OF_RPCS = [
+    each
+    for field in SHAPES[RpcMeta]
+    for each in (SHAPES[ControlMeta] if field.holds is ControlMeta else (field,))
+]
+COLUMNS: dict[str, FieldShape] = _FLAT | {field.name: field for field in _OF_RPCS}
+"""The columns of a flat table of entries, besides the envelope's: what RPCs carried comes last."""

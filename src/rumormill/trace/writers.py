@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 from rumormill.trace.entries import Batch, TraceError, writing
 from rumormill.trace.ndjson import LineEncoder, encode_lines
@@ -32,6 +32,9 @@ class TraceWriter(ABC):
 
     Used as a context, it completes the file or removes it.
     """
+
+    _packer: Any = None
+    """What packs the bytes on their way into the file, where something does; it can be closed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,18 +62,32 @@ class TraceWriter(ABC):
 
     def close(self) -> None:
         """Make the file durable and give it its name; do nothing if that was done before."""
-        if not self._stream.closed:
-            with writing(self.path):
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
-                self._stream.close()
-                os.replace(self._part, self.path)
+        if self._stream.closed:
+            return
+        try:
+            self._write_rest()
+        except BaseException:
+            self.abort()
+            raise
+        with writing(self.path):
+            if self._packer is not None:
+                self._packer.close()
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+            os.replace(self._part, self.path)
 
     def abort(self) -> None:
         """Remove the incomplete file; do nothing if it is complete."""
         if not self._stream.closed:
+            with suppress(OSError):
+                if self._packer is not None:
+                    self._packer.close()
             self._stream.close()
             self._part.unlink(missing_ok=True)
+
+    def _write_rest(self) -> None:  # noqa: B027 (most formats keep nothing back)
+        """Write what still waits to be written."""
 
 
 class LineWriter(TraceWriter):
@@ -103,7 +120,7 @@ class BatchWriter(TraceWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         # No name and no time in the header: equal traces give equal files.
-        self._gzip = gzip.GzipFile("", "wb", fileobj=self._stream, mtime=0)
+        self._gzip = self._packer = gzip.GzipFile("", "wb", fileobj=self._stream, mtime=0)
         self._records: list[bytes] = []
         self._size = 0
 
@@ -115,24 +132,9 @@ class BatchWriter(TraceWriter):
             self._records += (head, record)
             self._size += len(head) + len(record)
             if self._size >= _BATCH_BYTES:
-                self._write_batch()
+                self._write_rest()
 
-    def close(self) -> None:
-        """Write what is left and complete the file."""
-        if not self._stream.closed:
-            self._write_batch()
-            with writing(self.path):
-                self._gzip.close()
-        super().close()
-
-    def abort(self) -> None:
-        """Remove the incomplete file."""
-        if not self._stream.closed:
-            with suppress(OSError):
-                self._gzip.close()
-        super().abort()
-
-    def _write_batch(self) -> None:
+    def _write_rest(self) -> None:
         if self._records:
             batch = b"".join((varint(self._size), *self._records))
             self._records.clear()
@@ -175,7 +177,6 @@ class LiveWriter:
 
 
 def _end_of_lines(file: int) -> int:
-    """The position behind the last newline."""
     end = os.fstat(file).st_size
     while end > 0:
         start = max(0, end - _BLOCK)

@@ -139,11 +139,10 @@ class Octets(_Common, frozen=True):
         return self.read(b"") if self.read else b""
 
 
-class Text(_Common, frozen=True):
+class Text(Octets, frozen=True):
     """A text in UTF-8."""
 
-    number: int
-    max_bytes: int
+    write: Callable[[Any], bytes] | None = str.encode
     bad: str = "bad-text"
 
     def readings(self) -> Sequence[Reading]:
@@ -157,10 +156,6 @@ class Text(_Common, frozen=True):
                 raise DecodeError(bad, "a text is not UTF-8") from None
 
         return [(self.number << 3 | LENGTH_DELIMITED, self.max_bytes, read)]
-
-    def writing(self) -> tuple[Put, Measure]:
-        """Behind its length."""
-        return _delimited(self.number, self.must, str.encode, lambda text: len(text.encode()))
 
     def empty(self) -> str:
         """No text."""

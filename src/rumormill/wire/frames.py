@@ -32,6 +32,11 @@ class FrameReader:
         self._length = -1
         self._buffer = bytearray()
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the stream so far ends inside a frame or its length."""
+        return self._shift > 0 or self._length >= 0
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take what arrived; return the frames that it completed, in order.
 

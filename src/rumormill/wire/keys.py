@@ -13,7 +13,7 @@ import enum
 import hashlib
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final, Protocol, Self
+from typing import Final, Self, TypeAlias
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -79,10 +79,8 @@ _SCHEMA: Final = Schema(
 )
 
 
-class _Verifier(Protocol):
-    def __init__(self, data: bytes) -> None: ...
-
-    def verify(self, message: bytes, signature: bytes) -> bool: ...
+_Verify: TypeAlias = Callable[[bytes, bytes], bool]
+"""Whether the second argument is a key's signature of the first, a message."""
 
 
 class PublicKey:
@@ -90,14 +88,8 @@ class PublicKey:
 
     __slots__ = ("data", "encoded", "key_type", "verify")
 
-    key_type: KeyType
-    data: bytes
-    encoded: bytes
-    verify: Callable[[bytes, bytes], bool]
-    """Whether the second argument is this key's signature of the first, a message."""
-
     def __init__(self, key_type: KeyType, data: bytes) -> None:
-        self.verify = _VERIFIERS[key_type](data).verify
+        self.verify = _VERIFIERS[key_type](data)
         self.key_type = key_type
         self.data = data
         self.encoded = _SCHEMA.encode(_KeyMessage(key_type, data))
@@ -232,37 +224,32 @@ class PeerId(bytes):
         return f"PeerId({self})"
 
 
-class _Ed25519Verifier:
-    __slots__ = ("_key",)
+def _ed25519(key: bytes) -> _Verify:
+    if len(key) != _ED25519_BYTES:
+        raise DecodeError("bad-key", "an Ed25519 public key has 32 bytes")
 
-    def __init__(self, data: bytes) -> None:
-        if len(data) != _ED25519_BYTES:
-            raise DecodeError("bad-key", "an Ed25519 public key has 32 bytes")
-        self._key = data
-
-    def verify(self, message: bytes, signature: bytes) -> bool:
+    def verify(message: bytes, signature: bytes) -> bool:
         # The library refuses keys and points of small order and signatures that are not reduced.
         if len(signature) != _SIGNATURE_BYTES:
             return False
         try:
-            crypto_sign_open(signature + message, self._key)
+            crypto_sign_open(signature + message, key)
         except CryptoError:
             return False
         return True
 
+    return verify
 
-class _Secp256k1Verifier:
-    __slots__ = ("_key",)
 
-    def __init__(self, data: bytes) -> None:
-        if len(data) != _SECP256K1_BYTES or data[0] not in (2, 3):
-            raise DecodeError("bad-key", "a Secp256k1 public key has 33 bytes, compressed")
-        try:
-            self._key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256K1(), data)
-        except ValueError:
-            raise DecodeError("bad-key", "not a point of Secp256k1") from None
+def _secp256k1(data: bytes) -> _Verify:
+    if len(data) != _SECP256K1_BYTES or data[0] not in (2, 3):
+        raise DecodeError("bad-key", "a Secp256k1 public key has 33 bytes, compressed")
+    try:
+        key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256K1(), data)
+    except ValueError:
+        raise DecodeError("bad-key", "not a point of Secp256k1") from None
 
-    def verify(self, message: bytes, signature: bytes) -> bool:
+    def verify(message: bytes, signature: bytes) -> bool:
         if len(signature) > _MAX_SECP256K1_SIGNATURE_BYTES:
             return False
         try:
@@ -270,44 +257,44 @@ class _Secp256k1Verifier:
             # BIP 62: of the two signatures that everybody can compute, only the low one counts.
             if s > _SECP256K1_HALF_ORDER:
                 return False
-            self._key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+            key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
         except (InvalidSignature, ValueError):
             return False
         return True
 
+    return verify
 
-class _RsaVerifier:
-    __slots__ = ("_key",)
 
-    def __init__(self, data: bytes) -> None:
-        if not _MIN_RSA_DER_BYTES < len(data) <= MAX_ENCODED_KEY_BYTES:
-            raise DecodeError("bad-key-size", f"an RSA key encoded in {len(data)} bytes")
-        try:
-            key = serialization.load_der_public_key(data)
-        except (ValueError, UnsupportedAlgorithm):
-            raise DecodeError("bad-key", "not a PKIX public key") from None
-        if not isinstance(key, rsa.RSAPublicKey):
-            raise DecodeError("bad-key", "not an RSA key")
-        if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
-            raise DecodeError("bad-key-size", f"an RSA key of {key.key_size} bits")
-        if key.public_numbers().e > _MAX_RSA_EXPONENT:
-            raise DecodeError("bad-key-size", "an RSA key with an exponent of over 31 bits")
-        if data != key.public_bytes(_DER, _PKIX):
-            raise DecodeError("not-canonical", "an RSA key in another than its one DER encoding")
-        self._key = key
+def _rsa(data: bytes) -> _Verify:
+    if not _MIN_RSA_DER_BYTES < len(data) <= MAX_ENCODED_KEY_BYTES:
+        raise DecodeError("bad-key-size", f"an RSA key encoded in {len(data)} bytes")
+    try:
+        key = serialization.load_der_public_key(data)
+    except (ValueError, UnsupportedAlgorithm):
+        raise DecodeError("bad-key", "not a PKIX public key") from None
+    if not isinstance(key, rsa.RSAPublicKey):
+        raise DecodeError("bad-key", "not an RSA key")
+    if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
+        raise DecodeError("bad-key-size", f"an RSA key of {key.key_size} bits")
+    if key.public_numbers().e > _MAX_RSA_EXPONENT:
+        raise DecodeError("bad-key-size", "an RSA key with an exponent of over 31 bits")
+    if data != key.public_bytes(_DER, _PKIX):
+        raise DecodeError("not-canonical", "an RSA key in another than its one DER encoding")
 
-    def verify(self, message: bytes, signature: bytes) -> bool:
-        if len(signature) != (self._key.key_size + 7) // 8:
+    def verify(message: bytes, signature: bytes) -> bool:
+        if len(signature) != (key.key_size + 7) // 8:
             return False
         try:
-            self._key.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())
+            key.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())
         except (InvalidSignature, ValueError):
             return False
         return True
 
+    return verify
 
-_VERIFIERS: Final[dict[KeyType, type[_Verifier]]] = {
-    KeyType.RSA: _RsaVerifier,
-    KeyType.ED25519: _Ed25519Verifier,
-    KeyType.SECP256K1: _Secp256k1Verifier,
+
+_VERIFIERS: Final[dict[KeyType, Callable[[bytes], _Verify]]] = {
+    KeyType.RSA: _rsa,
+    KeyType.ED25519: _ed25519,
+    KeyType.SECP256K1: _secp256k1,
 }

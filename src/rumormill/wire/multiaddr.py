@@ -42,6 +42,10 @@ class Multiaddr(msgspec.Struct, frozen=True):
 
     components: tuple[tuple[int, bytes], ...]
 
+    def __post_init__(self) -> None:
+        if len(self.components) > MAX_COMPONENTS:
+            raise DecodeError("bad-multiaddr", f"more than {MAX_COMPONENTS} components")
+
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the binary form; DecodeError where it is malformed or a protocol is unknown."""
@@ -62,7 +66,7 @@ class Multiaddr(msgspec.Struct, frozen=True):
                 raise DecodeError("truncated", "an address ends inside a value")
             components.append((code, _checked(code, data[position:stop])))
             position = stop
-        address = cls(_bounded(components))
+        address = cls(tuple(components))
         if address.encode() != data:
             raise DecodeError("not-canonical", "an address with padded varints")
         return address
@@ -81,7 +85,7 @@ class Multiaddr(msgspec.Struct, frozen=True):
             if code is None:
                 raise DecodeError("unknown-protocol", f"multiaddr protocol {name!r}")
             components.append((code, _checked(code, _parse_value(code, value))))
-        return cls(_bounded(components))
+        return cls(tuple(components))
 
     @classmethod
     def tcp(cls, host: str, port: int, peer_id: PeerId | None = None) -> Self:
@@ -136,12 +140,6 @@ def known_addresses(encoded: Iterable[bytes]) -> tuple[list[Multiaddr], int]:
     return known, skipped
 
 
-def _bounded(components: list[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
-    if len(components) > MAX_COMPONENTS:
-        raise DecodeError("bad-multiaddr", f"more than {MAX_COMPONENTS} components")
-    return tuple(components)
-
-
 def _checked(code: int, value: bytes) -> bytes:
     """Check a binary value whose length is not fixed by its protocol."""
     if code == P2P:
@@ -175,9 +173,8 @@ def _parse_ip(code: int, text: str) -> bytes:
     if "%" in text:
         raise DecodeError("bad-multiaddr", "an address with a zone")
     try:
-        if code == IP4:
-            return ipaddress.IPv4Address(text).packed
-        return ipaddress.IPv6Address(text).packed
+        kind = ipaddress.IPv4Address if code == IP4 else ipaddress.IPv6Address
+        return kind(text).packed
     except ValueError:
         raise DecodeError("bad-multiaddr", f"{text!r} is not an {_NAMES[code]} address") from None
 
@@ -187,8 +184,6 @@ def _format_value(code: int, value: bytes) -> str:
         return str(int.from_bytes(value))
     if code == P2P:
         return str(PeerId(value))
-    if code == IP4:
-        return str(ipaddress.IPv4Address(value))
-    if code == IP6:
-        return str(ipaddress.IPv6Address(value))
+    if code in (IP4, IP6):
+        return str(ipaddress.ip_address(value))
     return value.decode("ascii")

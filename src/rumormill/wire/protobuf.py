@@ -4,8 +4,8 @@ rumormill reads peers' protobuf itself, for one reason: a general parser builds 
 the bytes describe before anybody can count them. Here nothing is built from a length or a count
 that has not been checked first. Values that lie inside the input are `bytes` slices of it.
 
-Cold codecs use `fields`; hot ones walk the buffer with `next_field`, or with `read_varint` and
-`skip_value` where a step per field is too dear.
+Cold codecs are declared (`schema`); hot ones walk the buffer with `next_field`, or with
+`read_varint` and `skip_value` where a step per field is too dear.
 """
 
 from rumormill.core.errors import DecodeError
@@ -109,24 +109,6 @@ def item_fields(
         field = next_field(data, position, end)
         found.append(field)
         position = field[2]
-    return found
-
-
-def fields(data: bytes, *, max_fields: int) -> list[tuple[int, int | bytes]]:
-    """Split a message into (field number, value) pairs, in order.
-
-    Varints come as `int`, everything else as `bytes`. More than `max_fields` fields is an error.
-    """
-    found: list[tuple[int, int | bytes]] = []
-    position, end = 0, len(data)
-    while position < end:
-        if len(found) == max_fields:
-            raise DecodeError("too-many-fields", f"more than {max_fields} fields in one message")
-        tag, start, position = next_field(data, position, end)
-        if tag & 7 == VARINT:
-            found.append((tag >> 3, read_varint(data, start, position)[0]))
-        else:
-            found.append((tag >> 3, data[start:position]))
     return found
 
 

@@ -6,6 +6,20 @@ before anything is sliced or built, and whatever is wrong with the bytes, the an
 `DecodeError` under the reason that the field declares. Fields that nobody declared are skipped, a
 few of them, so that newer peers stay readable. Fields are written in the order of their numbers.
 
+To declare a message, name the fields of a struct in their order, each with its kind (see `fields`),
+its number and its limits:
+
+    class Greeting(msgspec.Struct, frozen=True):
+        peer: bytes
+        words: tuple[str, ...] = ()
+
+    GREETING = Schema(
+        Greeting,
+        {"peer": Octets(1, 64, missing="no-peer"), "words": Text(2, 256, max_count=16)},
+        max_bytes=8192,
+    )
+    assert GREETING.decode(GREETING.encode(Greeting(b"me"))) == Greeting(b"me")
+
 A field that comes more often than it may is refused even where protobuf would keep the last one:
 no encoder writes that, and two readers that disagree on which copy counts are how forged
 identities slip through. A schema may say `last_counts` for its plain values; messages inside a

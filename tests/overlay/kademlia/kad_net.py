@@ -20,8 +20,7 @@ from rumormill.overlay.kademlia.table import distance
 from rumormill.overlay.kademlia.validators import CID_PREFIX, content_key
 from rumormill.sim.host import Host
 from rumormill.sim.network import CRASHED, Network
-from rumormill.trace.entries import Batch
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Batch, Recorder
 
 PROTOCOL = "/kademlia-test"
 

@@ -33,7 +33,7 @@ from rumormill.core.trace import Penalise, RejectMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_2
-from rumormill.protocols.gossipsub.router import GossipSub, _Heartbeat
+from rumormill.protocols.gossipsub.router import _HEARTBEAT, GossipSub
 from rumormill.protocols.gossipsub.score_params import HARDENING_THRESHOLDS
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, signing_payload
 from rumormill.protocols.pubsub.messages import (
@@ -94,7 +94,7 @@ class Victim:
         effects = []
         for _ in range(times):
             self.now += 1.0
-            effects += self.give(TimerFired(_Heartbeat()))
+            effects += self.give(TimerFired(_HEARTBEAT))
         return effects
 
     def score(self, peer: bytes) -> float:
@@ -432,7 +432,7 @@ def test_a_slow_validator_breaks_no_promise() -> None:
     message = signed(b"far", b"slow to judge")
     message_id = message.author + message.seqno
     victim.receive(GOOD, Rpc(control=Control(ihave=(IHave(TOPIC, (message_id,)),))))
-    assert len(victim.router.gossip.promises) == 1
+    assert victim.router.gossip.promises.count == 1
     victim.receive(GOOD, Rpc(publish=(message,)))
     effects = victim.beat(10)
     assert not any(isinstance(effect, Penalise) for effect in effects)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rumormill.protocols.gossipsub.backoff import NEVER, Backoff
+from rumormill.protocols.gossipsub.mesh import NEVER, Backoff
 
 A, B = b"A", b"B"
 

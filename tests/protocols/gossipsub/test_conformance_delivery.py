@@ -13,8 +13,8 @@ from rumormill.core.errors import ConfigError, LimitError
 from rumormill.core.inputs import Publish
 from rumormill.core.trace import SendRPC
 from rumormill.protocols.gossipsub.config import GossipSubConfig
-from rumormill.protocols.pubsub.batch import round_robin
 from rumormill.protocols.pubsub.router import ALREADY_PUBLISHED
+from rumormill.protocols.pubsub.split import round_robin
 from rumormill.sim.journal import Journal
 
 TREE = [(0, 1), (1, 2), (1, 4), (2, 3), (0, 5), (5, 6), (5, 8), (6, 7), (8, 9)]

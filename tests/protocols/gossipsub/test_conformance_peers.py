@@ -122,7 +122,9 @@ def test_a_lost_direct_peer_is_dialled_soon_and_then_less_and_less_often() -> No
     dials: list[float] = []
 
     def run(until: float) -> None:
-        while due := [e for e in effects if isinstance(e, SetTimer) and "Direct" in repr(e.timer)]:
+        while due := [
+            e for e in effects if isinstance(e, SetTimer) and e.timer == "direct connect"
+        ]:
             if due[-1].at > until:
                 break
             effects.clear()

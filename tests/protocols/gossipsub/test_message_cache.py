@@ -24,22 +24,22 @@ def test_message_cache():
     messages = [message(number) for number in range(60)]
     for each in messages[:10]:
         assert cache.put(each)
-    assert all(cache.get(each.id) is each for each in messages[:10])
+    assert all(cache.messages.get(each.id) is each for each in messages[:10])
     assert cache.gossip_ids("test") == ids(*range(10))
 
     cache.shift()
     for each in messages[10:20]:
         cache.put(each)
-    assert all(cache.get(each.id) is each for each in messages[:20])
+    assert all(cache.messages.get(each.id) is each for each in messages[:20])
     assert cache.gossip_ids("test") == ids(*range(10, 20), *range(10))
 
     for start in (20, 30, 40, 50):
         cache.shift()
         for each in messages[start : start + 10]:
             cache.put(each)
-    assert len(cache) == 50
-    assert all(cache.get(each.id) is None for each in messages[:10])
-    assert all(cache.get(each.id) is each for each in messages[10:])
+    assert len(cache.messages) == 50
+    assert all(cache.messages.get(each.id) is None for each in messages[:10])
+    assert all(cache.messages.get(each.id) is each for each in messages[10:])
     assert cache.gossip_ids("test") == ids(*range(50, 60), *range(40, 50), *range(30, 40))
 
 
@@ -94,7 +94,7 @@ def test_a_message_is_kept_once():
     assert not cache.put(message(1))
     assert cache.gossip_ids("test") == ids(1)
     cache.shift()
-    assert len(cache) == 0
+    assert len(cache.messages) == 0
 
 
 @pytest.mark.parametrize(("length", "gossip"), [(0, 0), (1, 0), (1, 1)])
@@ -104,8 +104,8 @@ def test_degenerate_windows_work(length, gossip):
     assert cache.put(message(1)) is (length > 0)
     assert cache.gossip_ids("test") == ids(1)[:gossip]
     cache.shift()
-    assert len(cache) == 0
-    assert cache.get(b"id-1") is None
+    assert len(cache.messages) == 0
+    assert cache.messages.get(b"id-1") is None
 
 
 def test_more_gossip_than_history_is_refused():
@@ -168,9 +168,9 @@ def test_the_cache_never_exceeds_its_bounds(length, limit, steps):
             cache.forget_peer(b"%d" % number)
         else:
             cache.shift()
-        assert len(cache) <= limit
-        assert sum(each.meta.size for each in cache._messages.values()) == cache._bytes <= 100
-        assert sorted(cache.gossip_ids("test")) == sorted(cache._messages)
+        assert len(cache.messages) <= limit
+        assert sum(each.meta.size for each in cache.messages.values()) == cache._bytes <= 100
+        assert sorted(cache.gossip_ids("test")) == sorted(cache.messages)
         counted = sum(len(counts) for counts in cache._transmissions.values())
         assert counted == cache._transmissions_counted
-        assert set(cache._transmissions) <= set(cache._messages)
+        assert set(cache._transmissions) <= set(cache.messages)

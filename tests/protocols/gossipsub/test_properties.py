@@ -101,7 +101,7 @@ class GossipSubRouter(Router):
         assert len(router.mesh.backoff) <= config.max_backoffs
         assert sizes[f"{backoff}._per_peer"] <= config.max_backoffs
         promised = sizes[f"{gossip}.promises._by_id"]
-        assert len(router.gossip.promises) <= config.max_promises
+        assert router.gossip.promises.count <= config.max_promises
         assert promised <= 2 * config.max_promises, "ids, and who owes them"
         per_heartbeat = config.max_idontwant_messages * config.max_idontwant_length
         for unwanted in router.gossip.unwanted.values():
@@ -109,7 +109,7 @@ class GossipSubRouter(Router):
         for asked in router.gossip._ids_asked.values():
             assert asked <= config.max_ihave_length
         if not config.history_length:
-            assert len(router.gossip.cache) == 0
+            assert len(router.gossip.cache.messages) == 0
         if config.scoring:
             keeper, score = "GossipSub._score", config.score
             known = sizes[f"{keeper}._active"] + sizes[f"{keeper}._retained"]
@@ -119,7 +119,7 @@ class GossipSubRouter(Router):
     @invariant()
     def the_heartbeat_goes_on(self) -> None:
         if self.router is not None:
-            beats = [at for timer, at in self.timers.items() if "Heartbeat" in type(timer).__name__]
+            beats = [at for timer, at in self.timers.items() if timer == "heartbeat"]
             [beat] = beats
             assert beat <= self.now + 3 * self.config.heartbeat_interval
 

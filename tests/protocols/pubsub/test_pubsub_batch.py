@@ -8,9 +8,9 @@ import pytest
 from rumormill.core.effects import Append, Send, SendAll
 from rumormill.core.inputs import PeerConnected, Publish, Received, Start, Stored
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
-from rumormill.protocols.pubsub.batch import SHARED_RPC_BYTES
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Rpc, SubOpts
+from rumormill.protocols.pubsub.split import SHARED_RPC_BYTES
 from rumormill.sim.identity import SimulatedIdentity
 
 

@@ -28,7 +28,7 @@ from rumormill.protocols.pubsub.codec import (
     decode_rpc,
     encode_message,
     encode_rpc,
-    proof_fields,
+    proof_of,
     signing_payload,
 )
 from rumormill.protocols.pubsub.messages import (
@@ -255,7 +255,7 @@ class TestSigning:
         anew = msgspec.structs.replace(received, signed_bytes=0)
         assert signing_payload(received) == signing_payload(anew)
         if received.signature:
-            assert proof_fields(received) == proof_fields(anew)
+            assert proof_of(received) == proof_of(anew)
 
     def test_a_usual_message_is_taken_as_it_is(self) -> None:
         """Otherwise every receiver would pay for putting it together again."""

@@ -43,8 +43,7 @@ from rumormill.sim.journal import Journal
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import Network, peer_id
 from rumormill.sim.simulation import round_trip_of
-from rumormill.trace.entries import Batch
-from rumormill.trace.recorder import Recorder
+from rumormill.trace.entries import Batch, Recorder
 
 SMALL_DHT = KademliaConfig(alpha=2, paths=1, k=8)
 """A DHT that costs a test little."""

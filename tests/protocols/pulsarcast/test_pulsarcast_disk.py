@@ -30,6 +30,7 @@ from rumormill.core.trace import DeliverMessage, PublishMessage, SkipPublish
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
+from rumormill.protocols.pulsarcast.context import HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
 from rumormill.protocols.pulsarcast.format.additions import (
@@ -40,11 +41,9 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import addition, encode_rpc
+from rumormill.protocols.pulsarcast.format.rpc import Rpc, addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_request
-from rumormill.protocols.pulsarcast.operations import HoldTimer
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
-from rumormill.protocols.pulsarcast.tree.trees import join
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal
 from rumormill.sim.network import peer_id
@@ -326,7 +325,7 @@ class Discreet(PulsarcastPeer):
 def bytes_of(effect: object) -> bytes:
     """What others learn of an effect."""
     if isinstance(effect, Send | SendAll | Mail):
-        return encode_rpc(effect.message)  # type: ignore[arg-type]
+        return Rpc.encode(effect.message)  # type: ignore[arg-type]
     if isinstance(effect, Ask | Answer):
         return encode_kad(effect.message)  # type: ignore[arg-type]
     if isinstance(effect, Published) and effect.event is not None:

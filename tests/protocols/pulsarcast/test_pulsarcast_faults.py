@@ -42,9 +42,18 @@ from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
 from rumormill.protocols.pulsarcast.format.additions import Block, Events, Fetch, JoinReply, Terms
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, EventLinking
-from rumormill.protocols.pulsarcast.format.rpc import Operation, PeerTree, Rpc, RpcMessage, addition
+from rumormill.protocols.pulsarcast.format.rpc import (
+    Operation,
+    PeerTree,
+    Rpc,
+    RpcMessage,
+    accepted,
+    addition,
+    join,
+    redirect,
+)
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event
-from rumormill.protocols.pulsarcast.tree.trees import accepted, gap, join, redirect
+from rumormill.protocols.pulsarcast.tree.trees import gap
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.network import peer_id
 
@@ -260,8 +269,8 @@ def test_an_operation_without_its_payload_stops_nobody(op: Operation) -> None:
     created = dates.iso_at(lone.now)
     bodies = (
         RpcMessage(op, created, topic),
-        RpcMessage(op, created, tree=PeerTree(topic)),
-        RpcMessage(op, created, event=event_by(1, topic, b"x", created)),
+        RpcMessage(op, created, PeerTree(topic)),
+        RpcMessage(op, created, event_by(1, topic, b"x", created)),
         RpcMessage(op, created),
     )
     for body in bodies:

@@ -10,8 +10,8 @@ from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity, SignatureVerifier
 from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import (
     BAD_SIGNATURE,
     SignedEvent,
@@ -29,8 +29,8 @@ from rumormill.protocols.pulsarcast.history.graph import (
     Fork,
     Gap,
     HistoryReport,
+    HistoryVerifier,
     draw,
-    verify_history,
 )
 from rumormill.wire.keys import PrivateKey
 
@@ -57,7 +57,10 @@ def a_chain(length: int) -> list[SignedEvent]:
 
 def verified(events: list[Event]) -> HistoryReport:
     """The report on some kept events."""
-    return verify_history(events, TOPIC.cid, SignatureVerifier(), TOPIC)
+    verifier = HistoryVerifier(TOPIC.cid, SignatureVerifier(), TOPIC)
+    for event in events:
+        verifier.check(event)
+    return verifier.report()
 
 
 parent_lists = st.lists(st.integers(-1, 30), min_size=1, max_size=30).map(
@@ -145,8 +148,10 @@ def test_a_graph_is_bounded() -> None:
     with pytest.raises(LimitError):
         graph.add(b"b", None)
     events = [stored(signed) for signed in a_chain(2)]
+    verifier = HistoryVerifier(TOPIC.cid, SignatureVerifier(), limit=1)
+    verifier.check(events[0])
     with pytest.raises(LimitError):
-        verify_history(events, TOPIC.cid, SignatureVerifier(), limit=1)
+        verifier.check(events[1])
 
 
 def test_a_whole_chain_is_found_whole() -> None:

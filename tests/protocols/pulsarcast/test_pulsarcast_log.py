@@ -23,16 +23,16 @@ from rumormill.core.inputs import (
 )
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory
+from rumormill.protocols.pulsarcast.context import MOST_PER_PEER
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format import dates, proof, rpc
+from rumormill.protocols.pulsarcast.format import codec, dates, rpc
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, JoinReply, Terms
+from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
-from rumormill.protocols.pulsarcast.format.rpc import addition
+from rumormill.protocols.pulsarcast.format.rpc import addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.operations import MOST_PER_PEER
 from rumormill.protocols.pulsarcast.tree.known_topics import note_of
-from rumormill.protocols.pulsarcast.tree.trees import gap, join
+from rumormill.protocols.pulsarcast.tree.trees import gap
 from rumormill.sim.journal import PIECE
 from rumormill.sim.network import peer_id
 
@@ -87,13 +87,13 @@ class Counted(Lone):
 def relay(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     """A peer that knows the topic and its events by its log alone."""
     lone = Counted(5, history()[0])
-    decode = proof.event_from_proof
+    decode = codec.from_stored
 
     def counted(*arguments: object) -> SignedEvent:
         lone.decoded += 1
         return decode(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(proof, "event_from_proof", counted)
+    monkeypatch.setattr(codec, "from_stored", counted)
     yield lone
     assert lone.heaviest <= PIECE
 

@@ -11,11 +11,11 @@ from rumormill.core.inputs import Publish, Subscribe, TimerFired
 from rumormill.core.trace import PublishMessage, RejectMessage
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, PublishEvent, ReadHistory
+from rumormill.protocols.pulsarcast.context import HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import RequestStatus
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.operations import HoldTimer
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import peer_id
 

@@ -7,14 +7,9 @@ from pulsarcast_vectors import block_cid
 from rumormill.core.errors import DecodeError
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.codec import from_stored, stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
-from rumormill.protocols.pulsarcast.format.proof import (
-    event_from_proof,
-    from_stored,
-    pack_proof,
-    stored,
-)
-from rumormill.protocols.pulsarcast.format.rpc import decode_rpc, encode_rpc, publish
+from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc, publish
 from rumormill.protocols.pulsarcast.format.signing import (
     BAD_SIGNATURE,
     UNSIGNED,
@@ -101,7 +96,7 @@ def test_signatures_travel_beside_what_is_hashed() -> None:
     """A signed event has the same CID as an unsigned one, and arrives with its signatures."""
     for signed in (own_event(), asked_event()):
         assert signed.cid == SignedEvent(signed.event).cid
-        [message] = decode_rpc(encode_rpc(publish(signed, 0.0))).messages
+        [message] = decode_rpc(Rpc.encode(publish(signed, 0.0))).messages
         assert message.event == signed
         assert message.event is not None
         assert fault_of(message.event, CAROL) is None
@@ -117,12 +112,13 @@ def test_a_stored_event_proves_itself() -> None:
         back = from_stored(event)
         assert back == signed
         assert fault_of(back, CAROL) is None
-        assert event_from_proof(pack_proof(signed), signed.event.payload).cid == signed.cid
+        assert back.cid == signed.cid
 
 
 def test_the_payload_is_not_kept_twice() -> None:
     """A proof costs the same whatever the size of the payload."""
-    assert len(pack_proof(own_event(bytes(100_000)))) == len(pack_proof(own_event(b"")))
+    large, empty = stored(own_event(bytes(100_000))), stored(own_event(b""))
+    assert len(large.proof) == len(empty.proof)
 
 
 def test_a_changed_stored_event_is_seen() -> None:

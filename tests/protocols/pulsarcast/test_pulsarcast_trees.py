@@ -7,11 +7,13 @@ from rumormill.core.effects import Connect
 from rumormill.core.inputs import ConnectFailed, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DuplicateMessage, SendRPC
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
+from rumormill.protocols.pulsarcast.context import BranchTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.additions import JoinReply, JoinStatus, Terms
 from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL, TopicDescriptor
-from rumormill.protocols.pulsarcast.tree.trees import BranchTimer, gap, join
+from rumormill.protocols.pulsarcast.format.rpc import join
+from rumormill.protocols.pulsarcast.tree.trees import gap
 from rumormill.sim.network import peer_id
 
 ANYONE = {"allowed_publishers": None}
@@ -189,7 +191,7 @@ def test_a_child_of_the_original_is_served_without_ceremony() -> None:
     lone = Lone(0)
     topic = lone.create(**ANYONE).cid
     lone.meet(peer_id(1), protocol=PROTOCOL)
-    effects = lone.receive(peer_id(1), rpc.join(topic, lone.now))
+    effects = lone.receive(peer_id(1), join(topic, None, lone.now))
     assert sent(effects) == []
     out = sent(lone.feed(Publish(cids.text(topic), b"x")))
     assert [peer for peer, _ in out] == [peer_id(1)]

@@ -35,7 +35,6 @@ from rumormill.protocols.pulsarcast.format.rpc import (
     Rpc,
     RpcMessage,
     decode_rpc,
-    encode_rpc,
     read_messages,
 )
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
@@ -58,12 +57,12 @@ def check_address(item: dict[str, Any], dag: bytes, cid: bytes) -> None:
 
 def check_rpc(vector: dict[str, Any], message: RpcMessage) -> None:
     """The RPC has the original's bytes, reads back, and is accepted where the original does."""
-    data = encode_rpc(Rpc((message,)))
+    data = Rpc.encode(Rpc((message,)))
     assert data.hex() == vector["protobuf_hex"]
     assert frame(data).hex() == vector.get("framed_hex", frame(data).hex())
     [(back, fault)] = read_messages(data)
     assert (fault is None) == vector["accepted_by_js_receiver"]
-    assert encode_rpc(Rpc((back,))) == data
+    assert Rpc.encode(Rpc((back,))) == data
 
 
 @pytest.mark.parametrize("item", TOPICS, ids=label)
@@ -77,7 +76,7 @@ def test_topics_have_the_bytes_of_the_original(item: dict[str, Any]) -> None:
     for vector in item["rpc"]:
         op = Operation[vector["op"]]
         if op is Operation.NEW_TOPIC:
-            check_rpc(vector, RpcMessage(op, RPC_CREATED, topic=topic))
+            check_rpc(vector, RpcMessage(op, RPC_CREATED, topic))
         else:
             check_rpc(vector, RpcMessage(op, RPC_CREATED, topic.cid))
 
@@ -102,7 +101,7 @@ def test_events_have_the_bytes_of_the_original(item: dict[str, Any]) -> None:
     assert read_event(event.dag()) == event
     assert readable_event(event) == {"publisher": None, **written}
     for vector in item["rpc"]:
-        message = RpcMessage(Operation[vector["op"]], RPC_CREATED, event=SignedEvent(event))
+        message = RpcMessage(Operation[vector["op"]], RPC_CREATED, SignedEvent(event))
         check_rpc(vector, message)
         arrived = decode_rpc(bytes.fromhex(vector["protobuf_hex"])).messages[0].event
         assert arrived is not None
@@ -116,8 +115,8 @@ def test_large_payloads_too(item: dict[str, Any]) -> None:
     created = "2021-06-30T23:59:59.007Z"
     event = EventDescriptor(block_cid("topic"), PEERS["alice"], payload, created, PEERS["bob"])
     assert cids.text(event.cid) == item["cid_base58btc"]
-    message = RpcMessage(Operation.PUBLISH_EVENT, RPC_CREATED, event=SignedEvent(event))
-    data = encode_rpc(Rpc((message,)))
+    message = RpcMessage(Operation.PUBLISH_EVENT, RPC_CREATED, SignedEvent(event))
+    data = Rpc.encode(Rpc((message,)))
     assert hashlib.sha256(data).hexdigest() == item["protobuf_sha256"]
     arrived = decode_rpc(data).messages[0].event
     assert arrived is not None
@@ -164,5 +163,5 @@ def test_a_date_without_milliseconds_changes_the_cid_at_the_receiver() -> None:
     assert message.event is not None
     assert message.event.event.created == "2019-10-04T09:00:00.000Z"
     assert cids.text(message.event.cid) == EVENTS[0]["cid_base58btc"]
-    forwarded = encode_rpc(Rpc((RpcMessage(message.op, RPC_CREATED, event=message.event),)))
+    forwarded = Rpc.encode(Rpc((RpcMessage(message.op, RPC_CREATED, message.event),)))
     assert forwarded.hex() == EVENTS[0]["rpc"][0]["protobuf_hex"]

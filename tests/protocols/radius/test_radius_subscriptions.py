@@ -25,7 +25,7 @@ from rumormill.protocols.radius.messages import Frame, Spread
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.protocols.radius.subscriptions import RENEW
 from rumormill.sim.identity import SimulatedIdentity
-from rumormill.sim.latency import Constant
+from rumormill.sim.latency import constant
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
 from rumormill.sim.network import Network
 
@@ -35,7 +35,7 @@ RING = [(peer, (peer + 1) % 6) for peer in range(6)]
 def network(peers: int, faults: LinkFaults | None = None, **config: Any) -> Network:
     """Simulated peers in a line."""
     settings = RadiusConfig(overlay="links", sub_hops=peers, pub_hops=peers, **config)
-    net = Network(1, latency=Constant(0.05), faults=faults)
+    net = Network(1, latency=constant(0.05), faults=faults)
 
     def build(peer: bytes, rng: random.Random) -> Radius:
         return Radius(SimulatedIdentity(peer), rng, settings)

@@ -1,12 +1,12 @@
 """GossipSub's parameters, each with the source of its default, and the named presets."""
 
-import math
 import re
 from typing import Final
 
 import msgspec
 
-from rumormill.core.config import Config, require
+from rumormill.core import config
+from rumormill.core.config import Config, Rule, require, require_all
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.protocols.gossipsub.score_params import (
@@ -16,7 +16,7 @@ from rumormill.protocols.gossipsub.score_params import (
     ScoreThresholds,
     score_parameter_decay,
 )
-from rumormill.protocols.pubsub.config import ENDLESS, PubSubConfig
+from rumormill.protocols.pubsub.config import ENDLESS, FINITE, PubSubConfig
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -65,19 +65,16 @@ class GaterParams(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Raise `ConfigError` when a value is outside its range."""
-        for name in ("threshold", "duplicate_weight"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value > 0, name, "must be a finite number above 0")
-        for name in ("global_decay", "source_decay", "decay_to_zero"):
-            require(0 < getattr(self, name) < 1, name, "must lie strictly between 0 and 1")
-        for name in ("decay_interval", "quiet"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value >= 1, name, "must be at least 1 s")
-        for name in ("ignore_weight", "reject_weight"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value >= 1, name, "must be at least 1")
+        require_all(self, _GATER_RULES)
         require(self.retain_stats >= 0, "retain_stats", "must be at least 0")
-        require(self.addresses_max >= 1, "addresses_max", "must be at least 1")
+
+
+_GATER_RULES: Final = {
+    config.POSITIVE: ("threshold", "duplicate_weight"),
+    config.FRACTION: ("global_decay", "source_decay", "decay_to_zero"),
+    config.SECONDS: ("decay_interval", "quiet"),
+    config.AT_LEAST_ONE: ("ignore_weight", "reject_weight", "addresses_max"),
+}
 
 
 class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
@@ -213,24 +210,11 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     def validate(self) -> None:
         """Refuse degrees, histories and times that contradict each other."""
         super().validate()
+        require_all(self, _RULES)
         self._validate_degrees()
-        require(
-            0 < self.heartbeat_interval < ENDLESS,
-            "heartbeat_interval",
-            "must be positive and finite",
-        )
-        require(self.history_length >= 0, "history_length", "must not be negative")
-        require(
-            0 <= self.history_gossip <= self.history_length,
-            "history_gossip",
-            "must be between 0 and history_length",
-        )
+        between = 0 <= self.history_gossip <= self.history_length
+        require(between, "history_gossip", "must be between 0 and history_length")
         require(0 <= self.gossip_factor <= 1, "gossip_factor", "must be between 0 and 1")
-        for key in _NOT_NEGATIVE:
-            rule = "must not be negative, and must be finite"
-            require(0 <= getattr(self, key) < ENDLESS, key, rule)
-        for key in _AT_LEAST_ONE:
-            require(getattr(self, key) >= 1, key, "must be at least 1")
         for text in self.direct_peers:
             read_direct_peer(text)
         if self.gater is not None:
@@ -240,46 +224,45 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
             self.thresholds.validate()
 
     def _validate_degrees(self) -> None:
-        for key in ("D", "D_lo", "D_hi", "D_score", "D_out", "D_lazy"):
-            require(getattr(self, key) >= 0, key, "must not be negative")
         if self.D == self.D_lo == self.D_hi == self.D_out == 0:
             return  # a bootstrapper, which keeps no mesh (1.1, "Recommendations")
         require(self.D_lo <= self.D, "D_lo", f"must be at most D ({self.D})")
         require(self.D_hi >= self.D, "D_hi", f"must be at least D ({self.D})")
         require(self.D_score <= self.D_hi, "D_score", f"must be at most D_hi ({self.D_hi})")
-        require(
-            self.D_out < self.D_lo or self.D_out == 0,
-            "D_out",
-            f"must be below D_lo ({self.D_lo})",
-        )
+        below = self.D_out < self.D_lo or self.D_out == 0
+        require(below, "D_out", f"must be below D_lo ({self.D_lo})")
         require(self.D_out <= self.D // 2, "D_out", f"must be at most D / 2 ({self.D // 2})")
 
 
-_NOT_NEGATIVE = (
-    "heartbeat_initial_delay",
-    "heartbeat_spread",
-    "fanout_ttl",
-    "prune_backoff",
-    "unsubscribe_backoff",
-    "max_backoff",
-    "max_ihave_length",
-    "max_ihave_messages",
-    "gossip_retransmission",
-    "iwant_followup_time",
-    "graft_flood_threshold",
-    "prune_peers",
-    "opportunistic_graft_peers",
-    "idontwant_threshold",
-    "idontwant_ttl",
-    "max_idontwant_messages",
-    "max_idontwant_length",
-)
-_AT_LEAST_ONE = (
-    "max_backoffs",
-    "max_promises",
-    "opportunistic_graft_ticks",
-    "direct_connect_ticks",
-)
+_RULES: Final = {
+    config.NOT_NEGATIVE: ("D", "D_lo", "D_hi", "D_score", "D_out", "D_lazy", "history_length"),
+    FINITE: ("heartbeat_interval",),
+    Rule(lambda value: 0 <= value < ENDLESS, "must not be negative, and must be finite"): (
+        "heartbeat_initial_delay",
+        "heartbeat_spread",
+        "fanout_ttl",
+        "prune_backoff",
+        "unsubscribe_backoff",
+        "max_backoff",
+        "max_ihave_length",
+        "max_ihave_messages",
+        "gossip_retransmission",
+        "iwant_followup_time",
+        "graft_flood_threshold",
+        "prune_peers",
+        "opportunistic_graft_peers",
+        "idontwant_threshold",
+        "idontwant_ttl",
+        "max_idontwant_messages",
+        "max_idontwant_length",
+    ),
+    config.AT_LEAST_ONE: (
+        "max_backoffs",
+        "max_promises",
+        "opportunistic_graft_ticks",
+        "direct_connect_ticks",
+    ),
+}
 
 PRESETS: dict[str, Config] = {
     "default": GossipSubConfig(),

@@ -13,7 +13,6 @@ each duplicate, which is why it has a router of its own and is not a switch in t
 """
 
 import math
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -21,7 +20,7 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.identity import Identity
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input, PeerConnected, PeerDisconnected, Received
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
@@ -43,6 +42,9 @@ class _Account(msgspec.Struct, gc=False):
     duplicate: float = 0.0
     ignore: float = 0.0
     reject: float = 0.0
+
+
+_COUNTS: Final = _Account.__struct_fields__[2:]
 
 
 class Gater:
@@ -167,10 +169,8 @@ class Gater:
         expired = []
         for address, account in self._accounts.items():
             if account.connected:
-                account.deliver = _faded(account.deliver, factor, floor)
-                account.duplicate = _faded(account.duplicate, factor, floor)
-                account.ignore = _faded(account.ignore, factor, floor)
-                account.reject = _faded(account.reject, factor, floor)
+                for name in _COUNTS:
+                    setattr(account, name, _faded(getattr(account, name), factor, floor))
             elif account.expires < now:
                 expired.append(address)
         for address in expired:
@@ -182,20 +182,11 @@ def _faded(count: float, factor: float, floor: float) -> float:
     return faded if faded >= floor else 0.0
 
 
-class _EveryId(Mapping[MessageId, None]):
+class _EveryId:
     """All message ids there could be: every duplicate matters to the gater."""
 
     def __contains__(self, message_id: object) -> bool:
         return True
-
-    def __getitem__(self, message_id: MessageId) -> None:
-        return None
-
-    def __iter__(self) -> Iterator[MessageId]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 class GatedGossipSub(GossipSub):

@@ -8,38 +8,114 @@ IDONTWANT (1.2) goes the other way: it names a message that we have, so that mes
 send it.
 """
 
+from collections.abc import Sequence
+
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.gossipsub.peers import PeerTable
-from rumormill.protocols.gossipsub.promises import Promises
-from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.pubsub.messages import IHave, Message
 from rumormill.protocols.pubsub.seen_cache import SeenCache
+
+
+class Promises:
+    """Which peers owe us which messages, and until when.
+
+    Of each request one message, chosen at random, is watched: that keeps the cost low and still
+    finds out a peer that makes a habit of empty advertisements. A message that comes, from
+    whomever, ends all promises of it, because the others can then no longer keep theirs. So does a
+    rejected message, which is charged elsewhere, unless it was badly signed: that anybody can make
+    up.
+    """
+
+    __slots__ = ("_by_id", "_by_peer", "_follow_up", "_limit", "_randomness", "count", "unwatched")
+
+    def __init__(self, follow_up: float, limit: int, randomness: Randomness) -> None:
+        self.unwatched = 0
+        """Requests that were not watched because too many others are."""
+        self._follow_up = follow_up
+        self._limit = limit
+        self._randomness = randomness
+        self._by_id: dict[MessageId, dict[PeerId, float]] = {}
+        self._by_peer: dict[PeerId, dict[MessageId, None]] = {}
+        self.count = 0
+
+    def add(self, peer: PeerId, message_ids: Sequence[MessageId], now: float) -> None:
+        """A peer was asked for messages that it had advertised."""
+        if not message_ids:
+            return
+        if self.count >= self._limit:
+            self.unwatched += 1
+            return
+        message_id = self._randomness.choice(message_ids)
+        owers = self._by_id.setdefault(message_id, {})
+        if peer not in owers:
+            owers[peer] = now + self._follow_up
+            self._by_peer.setdefault(peer, {})[message_id] = None
+            self.count += 1
+
+    def fulfil(self, message_id: MessageId) -> None:
+        """The message arrived, or entered validation: nobody owes it any more."""
+        owers = self._by_id.pop(message_id, None)
+        if owers is not None:
+            for peer in owers:
+                self._strike(peer, message_id)
+
+    def rejected(self, message_id: MessageId, peer: PeerId, reason: str) -> None:
+        """`peer` sent the message and it was rejected."""
+        if reason not in reasons.UNSIGNED:
+            self.fulfil(message_id)
+
+    def excuse(self, peer: PeerId) -> None:
+        """Void a peer's promises: we turned its messages away ourselves, or it is gone."""
+        for message_id in self._by_peer.pop(peer, ()):
+            owers = self._by_id[message_id]
+            del owers[peer]
+            self.count -= 1
+            if not owers:
+                del self._by_id[message_id]
+
+    forget_peer = excuse
+
+    def broken(self, now: float) -> dict[PeerId, int]:
+        """How many promises each peer has broken since the last call."""
+        broken: dict[PeerId, int] = {}
+        if not self._by_id:
+            return broken
+        emptied = []
+        for message_id, owers in self._by_id.items():
+            late = [peer for peer, expires in owers.items() if expires < now]
+            for peer in late:
+                del owers[peer]
+                self._strike(peer, message_id)
+                broken[peer] = broken.get(peer, 0) + 1
+            if not owers:
+                emptied.append(message_id)
+        for message_id in emptied:
+            del self._by_id[message_id]
+        return broken
+
+    def _strike(self, peer: PeerId, message_id: MessageId) -> None:
+        owed = self._by_peer[peer]
+        del owed[message_id]
+        if not owed:
+            del self._by_peer[peer]
+        self.count -= 1
 
 
 class Gossip:
     """The lazy part of GossipSub: message cache, IHAVE, IWANT, IDONTWANT, promises."""
 
-    def __init__(
-        self,
-        config: GossipSubConfig,
-        table: PeerTable,
-        trust: Trust,
-        seen: SeenCache,
-        randomness: Randomness,
-    ) -> None:
+    def __init__(self, table: PeerTable, seen: SeenCache) -> None:
+        config, randomness = table.config, table.randomness
         self.cache = MessageCache(config.history_length, config.history_gossip)
         self.promises = Promises(config.iwant_followup_time, config.max_promises, randomness)
-        self._config = config
-        self._table = table
-        self._trust = trust
+        self._config, self._randomness = config, randomness
+        self._table, self._trust = table, table.trust
         self._seen = seen
-        self._randomness = randomness
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
@@ -81,15 +157,8 @@ class Gossip:
         ids = self.cache.gossip_ids(topic)
         if not ids:
             return []
-        table = self._table
-        peers = [
-            peer
-            for peer in table.topics.get(topic, ())
-            if peer not in excluded
-            and peer not in table.direct
-            and table.meshes(peer)
-            and self._trust.gossips(peer, now)
-        ]
+        gossips = self._trust.gossips
+        peers = [peer for peer in self._table.outsiders(topic, excluded) if gossips(peer, now)]
         target = max(self._config.D_lazy, int(self._config.gossip_factor * len(peers)))
         if target < len(peers):
             peers = self._randomness.sample(peers, target)

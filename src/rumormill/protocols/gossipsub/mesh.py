@@ -8,17 +8,146 @@ it grafts again, or links would flap. (GossipSub 1.0 "Control messages", 1.1 "Ov
 management" and "Explicit peering agreements".)
 """
 
+from typing import Final
+
 import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.backoff import Backoff
-from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.peers import PeerTable
-from rumormill.protocols.gossipsub.score import Trust
+
+PER_PEER_MAX: Final = 1000
+"""Our choice: topics in which one peer is backed off separately."""
+SLACK: Final = 1.0
+"""Seconds that we wait on top of a back-off, since the peer may count them differently. rust and
+js: one heartbeat."""
+NEVER: Final = float("-inf")
+"""The expiry of a backoff that does not exist."""
+
+
+class Backoff:
+    """For how long after a PRUNE a mesh link must not be grafted again, by topic and peer.
+
+    A time that a remote peer names is clamped to `longest` before it is added to anything, so no
+    number on the wire can overflow or pin an entry for ever. The table is bounded, per peer and
+    overall. A peer for which there is no more room is backed off in all topics at once, by one
+    entry: a peer that fills the table gains nothing by it.
+    """
+
+    __slots__ = (
+        "_blanket",
+        "_by_topic",
+        "_count",
+        "_limit",
+        "_longest",
+        "_per_peer",
+        "_per_peer_max",
+        "evicted",
+        "merged",
+    )
+
+    def __init__(self, limit: int, longest: float, per_peer_max: int = PER_PEER_MAX) -> None:
+        self.merged = 0
+        """Backoffs that became part of their peer's backoff in all topics."""
+        self.evicted = 0
+        """Backoffs forgotten before their time to make room."""
+        self._limit = limit
+        self._longest = longest
+        self._per_peer_max = per_peer_max
+        self._by_topic: dict[Topic, dict[PeerId, float]] = {}
+        self._per_peer: dict[PeerId, int] = {}
+        self._blanket: dict[PeerId, float] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count + len(self._blanket)
+
+    def add(self, topic: Topic, peer: PeerId, seconds: float, now: float) -> None:
+        """Back off for some time; an expiry that lies further away stays."""
+        if not seconds > 0:
+            return
+        expires = now + float(min(seconds, self._longest))
+        peers = self._by_topic.get(topic)
+        if peers is not None and peer in peers:
+            peers[peer] = max(peers[peer], expires)
+            return
+        if len(self) >= self._limit:
+            self.clear(now)
+            peers = self._by_topic.get(topic)
+        if len(self) >= self._limit or self._per_peer.get(peer, 0) >= self._per_peer_max:
+            self._back_off_everywhere(peer, expires)
+            return
+        if peers is None:
+            peers = self._by_topic[topic] = {}
+        peers[peer] = expires
+        self._per_peer[peer] = self._per_peer.get(peer, 0) + 1
+        self._count += 1
+
+    def _back_off_everywhere(self, peer: PeerId, expires: float) -> None:
+        self.merged += 1
+        known = self._blanket.get(peer)
+        if known is not None:
+            self._blanket[peer] = max(known, expires)
+            return
+        for topic in [topic for topic, peers in self._by_topic.items() if peer in peers]:
+            expires = max(expires, self._drop(topic, peer))
+        while len(self) >= self._limit:
+            self._evict_oldest()
+        self._blanket[peer] = expires
+
+    def _evict_oldest(self) -> None:
+        self.evicted += 1
+        if self._by_topic:
+            topic, peers = next(iter(self._by_topic.items()))
+            self._drop(topic, next(iter(peers)))
+        else:
+            del self._blanket[next(iter(self._blanket))]
+
+    def _drop(self, topic: Topic, peer: PeerId) -> float:
+        peers = self._by_topic[topic]
+        expires = peers.pop(peer)
+        if not peers:
+            del self._by_topic[topic]
+        left = self._per_peer[peer] - 1
+        if left:
+            self._per_peer[peer] = left
+        else:
+            del self._per_peer[peer]
+        self._count -= 1
+        return expires
+
+    def expires(self, topic: Topic, peer: PeerId) -> float:
+        """When the peer may ask for the link again; `NEVER` if nothing hinders it."""
+        expires = NEVER
+        peers = self._by_topic.get(topic)
+        if peers is not None:
+            expires = peers.get(peer, NEVER)
+        if self._blanket:
+            expires = max(expires, self._blanket.get(peer, NEVER))
+        return expires
+
+    def active(self, topic: Topic, peer: PeerId, now: float) -> bool:
+        """Whether we must not graft the peer; a little longer than the peer has to wait for us."""
+        if not self._by_topic and not self._blanket:
+            return False
+        return now < self.expires(topic, peer) + SLACK
+
+    def clear(self, now: float) -> None:
+        """Forget what has expired; now and then will do."""
+        horizon = now - SLACK
+        if self._count:
+            over = [
+                (topic, peer)
+                for topic, peers in self._by_topic.items()
+                for peer, expires in peers.items()
+                if expires <= horizon
+            ]
+            for topic, peer in over:
+                self._drop(topic, peer)
+        for peer in [peer for peer, expires in self._blanket.items() if expires <= horizon]:
+            del self._blanket[peer]
 
 
 class MeshChanges(msgspec.Struct):
@@ -32,19 +161,12 @@ class MeshChanges(msgspec.Struct):
 class Mesh:
     """The mesh links of all topics, and the rules by which they change."""
 
-    def __init__(
-        self,
-        config: GossipSubConfig,
-        table: PeerTable,
-        trust: Trust,
-        randomness: Randomness,
-    ) -> None:
+    def __init__(self, table: PeerTable) -> None:
+        config = table.config
         self.links: dict[Topic, dict[PeerId, None]] = {}
         self.backoff = Backoff(limit=config.max_backoffs, longest=config.max_backoff)
-        self._config = config
-        self._table = table
-        self._trust = trust
-        self._randomness = randomness
+        self._config, self._randomness = config, table.randomness
+        self._table, self._trust = table, table.trust
 
     # Joining and leaving.
 
@@ -266,13 +388,10 @@ class Mesh:
     ) -> list[PeerId]:
         if count <= 0:
             return []
-        table = self._table
         found = [
             peer
-            for peer in table.topics.get(topic, ())
-            if peer not in links
-            and table.meshes(peer)
-            and (not only_dialled or table.dialled(peer))
+            for peer in self._table.outsiders(topic, links)
+            if (not only_dialled or self._table.dialled(peer))
             and self._may_graft(topic, peer, now)
             and (above is None or self._trust.score(peer, now) > above)
         ]
@@ -289,19 +408,10 @@ class Fanout:
     that time. (1.0, "Topic membership".)
     """
 
-    def __init__(
-        self,
-        config: GossipSubConfig,
-        table: PeerTable,
-        trust: Trust,
-        randomness: Randomness,
-    ) -> None:
+    def __init__(self, table: PeerTable) -> None:
         self.peers: dict[Topic, dict[PeerId, None]] = {}
         self.last_published: dict[Topic, float] = {}
-        self._config = config
-        self._table = table
-        self._trust = trust
-        self._randomness = randomness
+        self._table, self._trust = table, table.trust
 
     def use(self, topic: Topic, now: float) -> dict[PeerId, None]:
         """Return the peers to publish through, chosen now when there are none yet."""
@@ -322,7 +432,7 @@ class Fanout:
 
     def maintain(self, now: float) -> None:
         """Expire unused topics, drop peers that stand too low, and refill."""
-        ttl = self._config.fanout_ttl
+        ttl = self._table.config.fanout_ttl
         for topic in [t for t, last in self.last_published.items() if last + ttl < now]:
             del self.last_published[topic]
             del self.peers[topic]
@@ -337,18 +447,12 @@ class Fanout:
             chosen.pop(peer, None)
 
     def _fill(self, topic: Topic, chosen: dict[PeerId, None], now: float) -> None:
-        missing = self._config.D - len(chosen)
+        table = self._table
+        missing = table.config.D - len(chosen)
         if missing <= 0:
             return
-        table = self._table
-        candidates = [
-            peer
-            for peer in table.topics.get(topic, ())
-            if peer not in chosen
-            and peer not in table.direct
-            and table.meshes(peer)
-            and self._trust.publishes(peer, now)
-        ]
+        outsiders = table.outsiders(topic, chosen)
+        candidates = [peer for peer in outsiders if self._trust.publishes(peer, now)]
         if len(candidates) > missing:
-            candidates = self._randomness.sample(candidates, missing)
+            candidates = table.randomness.sample(candidates, missing)
         chosen.update(dict.fromkeys(candidates))

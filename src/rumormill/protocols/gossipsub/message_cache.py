@@ -31,12 +31,12 @@ class MessageCache:
         "_bytes",
         "_bytes_max",
         "_gossip",
-        "_messages",
         "_messages_max",
         "_transmissions",
         "_transmissions_counted",
         "_windows",
         "evicted",
+        "messages",
         "refused",
     )
 
@@ -53,7 +53,7 @@ class MessageCache:
         """Messages that left before their time to make room."""
         self.refused = 0
         """Messages that were not kept because there was no room."""
-        self._messages: dict[MessageId, Message] = {}
+        self.messages: dict[MessageId, Message] = {}
         # Newest first. A window maps a topic to the ids of its messages, in order of arrival. A
         # list, since there are few windows and an empty deque takes ten times the memory.
         self._windows: list[dict[Topic, list[MessageId]]] = [{} for _ in range(history_length)]
@@ -64,15 +64,9 @@ class MessageCache:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
 
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def __contains__(self, message_id: MessageId) -> bool:
-        return message_id in self._messages
-
     def put(self, message: Message) -> bool:
         """Keep a message in the newest window; false if it is there already or finds no room."""
-        messages = self._messages
+        messages = self.messages
         message_id = message.id
         if message_id in messages or not self._windows:
             return False
@@ -96,20 +90,16 @@ class MessageCache:
         if size > self._bytes_max:
             return
         for age in range(len(self._windows) - 1, 0, -1):
-            before = len(self._messages)
+            before = len(self.messages)
             self._forget(self._windows[age])
             self._windows[age] = {}
-            self.evicted += before - len(self._messages)
-            if len(self._messages) < self._messages_max and self._bytes + size <= self._bytes_max:
+            self.evicted += before - len(self.messages)
+            if len(self.messages) < self._messages_max and self._bytes + size <= self._bytes_max:
                 return
-
-    def get(self, message_id: MessageId) -> Message | None:
-        """The message, if it is still there."""
-        return self._messages.get(message_id)
 
     def get_for_peer(self, message_id: MessageId, peer: PeerId) -> tuple[Message | None, int]:
         """The message, and how often this peer has now asked for it."""
-        message = self._messages.get(message_id)
+        message = self.messages.get(message_id)
         if message is None:
             return None, 0
         counts = self._transmissions.get(message_id)
@@ -145,7 +135,7 @@ class MessageCache:
     def _forget(self, window: dict[Topic, list[MessageId]]) -> None:
         for ids in window.values():
             for message_id in ids:
-                self._bytes -= self._messages.pop(message_id).meta.size
+                self._bytes -= self.messages.pop(message_id).meta.size
                 counts = self._transmissions.pop(message_id, None)
                 if counts is not None:
                     self._transmissions_counted -= len(counts)

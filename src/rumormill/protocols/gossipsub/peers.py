@@ -1,12 +1,17 @@
-"""Which peers are connected, what they speak, and who of them is a direct peer.
+"""Which peers are connected, what they speak, how far they are trusted, and who is a direct peer.
 
 A read-only view of the router's tables for the parts that decide about links and gossip.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+
+import msgspec
 
 from rumormill.core.ids import PeerId, Topic
+from rumormill.core.randomness import Randomness
 from rumormill.protocols.floodsub.router import FLOODSUB
+from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.pubsub.router import PeerState
 
 GOSSIPSUB_1_0 = "/meshsub/1.0.0"
@@ -17,18 +22,24 @@ PROTOCOLS = (GOSSIPSUB_1_2, GOSSIPSUB_1_1, GOSSIPSUB_1_0, FLOODSUB)
 """What we speak, best first."""
 
 
-class PeerTable:
-    """The connected peers, as mesh and gossip see them."""
+class PeerTable(msgspec.Struct, frozen=True):
+    """The connected peers, as mesh and gossip see them, and what both choose among them by."""
 
-    def __init__(
-        self,
-        peers: dict[PeerId, PeerState],
-        topics: dict[Topic, dict[PeerId, None]],
-        direct: Mapping[PeerId, object],
-    ) -> None:
-        self.peers = peers
-        self.topics = topics
-        self.direct = direct
+    peers: dict[PeerId, PeerState]
+    topics: dict[Topic, dict[PeerId, None]]
+    direct: Mapping[PeerId, object]
+    config: GossipSubConfig
+    trust: Trust
+    randomness: Randomness
+
+    def outsiders(self, topic: Topic, inside: Container[PeerId]) -> list[PeerId]:
+        """Subscribers that could be in a mesh and are not `inside` already."""
+        direct, meshes = self.direct, self.meshes
+        return [
+            peer
+            for peer in self.topics.get(topic, ())
+            if peer not in inside and peer not in direct and meshes(peer)
+        ]
 
     def dialled(self, peer: PeerId) -> bool:
         """Whether we opened the connection."""

@@ -13,29 +13,17 @@ Everything that a peer is told in one go leaves in one RPC.
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import Connect, Effects, Learn, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.core.inputs import (
-    PeerConnected,
-    PeerDisconnected,
-    SendDropped,
-    Start,
-    Subscribe,
-    TimerFired,
-    Unsubscribe,
-)
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig, read_direct_peer
-from rumormill.protocols.gossipsub.exchange import PeerExchange
 from rumormill.protocols.gossipsub.gossip import Gossip
 from rumormill.protocols.gossipsub.mesh import Fanout, Mesh, MeshChanges
-from rumormill.protocols.gossipsub.outbox import Outbox
+from rumormill.protocols.gossipsub.outbox import Outbox, PeerExchange
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.gossipsub.score import PeerScore, Trust
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
@@ -47,12 +35,9 @@ DIRECT_CONNECT_DELAY: Final = 1.0
 the peer may dial us."""
 
 
-class _Heartbeat(msgspec.Struct, frozen=True):
-    """The timer of the heartbeat."""
-
-
-class _DirectConnect(msgspec.Struct, frozen=True):
-    """The timer of the next dial to direct peers that are missing."""
+_HEARTBEAT: Final = "heartbeat"
+_DIRECT_CONNECT: Final = "direct connect"
+"""The timers of the next heartbeat, and of the next dial to direct peers that are missing."""
 
 
 class GossipSub(PubSubRouter):
@@ -74,16 +59,18 @@ class GossipSub(PubSubRouter):
             if peer != self.id:
                 self.direct.setdefault(peer, []).extend([address] if address else ())
         self._direct_pause = DIRECT_CONNECT_DELAY
-        self._table = PeerTable(self.peers, self.topics, self.direct)
         self._score: PeerScore | None = None
         if config.scoring:
             self._score = PeerScore(config.score, hooks.application_score)
         self.trust = Trust(self._score, config.thresholds)
-        self.mesh = Mesh(config, self._table, self.trust, randomness)
-        self.gossip = Gossip(config, self._table, self.trust, self._seen, randomness)
-        self.fanout = Fanout(config, self._table, self.trust, randomness)
+        self._table = PeerTable(
+            self.peers, self.topics, self.direct, config, self.trust, randomness
+        )
+        self.mesh = Mesh(self._table)
+        self.gossip = Gossip(self._table, self._seen)
+        self.fanout = Fanout(self._table)
         self._outbox = Outbox(self.mesh.links)
-        self._exchange = PeerExchange(config, self._table, self.trust, randomness, hooks)
+        self._exchange = PeerExchange(self._table, hooks)
         self._vets_peers = self._score is not None
         self._graylist = config.thresholds.graylist
         if self._score is not None:
@@ -113,19 +100,19 @@ class GossipSub(PubSubRouter):
 
     # Own requests.
 
-    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+    def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
         super()._on_start(event, now, effects)
         config = self._config
         spread = config.heartbeat_spread * config.heartbeat_interval
         delay = config.heartbeat_initial_delay + self._randomness.random() * spread
-        effects.append(SetTimer(_Heartbeat(), now + delay))
+        effects.append(SetTimer(_HEARTBEAT, now + delay))
         for peer, addresses in self.direct.items():
             if addresses:
                 effects.append(Learn(peer, tuple(addresses)))
         if self.direct:
-            effects.append(SetTimer(_DirectConnect(), now + DIRECT_CONNECT_DELAY))
+            effects.append(SetTimer(_DIRECT_CONNECT, now + DIRECT_CONNECT_DELAY))
 
-    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+    def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         super()._on_subscribe(event, now, effects)
         if event.publish_only or topic in self.mesh.links:
@@ -135,7 +122,7 @@ class GossipSub(PubSubRouter):
         if links:
             effects.append(SendAll(links, Rpc(control=Control(graft=(topic,)))))
 
-    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+    def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         super()._on_unsubscribe(event, now, effects)
         if topic not in self.mesh.links:
@@ -146,7 +133,7 @@ class GossipSub(PubSubRouter):
 
     # Peers come and go.
 
-    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+    def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         if event.peer in self.peers or event.peer == self.id:
             return
         if self._score is not None:
@@ -155,7 +142,9 @@ class GossipSub(PubSubRouter):
         if not self._table.meshes(event.peer):
             self._floodsub_peers[event.peer] = None
 
-    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+    def _on_peer_disconnected(
+        self, event: inputs.PeerDisconnected, now: float, effects: Effects
+    ) -> None:
         peer = event.peer
         if peer not in self.peers:
             return
@@ -168,7 +157,7 @@ class GossipSub(PubSubRouter):
             self._score.remove_peer(peer, now)
         if peer in self.direct:
             self._direct_pause = DIRECT_CONNECT_DELAY
-            effects.append(SetTimer(_DirectConnect(), now + DIRECT_CONNECT_DELAY))
+            effects.append(SetTimer(_DIRECT_CONNECT, now + DIRECT_CONNECT_DELAY))
 
     def _on_peer_left_topic(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> None:
         self.mesh.drop_peer(topic, peer, now, effects)
@@ -336,12 +325,12 @@ class GossipSub(PubSubRouter):
 
     # The heartbeat.
 
-    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+    def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
-        if isinstance(timer, _Heartbeat):
+        if timer == _HEARTBEAT:
             effects.append(SetTimer(timer, now + self._config.heartbeat_interval))
             self._on_heartbeat(now, effects)
-        elif isinstance(timer, _DirectConnect):
+        elif timer == _DIRECT_CONNECT:
             self._connect_direct_peers(now, effects)
         else:
             super()._on_timer(event, now, effects)
@@ -389,9 +378,9 @@ class GossipSub(PubSubRouter):
             effects.extend(map(Connect, missing))
             longest = self._config.direct_connect_ticks * self._config.heartbeat_interval
             self._direct_pause = min(2 * self._direct_pause, longest)
-            effects.append(SetTimer(_DirectConnect(), now + self._direct_pause))
+            effects.append(SetTimer(_DIRECT_CONNECT, now + self._direct_pause))
 
-    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+    def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         super()._on_send_dropped(event, now, effects)
         rpc: Rpc = event.message  # type: ignore[assignment]
         if rpc.control is not None and event.peer in self.peers:

@@ -16,11 +16,12 @@ go P3 stays on until the next GRAFT. A message's first sender gets no second P3 
 """
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.protocols.gossipsub import score_stats
 from rumormill.protocols.gossipsub.reasons import OBVIOUSLY_INVALID
 from rumormill.protocols.gossipsub.score_params import (
     PeerScoreParams,
@@ -28,26 +29,13 @@ from rumormill.protocols.gossipsub.score_params import (
     TopicScoreParams,
 )
 from rumormill.protocols.gossipsub.score_stats import (
-    COUNTER_MAX,
-    IGNORED,
-    INVALID,
-    THROTTLED,
     UNKNOWN,
     VALID,
-    Colocation,
-    DeliveryRecords,
     PeerStats,
     TopicStats,
     count_mesh_delivery,
-    decay,
-    drop_idle,
-    faded_over,
-    saturated,
 )
 from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
-
-ApplicationScore: TypeAlias = Callable[[PeerId], float]
-"""P5: what the application thinks of a peer."""
 
 _ROUNDING: Final = 1e-9
 """Times are floats: a whole number of intervals may come out a little below itself."""
@@ -60,7 +48,7 @@ class PeerScore:
     """
 
     def __init__(
-        self, params: PeerScoreParams, application_score: ApplicationScore | None = None
+        self, params: PeerScoreParams, application_score: Callable[[PeerId], float] | None = None
     ) -> None:
         self.untracked = 0
         """Peers that found the table full of connected ones; they score 0."""
@@ -68,16 +56,18 @@ class PeerScore:
         """Peers that left and were forgotten early to make room."""
         self._params = params
         self._application_score = application_score if params.application_weight else None
-        self._colocation: Colocation | None = None
+        self._colocation: score_stats.Colocation | None = None
         if params.ip_colocation_factor_weight:
-            self._colocation = Colocation(
+            self._colocation = score_stats.Colocation(
                 params.ip_colocation_factor_threshold, params.ip_colocation_factor_whitelist
             )
         self._earned_is_all = self._application_score is None and self._colocation is None
         self._active: dict[PeerId, PeerStats] = {}
         self._retained: dict[PeerId, PeerStats] = {}
         self._topic_params: dict[Topic, TopicScoreParams] = dict(params.topics)
-        self._deliveries = DeliveryRecords(params.delivery_record_ttl, params.delivery_records_max)
+        self._deliveries = score_stats.DeliveryRecords(
+            params.delivery_record_ttl, params.delivery_records_max
+        )
         self.records = self._deliveries.records
         """Messages of which a further copy matters to somebody's score."""
         self._decayed_at: float | None = None
@@ -121,7 +111,7 @@ class PeerScore:
         excess = stats.behaviour - params.behaviour_penalty_threshold
         if excess > 0:
             earned += excess * excess * params.behaviour_penalty_weight
-        earned = stats.earned = saturated(earned)
+        earned = stats.earned = score_stats.saturated(earned)
         return earned
 
     def _topic_score(self, stats: TopicStats) -> float:
@@ -159,7 +149,7 @@ class PeerScore:
             score += self._application_score(peer) * params.application_weight
         if self._colocation is not None:
             score += self._colocation.factor(stats.groups) * params.ip_colocation_factor_weight
-        return saturated(score)
+        return score_stats.saturated(score)
 
     def scores(self) -> dict[PeerId, float]:
         """The scores of all connected peers."""
@@ -208,7 +198,7 @@ class PeerScore:
             for topic_stats in stats.topics.values():
                 topic_stats.first = 0.0
                 self._leave_mesh(topic_stats)
-            drop_idle(stats.topics)
+            score_stats.drop_idle(stats.topics)
         if score == 0 and not stats.topics and not stats.behaviour and not stats.groups:
             return
         stats.earned = None
@@ -253,14 +243,16 @@ class PeerScore:
     def _leave_mesh(self, stats: TopicStats) -> None:
         """P3b: remember the deficit with which a peer leaves the mesh."""
         if stats.grafted is not None:
-            stats.failure = min(stats.failure + self._squared_deficit(stats), COUNTER_MAX)
+            stats.failure = min(
+                stats.failure + self._squared_deficit(stats), score_stats.COUNTER_MAX
+            )
             stats.grafted = None
 
     def add_penalty(self, peer: PeerId, count: float) -> None:
         """P7: a peer misbehaved, `count` times."""
         stats = self._active.get(peer) or self._retained.get(peer)
         if stats is not None and count > 0:
-            stats.behaviour = min(stats.behaviour + count, COUNTER_MAX)
+            stats.behaviour = min(stats.behaviour + count, score_stats.COUNTER_MAX)
             stats.earned = None
 
     def _topic_stats(self, stats: PeerStats, topic: Topic) -> TopicStats | None:
@@ -347,11 +339,11 @@ class PeerScore:
             return
         others, record.peers = record.peers, None
         if reason == VALIDATION_THROTTLED:
-            record.status = THROTTLED
+            record.status = score_stats.THROTTLED
         elif reason == VALIDATION_IGNORED:
-            record.status = IGNORED
+            record.status = score_stats.IGNORED
         else:
-            record.status = INVALID
+            record.status = score_stats.INVALID
             self.charge(peer, topic)
             for other in others or ():
                 self.charge(other, topic)
@@ -364,7 +356,7 @@ class PeerScore:
         if record is None:
             return
         status = record.status
-        if status == INVALID:
+        if status == score_stats.INVALID:
             self.charge(peer, topic)
             return
         if status == UNKNOWN:
@@ -395,7 +387,7 @@ class PeerScore:
             topic_stats.invalid += 1.0
         elif self._topic_params.get(topic, self._params.default_topic) is not None:
             # No counter is left for the topic; the message must not be free of charge for that.
-            stats.behaviour = min(stats.behaviour + 1.0, COUNTER_MAX)
+            stats.behaviour = min(stats.behaviour + 1.0, score_stats.COUNTER_MAX)
         stats.earned = None
 
     # Time passes.
@@ -412,7 +404,7 @@ class PeerScore:
         self._deliveries.sweep(now)
         self._forget_retained(now)
         floor = self._params.decay_to_zero
-        behaviour_decay = faded_over(self._params.behaviour_penalty_decay, intervals)
+        behaviour_decay = score_stats.faded_over(self._params.behaviour_penalty_decay, intervals)
         for stats in self._active.values():
             if stats.topics:
                 self._refresh_topics(stats, stats.topics, before, intervals, floor)
@@ -433,7 +425,7 @@ class PeerScore:
         idle = False
         for topic_stats in topics.values():
             if topic_stats.first or topic_stats.mesh or topic_stats.failure or topic_stats.invalid:
-                decay(topic_stats, intervals, floor)
+                score_stats.decay(topic_stats, intervals, floor)
                 stats.earned = None
             elif topic_stats.grafted is None:
                 idle = True
@@ -443,7 +435,7 @@ class PeerScore:
                 if before - topic_stats.grafted <= longest or params.mesh_message_deliveries_weight:
                     stats.earned = None
         if idle:
-            drop_idle(topics)
+            score_stats.drop_idle(topics)
 
     def _forget_retained(self, now: float) -> None:
         retained = self._retained

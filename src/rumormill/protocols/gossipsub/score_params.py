@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.config import Config, require
+from rumormill.core import config
+from rumormill.core.config import Config, Rule, require, require_all
 from rumormill.core.errors import ConfigError
 
 
@@ -24,26 +25,38 @@ def score_parameter_decay(seconds: float, interval: float = 1.0, to_zero: float 
     return float(to_zero ** (1.0 / ticks))
 
 
-def _is_bonus(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+_BONUS: Final = Rule(
+    lambda value: 0 <= value < math.inf, "must be a finite number, at least 0 (0 switches it off)"
+)
+_MALUS: Final = Rule(
+    lambda value: -math.inf < value <= 0, "must be a finite number, at most 0 (0 switches it off)"
+)
+_LEAST: Final = Rule(lambda value: 0 <= value < math.inf, "must be a finite number, at least 0")
 
-
-def _is_malus(value: float) -> bool:
-    return math.isfinite(value) and value <= 0
-
-
-def _is_positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0
-
-
-def _is_fraction(value: float) -> bool:
-    return 0 < value < 1
-
-
-_BONUS: Final = "must be a finite number, at least 0 (0 switches it off)"
-_MALUS: Final = "must be a finite number, at most 0 (0 switches it off)"
-_POSITIVE: Final = "must be a finite number above 0"
-_FRACTION: Final = "must lie strictly between 0 and 1"
+_TOPIC_RULES: Final = {
+    _BONUS: ("topic_weight", "time_in_mesh_weight", "first_message_deliveries_weight"),
+    _MALUS: (
+        "mesh_message_deliveries_weight",
+        "mesh_failure_penalty_weight",
+        "invalid_message_deliveries_weight",
+    ),
+    Rule(lambda value: math.isfinite(value) and value != 0, "must not be zero"): (
+        "time_in_mesh_quantum",
+    ),
+    _LEAST: ("mesh_message_deliveries_window",),
+    config.FRACTION: ("invalid_message_deliveries_decay",),
+}
+_GROUP_RULES: Final[dict[str, dict[Rule, tuple[str, ...]]]] = {
+    "time_in_mesh": {config.POSITIVE: ("quantum", "cap")},
+    "first_message_deliveries": {config.FRACTION: ("decay",), config.POSITIVE: ("cap",)},
+    "mesh_message_deliveries": {
+        config.FRACTION: ("decay",),
+        config.POSITIVE: ("cap", "threshold"),
+        config.SECONDS: ("activation",),
+    },
+    "mesh_failure_penalty": {config.FRACTION: ("decay",)},
+}
+"""What must hold besides in a group whose weight is not 0."""
 
 
 class TopicScoreParams(Config, frozen=True, kw_only=True):
@@ -104,62 +117,11 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Raise `ConfigError` when a value is outside its range."""
-        require(_is_bonus(self.topic_weight), "topic_weight", _BONUS)
-        self._validate_time_in_mesh()
-        self._validate_first_deliveries()
-        self._validate_mesh_deliveries()
-        self._validate_failure_and_invalid()
-
-    def _validate_time_in_mesh(self) -> None:
-        weight, quantum, cap = (
-            self.time_in_mesh_weight,
-            self.time_in_mesh_quantum,
-            self.time_in_mesh_cap,
-        )
-        require(_is_bonus(weight), "time_in_mesh_weight", _BONUS)
-        require(math.isfinite(quantum) and quantum != 0, "time_in_mesh_quantum", "must not be zero")
-        if weight:
-            require(quantum > 0, "time_in_mesh_quantum", _POSITIVE)
-            require(_is_positive(cap), "time_in_mesh_cap", _POSITIVE)
-
-    def _validate_first_deliveries(self) -> None:
-        weight, decay, cap = (
-            self.first_message_deliveries_weight,
-            self.first_message_deliveries_decay,
-            self.first_message_deliveries_cap,
-        )
-        require(_is_bonus(weight), "first_message_deliveries_weight", _BONUS)
-        if weight:
-            require(_is_fraction(decay), "first_message_deliveries_decay", _FRACTION)
-            require(_is_positive(cap), "first_message_deliveries_cap", _POSITIVE)
-
-    def _validate_mesh_deliveries(self) -> None:
-        name = "mesh_message_deliveries"
-        weight, decay = self.mesh_message_deliveries_weight, self.mesh_message_deliveries_decay
-        cap, threshold = self.mesh_message_deliveries_cap, self.mesh_message_deliveries_threshold
-        window = self.mesh_message_deliveries_window
-        activation = self.mesh_message_deliveries_activation
-        require(_is_malus(weight), f"{name}_weight", _MALUS)
-        require(_is_bonus(window), f"{name}_window", "must be a finite number, at least 0")
-        if weight:
-            require(_is_fraction(decay), f"{name}_decay", _FRACTION)
-            require(_is_positive(cap), f"{name}_cap", _POSITIVE)
-            require(_is_positive(threshold), f"{name}_threshold", _POSITIVE)
-            require(
-                math.isfinite(activation) and activation >= 1,
-                f"{name}_activation",
-                "must be at least 1 s",
-            )
-
-    def _validate_failure_and_invalid(self) -> None:
-        weight, decay = self.mesh_failure_penalty_weight, self.mesh_failure_penalty_decay
-        require(_is_malus(weight), "mesh_failure_penalty_weight", _MALUS)
-        if weight:
-            require(_is_fraction(decay), "mesh_failure_penalty_decay", _FRACTION)
-        weight = self.invalid_message_deliveries_weight
-        decay = self.invalid_message_deliveries_decay
-        require(_is_malus(weight), "invalid_message_deliveries_weight", _MALUS)
-        require(_is_fraction(decay), "invalid_message_deliveries_decay", _FRACTION)
+        require_all(self, _TOPIC_RULES)
+        for group, rules in _GROUP_RULES.items():
+            if getattr(self, f"{group}_weight"):
+                named = {rule: [f"{group}_{name}" for name in rules[rule]] for rule in rules}
+                require_all(self, named)
 
     @property
     def counts_mesh_deliveries(self) -> bool:
@@ -224,11 +186,6 @@ class PeerScoreParams(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Raise `ConfigError` when a value is outside its range."""
-        self._validate_topics()
-        self._validate_beyond_topics()
-        self._validate_times_and_bounds()
-
-    def _validate_topics(self) -> None:
         named = dict(self.topics)
         if self.default_topic is not None:
             named["(default_topic)"] = self.default_topic
@@ -237,47 +194,30 @@ class PeerScoreParams(Config, frozen=True, kw_only=True):
                 params.validate()
             except ConfigError as error:
                 raise ConfigError(f"topic {topic}: {error}") from None
-        require(
-            _is_bonus(self.topic_score_cap),
-            "topic_score_cap",
-            "must be a finite number above 0, or 0 for no cap",
-        )
-
-    def _validate_beyond_topics(self) -> None:
-        weight = self.application_weight
-        require(math.isfinite(weight), "application_weight", "must be a finite number")
-        weight = self.ip_colocation_factor_weight
-        require(_is_malus(weight), "ip_colocation_factor_weight", _MALUS)
-        if weight:
-            threshold = self.ip_colocation_factor_threshold
-            require(threshold >= 1, "ip_colocation_factor_threshold", "must be at least 1")
+        rule = "must be a finite number above 0, or 0 for no cap"
+        require(_BONUS.holds(self.topic_score_cap), "topic_score_cap", rule)
+        finite = math.isfinite(self.application_weight)
+        require(finite, "application_weight", "must be a finite number")
+        require_all(self, _PEER_RULES)
+        if self.ip_colocation_factor_weight:
+            require_all(self, {config.AT_LEAST_ONE: ("ip_colocation_factor_threshold",)})
+        if self.behaviour_penalty_weight:
+            require_all(self, {config.FRACTION: ("behaviour_penalty_decay",)})
         for network in self.ip_colocation_factor_whitelist:
             try:
                 ipaddress.ip_network(network)
             except ValueError:
                 rule = f"{network!r} is not an address or a network"
                 raise ConfigError(f"ip_colocation_factor_whitelist: {rule}") from None
-        weight = self.behaviour_penalty_weight
-        require(_is_malus(weight), "behaviour_penalty_weight", _MALUS)
-        if weight:
-            decay = self.behaviour_penalty_decay
-            require(_is_fraction(decay), "behaviour_penalty_decay", _FRACTION)
-        threshold_p7 = self.behaviour_penalty_threshold
-        require(
-            _is_bonus(threshold_p7),
-            "behaviour_penalty_threshold",
-            "must be a finite number, at least 0",
-        )
 
-    def _validate_times_and_bounds(self) -> None:
-        interval, to_zero = self.decay_interval, self.decay_to_zero
-        require(math.isfinite(interval) and interval >= 1, "decay_interval", "must be at least 1 s")
-        require(_is_fraction(to_zero), "decay_to_zero", _FRACTION)
-        for name in ("retain_score", "delivery_record_ttl"):
-            rule = "must be a finite number, at least 0"
-            require(_is_bonus(getattr(self, name)), name, rule)
-        for name in ("peers_max", "topics_per_peer_max", "delivery_records_max"):
-            require(getattr(self, name) >= 1, name, "must be at least 1")
+
+_PEER_RULES: Final = {
+    _MALUS: ("ip_colocation_factor_weight", "behaviour_penalty_weight"),
+    _LEAST: ("behaviour_penalty_threshold", "retain_score", "delivery_record_ttl"),
+    config.SECONDS: ("decay_interval",),
+    config.FRACTION: ("decay_to_zero",),
+    config.AT_LEAST_ONE: ("peers_max", "topics_per_peer_max", "delivery_records_max"),
+}
 
 
 class ScoreThresholds(Config, frozen=True, kw_only=True):
@@ -298,39 +238,25 @@ class ScoreThresholds(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Raise `ConfigError` when a value is outside its range."""
-        gossip, publish, graylist = self.gossip, self.publish, self.graylist
-        require(_is_malus(gossip), "gossip", "must be finite and at most 0")
-        require(
-            _is_malus(publish) and publish <= gossip,
-            "publish",
-            "must be finite, at most 0, and at most gossip",
-        )
-        require(
-            _is_malus(graylist) and graylist <= publish,
-            "graylist",
-            "must be finite, at most 0, and at most publish",
-        )
+        require(_MALUS.holds(self.gossip), "gossip", "must be finite and at most 0")
+        for name, above in (("publish", "gossip"), ("graylist", "publish")):
+            value = getattr(self, name)
+            holds = _MALUS.holds(value) and value <= getattr(self, above)
+            require(holds, name, f"must be finite, at most 0, and at most {above}")
         for name in ("accept_px", "opportunistic_graft"):
-            require(_is_bonus(getattr(self, name)), name, "must be finite and at least 0")
+            require(_BONUS.holds(getattr(self, name)), name, "must be finite and at least 0")
 
 
 HARDENING_SCORE: Final = PeerScoreParams(
     default_topic=TopicScoreParams(
         topic_weight=0.25,
         time_in_mesh_weight=0.0027,
-        time_in_mesh_quantum=1.0,
         time_in_mesh_cap=3600.0,
         first_message_deliveries_weight=0.664,
         first_message_deliveries_decay=0.9916,
         first_message_deliveries_cap=1500.0,
         mesh_message_deliveries_weight=-0.25,
-        mesh_message_deliveries_decay=0.997,
-        mesh_message_deliveries_cap=400.0,
-        mesh_message_deliveries_threshold=10.0,
-        mesh_message_deliveries_window=0.005,
-        mesh_message_deliveries_activation=60.0,
         mesh_failure_penalty_weight=-0.25,
-        mesh_failure_penalty_decay=0.997,
         invalid_message_deliveries_weight=-99.0,
         invalid_message_deliveries_decay=0.9994,
     ),
@@ -342,14 +268,14 @@ HARDENING_SCORE: Final = PeerScoreParams(
     retain_score=30.0,
 )
 """The one published tuned set: libp2p/gossipsub-hardening, `scripts/configs/1k.json` (1000 nodes,
-120 messages a second in one topic). It names no P7; ours stays on."""
+120 messages a second in one topic). It names no P7; ours stays on. What our defaults have from this
+set is not repeated."""
 
 HARDENING_THRESHOLDS: Final = ScoreThresholds(
     gossip=-4000.0,
     publish=-5000.0,
     graylist=-10000.0,
     accept_px=0.0,
-    opportunistic_graft=0.0,
 )
 """libp2p/gossipsub-hardening, `scripts/configs/1k.json`. Its `-oppgraft` variants put the last
 threshold at 1 (cold boot) or 10 (covert flash, attack at dawn)."""

@@ -9,7 +9,7 @@ from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.junk import junk_rpc
-from rumormill.protocols.pubsub.naming import max_rpc, rpc_decoder
+from rumormill.protocols.pubsub.naming import rpc_decoder
 from rumormill.protocols.pubsub.router import FUNCTIONS
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
@@ -28,7 +28,7 @@ SPEC = ProtocolSpec(
     build=_build,
     encode=encode_rpc,
     decoder=rpc_decoder,
-    max_message=max_rpc,
+    max_message=lambda config: config.max_rpc_size,
     junk=junk_rpc,
     takes=(*FUNCTIONS, "application_score"),
     max_topic=lambda config: config.max_topic_length,

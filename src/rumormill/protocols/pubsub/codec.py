@@ -213,8 +213,13 @@ def signature_fields(message: Message) -> bytes:
     return b"".join((head, signature, key_head, key))
 
 
-def proof_fields(message: Message) -> bytes:
-    """Encode what proves the author: the sequence number, the signature and the key."""
+def proof_of(message: Message) -> bytes:
+    """What a third party needs, besides the event, to check the author; nothing if unsigned.
+
+    It is a protobuf `Message` that holds the sequence number, the signature and the key alone.
+    """
+    if not message.signature:
+        return b""
     seqno, encoded = message.seqno, message.encoded
     head = _SEQNO[n] if (n := len(seqno)) < 0x80 else _long_head(FIELD_3, n)
     if encoded and message.signed_bytes:

@@ -11,12 +11,12 @@ empty topic, which nobody can subscribe to. Its `encoded` is what arrived all th
 from enum import Enum
 from typing import Final
 
-import msgspec
-
-from rumormill.core.config import Config, require
+from rumormill.core.config import AT_LEAST_ONE, NOT_NEGATIVE, Config, Rule, require, require_all
 
 ENDLESS: Final = 2**63
 """No time and no count is this large: back-offs travel as 64-bit numbers of seconds."""
+
+FINITE: Final = Rule(lambda value: 0 < value < ENDLESS, "must be positive and finite")
 
 
 class SignPolicy(Enum):
@@ -60,25 +60,21 @@ class PubSubConfig(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Refuse impossible values."""
-        require(0 < self.seen_ttl < ENDLESS, "seen_ttl", "must be positive and finite")
-        require(self.seen_limit >= 1, "seen_limit", "must be at least 1")
-        require(
-            self.max_rpc_size >= 1024,
-            "max_rpc_size",
-            "must be at least 1024, or control messages do not fit",
-        )
-        require(self.max_topic_length >= 1, "max_topic_length", "must be at least 1")
-        require(self.max_subscriptions >= 1, "max_subscriptions", "must be at least 1")
-        require(
-            self.max_subscriptions_per_peer >= 1,
-            "max_subscriptions_per_peer",
-            "must be at least 1",
-        )
-        require(
-            self.max_pending_validations >= 0,
-            "max_pending_validations",
-            "must not be negative",
-        )
+        require_all(self, _RULES)
+        rule = "must be at least 1024, or control messages do not fit"
+        require(self.max_rpc_size >= 1024, "max_rpc_size", rule)
+
+
+_RULES: Final = {
+    FINITE: ("seen_ttl",),
+    AT_LEAST_ONE: (
+        "seen_limit",
+        "max_topic_length",
+        "max_subscriptions",
+        "max_subscriptions_per_peer",
+    ),
+    NOT_NEGATIVE: ("max_pending_validations",),
+}
 
 
 class PubsubLimits(Config, frozen=True, kw_only=True):
@@ -126,8 +122,7 @@ class PubsubLimits(Config, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Refuse limits under which nothing could be received."""
-        for field in msgspec.structs.fields(self):
-            require(getattr(self, field.name) >= 0, field.name, "must not be negative")
+        require_all(self, {NOT_NEGATIVE: self.__struct_fields__})
         require(self.rpc_bytes > 0, "rpc_bytes", "must be positive")
         require(self.topic_bytes > 0, "topic_bytes", "must be positive")
         require(self.control_bytes <= self.rpc_bytes, "control_bytes", "must not exceed rpc_bytes")

@@ -41,18 +41,6 @@ def read_topic(raw: bytes, limits: PubsubLimits) -> Topic:
 class ControlReader:
     """Collects the control parts of one RPC, of which there is normally one."""
 
-    __slots__ = (
-        "graft",
-        "idontwant",
-        "ihave",
-        "ihave_ids",
-        "iwant",
-        "limits",
-        "lists",
-        "prune",
-        "size",
-    )
-
     def __init__(self, limits: PubsubLimits) -> None:
         self.limits = limits
         self.size = self.lists = 0

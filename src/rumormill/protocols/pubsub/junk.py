@@ -4,51 +4,42 @@ Topics that exist and that do not, forged authors, false signatures, promises of
 nobody has, links asked for and refused at random, back-offs of centuries.
 """
 
+from functools import partial
+
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
-from rumormill.protocols.pubsub.messages import (
-    Control,
-    IHave,
-    Message,
-    PeerInfo,
-    Prune,
-    Rpc,
-    SubOpts,
-)
+from rumormill.protocols.pubsub import messages
 from rumormill.protocols.scraps import some_peer, some_topic
 
 _BACKOFFS = (0, 1, 60, 3600, 2**63 - 1, 2**64 - 1)
 
 
-def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -> Rpc:
+def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -> messages.Rpc:
     """Make an arbitrary RPC out of what the attacker knows."""
     some = randomness.randrange
-
-    def topic() -> Topic:
-        return some_topic(randomness, topics)
-
-    def peer() -> PeerId:
-        return some_peer(randomness, peers)
+    topic, peer = partial(some_topic, randomness, topics), partial(some_peer, randomness, peers)
 
     def ids() -> tuple[bytes, ...]:
         return tuple(randomness.randbytes(12) for _ in range(1 + some(20)))
 
-    def message() -> Message:
+    def message() -> messages.Message:
         seqno, signature = randomness.randbytes(8), randomness.randbytes(64)
-        return Message(topic(), randomness.randbytes(some(200)), peer(), seqno, signature)
+        return messages.Message(topic(), randomness.randbytes(some(200)), peer(), seqno, signature)
 
-    control = Control(
-        ihave=tuple(IHave(topic(), ids()) for _ in range(some(3))),
+    def prune() -> messages.Prune:
+        name = topic()
+        offered = (messages.PeerInfo(peer()),) if some(2) else ()
+        return messages.Prune(name, offered, randomness.choice(_BACKOFFS))
+
+    control = messages.Control(
+        ihave=tuple(messages.IHave(topic(), ids()) for _ in range(some(3))),
         iwant=ids() if some(2) else (),
         graft=tuple(topic() for _ in range(some(3))),
-        prune=tuple(
-            Prune(topic(), (PeerInfo(peer()),) if some(2) else (), randomness.choice(_BACKOFFS))
-            for _ in range(some(3))
-        ),
+        prune=tuple(prune() for _ in range(some(3))),
         idontwant=ids() if some(2) else (),
     )
-    return Rpc(
-        subscriptions=tuple(SubOpts(bool(some(2)), topic()) for _ in range(some(3))),
+    return messages.Rpc(
+        subscriptions=tuple(messages.SubOpts(bool(some(2)), topic()) for _ in range(some(3))),
         publish=tuple(message() for _ in range(some(3))),
         control=control,
     )

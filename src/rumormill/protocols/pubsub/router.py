@@ -11,12 +11,12 @@ Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what
 the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container
 from typing import Final
 
 import msgspec
 
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import (
     Append,
     CancelTimer,
@@ -31,33 +31,16 @@ from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
-from rumormill.core.inputs import (
-    ConnectFailed,
-    Input,
-    NotStored,
-    PeerConnected,
-    PeerDisconnected,
-    Publish,
-    Received,
-    SendDropped,
-    Start,
-    Stored,
-    Subscribe,
-    TimerFired,
-    Unsubscribe,
-    Validated,
-    Verdict,
-)
+from rumormill.core.inputs import Received, Verdict
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.authorship import Authorship, proof_of
-from rumormill.protocols.pubsub.batch import interleaved
+from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
-from rumormill.protocols.pubsub.naming import message_namer
+from rumormill.protocols.pubsub.naming import Authorship, message_namer
 from rumormill.protocols.pubsub.seen_cache import SeenCache
-from rumormill.protocols.pubsub.split import counts_fit, split_rpc
+from rumormill.protocols.pubsub.split import counts_fit, interleaved, split_rpc
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
@@ -73,18 +56,18 @@ ALREADY_PUBLISHED = "a message with this id was published or received before"
 
 
 _HANDLERS = {
-    Start: "_on_start",
-    Subscribe: "_on_subscribe",
-    Unsubscribe: "_on_unsubscribe",
-    Publish: "_on_publish",
-    Stored: "_on_stored",
-    NotStored: "_on_not_stored",
-    PeerConnected: "_on_peer_connected",
-    PeerDisconnected: "_on_peer_disconnected",
-    ConnectFailed: "_on_connect_failed",
-    SendDropped: "_on_send_dropped",
-    TimerFired: "_on_timer",
-    Validated: "_on_validated",
+    inputs.Start: "_on_start",
+    inputs.Subscribe: "_on_subscribe",
+    inputs.Unsubscribe: "_on_unsubscribe",
+    inputs.Publish: "_on_publish",
+    inputs.Stored: "_on_stored",
+    inputs.NotStored: "_on_not_stored",
+    inputs.PeerConnected: "_on_peer_connected",
+    inputs.PeerDisconnected: "_on_peer_disconnected",
+    inputs.ConnectFailed: "_on_connect_failed",
+    inputs.SendDropped: "_on_send_dropped",
+    inputs.TimerFired: "_on_timer",
+    inputs.Validated: "_on_validated",
 }
 
 
@@ -139,7 +122,7 @@ class PubSubRouter:
         peers = {topic: tuple(subscribers) for topic, subscribers in self.topics.items()}
         return View(tuple(self.subscriptions), peers, evicted={"seen ids": self._seen.evicted})
 
-    def handle(self, event: Input, now: float, effects: Effects) -> None:
+    def handle(self, event: inputs.Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
         if type(event) is not Received:
             handler = _HANDLERS.get(type(event))
@@ -198,7 +181,7 @@ class PubSubRouter:
         """Whether messages and control of a peer are heeded."""
         return True
 
-    _judged: Mapping[MessageId, object] = {}
+    _judged: Container[MessageId] = ()
     """Seen messages of which a further copy matters: most arrivals are duplicates, and most
     duplicates do not."""
 
@@ -208,23 +191,18 @@ class PubSubRouter:
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
         """A peer sent control messages."""
 
-    def _on_peer_joined_topic(
-        self, peer: PeerId, topic: Topic, now: float, effects: Effects
-    ) -> None:
-        """A peer announced a subscription."""
-
     def _on_peer_left_topic(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> None:
         """A peer ended a subscription, or is gone."""
 
     # Own requests.
 
-    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+    def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
         self._authorship.start(now)
 
-    def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
+    def _on_connect_failed(self, event: inputs.ConnectFailed, now: float, effects: Effects) -> None:
         """Peers are offered in exchange in numbers; one that cannot be reached is no loss."""
 
-    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+    def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         wanted, other = self.subscriptions, self.publish_only
         if event.publish_only:
@@ -248,7 +226,7 @@ class PubSubRouter:
             effects.append(trace.Join(topic))
             self._announce(SubOpts(True, topic), effects)
 
-    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+    def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         topic = event.topic
         self.publish_only.pop(topic, None)
         if topic not in self.subscriptions:
@@ -261,13 +239,13 @@ class PubSubRouter:
         if self.peers:
             effects.append(SendAll(tuple(self.peers), Rpc(subscriptions=(sub,))))
 
-    def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
+    def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         message = self._compose(event)
         own = self._event_of(message)
         deliver = event.topic in self.subscriptions or event.topic in self.publish_only
         self._unsaid.append(event.number, own, message, deliver, effects)
 
-    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+    def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:
         """Say what is safe now; what became safe together spreads together."""
         safe = self._unsaid.stored(event)
         if len(safe) == 1:
@@ -279,10 +257,10 @@ class PubSubRouter:
             self._publish(own, now, batch[-1])
         effects.extend(interleaved(batch, self._settings.max_rpc_size))
 
-    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
+    def _on_not_stored(self, event: inputs.NotStored, now: float, effects: Effects) -> None:
         self._unsaid.not_stored(event, effects)
 
-    def _compose(self, event: Publish) -> Message:
+    def _compose(self, event: inputs.Publish) -> Message:
         if event.topic != self._checked_topic:
             check_topic(event.topic, self._settings.max_topic_length)
             self._checked_topic = event.topic
@@ -311,7 +289,7 @@ class PubSubRouter:
 
     # Peers come and go.
 
-    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+    def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
         if peer in self.peers or peer == self.id:
             return
@@ -321,7 +299,9 @@ class PubSubRouter:
             hello = Rpc(subscriptions=tuple(SubOpts(True, topic) for topic in self.subscriptions))
             self._send_split(peer, hello, effects)
 
-    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+    def _on_peer_disconnected(
+        self, event: inputs.PeerDisconnected, now: float, effects: Effects
+    ) -> None:
         peer = event.peer
         state = self.peers.pop(peer, None)
         if state is None:
@@ -372,7 +352,6 @@ class PubSubRouter:
                     continue
                 known[topic] = None
                 self.topics.setdefault(topic, {})[peer] = None
-                self._on_peer_joined_topic(peer, topic, now, effects)
         if filtered:
             effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=filtered))
         if refused:
@@ -424,7 +403,7 @@ class PubSubRouter:
             self._on_deferred(message, now)
             effects.append(Validate(event, peer))
 
-    def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
+    def _on_validated(self, event: inputs.Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
             raise LocalError("a deferred validation must end in accept, ignore or reject")
         waiting = self._pending.pop(event.message_id, None)
@@ -456,7 +435,7 @@ class PubSubRouter:
 
     # What could not be sent.
 
-    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+    def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         peer = event.peer
         rpc: Rpc = event.message  # type: ignore[assignment]
         if peer in self.peers and rpc.subscriptions:
@@ -464,7 +443,7 @@ class PubSubRouter:
             lost.update((sub.topic, None) for sub in rpc.subscriptions)
             effects.append(SetTimer(_Announce(peer), now + ANNOUNCE_RETRY))
 
-    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+    def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if isinstance(timer, _Announce):
             subs = self._take_unannounced(timer.peer)

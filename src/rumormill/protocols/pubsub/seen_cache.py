@@ -41,12 +41,6 @@ class SeenCache:
         self._added = 0
         self._sweep_at = float("-inf")
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __contains__(self, message_id: MessageId) -> bool:
-        return message_id in self.ids
-
     def add(self, message_id: MessageId, now: float) -> bool:
         """Remember an id; true if it is new."""
         if now >= self._sweep_at:

@@ -27,54 +27,53 @@ class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
     parent: Topic | None = None
 
 
-class SubscribeTo(msgspec.Struct, frozen=True, kw_only=True):
+class TopicCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command about one topic."""
+
+    topic: Topic
+
+
+class SubscribeTo(TopicCommand, frozen=True, kw_only=True):
     """Subscribe, with or without the meta topic. Outcome, once there is a way to the root: the
     `TopicDescriptor`."""
 
-    topic: Topic
     meta: bool = True
 
 
-class UnsubscribeFrom(msgspec.Struct, frozen=True, kw_only=True):
+class UnsubscribeFrom(TopicCommand, frozen=True, kw_only=True):
     """End a subscription, with or without the meta topic's. Outcome: None."""
 
-    topic: Topic
     meta: bool = True
 
 
-class PublishEvent(msgspec.Struct, frozen=True, kw_only=True):
+class PublishEvent(TopicCommand, frozen=True, kw_only=True):
     """Publish, and wait until it is published. Outcome: the event's CID as text.
 
     `parent` is for topics of custom linking: an event that exists.
     """
 
-    topic: Topic
     data: bytes
     parent: Topic | None = None
 
 
-class ShowTopic(msgspec.Struct, frozen=True, kw_only=True):
+class Question(TopicCommand, frozen=True, kw_only=True):
+    """One of the next four, which ask about a topic and what hangs together with it."""
+
+
+class ShowTopic(Question, frozen=True, kw_only=True):
     """Find a topic's descriptor. Outcome: the `TopicDescriptor`."""
 
-    topic: Topic
 
-
-class BrowseTopic(msgspec.Struct, frozen=True, kw_only=True):
+class BrowseTopic(Question, frozen=True, kw_only=True):
     """Find a topic's sub-topics. Outcome: a dict from names to descriptors, None where lost."""
 
-    topic: Topic
 
-
-class ListVersions(msgspec.Struct, frozen=True, kw_only=True):
+class ListVersions(Question, frozen=True, kw_only=True):
     """Find all versions of a topic that are known. Outcome: descriptors, the oldest first."""
 
-    topic: Topic
 
-
-class DescribeTopic(msgspec.Struct, frozen=True, kw_only=True):
+class DescribeTopic(Question, frozen=True, kw_only=True):
     """Find everything about a topic. Outcome: a `TopicView`."""
-
-    topic: Topic
 
 
 class TopicView(msgspec.Struct, frozen=True):
@@ -88,13 +87,12 @@ class TopicView(msgspec.Struct, frozen=True):
     versions: tuple[TopicDescriptor, ...]
 
 
-class ReadHistory(msgspec.Struct, frozen=True, kw_only=True):
+class ReadHistory(TopicCommand, frozen=True, kw_only=True):
     """Get the events of a topic, with everything that neighbours and the DHT can add.
 
     Outcome: a `History`. `limit` 0 means all; a limited history holds the newest events.
     """
 
-    topic: Topic
     backwards: bool = False
     limit: int = 0
 
@@ -124,12 +122,3 @@ def cid_of(topic: Topic) -> bytes:
         return cids.parse(topic)
     except DecodeError as error:
         raise LocalError(f"{topic!r} names no topic: {error.detail}") from None
-
-
-def names_topic(name: str) -> bool:
-    """Whether a name is that of a topic on the network, and not what people call one."""
-    try:
-        cids.parse(name)
-    except DecodeError:
-        return False
-    return True

@@ -6,9 +6,65 @@ little about numbers: where they are silent the choice is ours and the reason st
 
 from typing import Literal
 
+import msgspec
+
 from rumormill.core.config import Config, require
 from rumormill.overlay.kademlia.config import KademliaConfig
-from rumormill.protocols.pulsarcast.format.limits import RpcLimits
+
+
+class RpcLimits(Config, frozen=True, kw_only=True):
+    """How much one RPC may hold; counts are per RPC or per part of it, as they say.
+
+    What the *sender* chose (counts, answers, addresses) fails the whole RPC, whose sender is to
+    blame. What the *author* of an event chose travels through honest peers, so it spoils that event
+    alone.
+    """
+
+    rpc_bytes: int = 2 << 20
+    """Our choice: an event of 1 MiB, and an answer of several smaller ones."""
+    messages: int = 64
+    """Messages and additions. Our choice: the original sends one, we batch a few."""
+    payload_bytes: int = 1 << 20
+    """Our choice: GossipSub's customary limit of 1 MiB for the whole message."""
+    peer_id_bytes: int = 64
+    """Our choice: the longest libp2p peer id has 44."""
+    version_bytes: int = 128
+    """Our choice: the only version there is has 17."""
+    name_bytes: int = 1024
+    """Of a topic and of each of its sub-topics, as for the topics of other protocols."""
+    sub_topics: int = 2048
+    """Our choice: what a topic descriptor of 256 KiB can hold."""
+    tree_peers: int = 256
+    """Neighbours in an UPDATE. Our choice: nobody sends any."""
+    peers: int = 32
+    """Peers that a LEAVE or an answer to a JOIN recommends. Our choice: more than Kademlia's k."""
+    addresses: int = 16
+    """Addresses of each. Our choice: as many as identify usually tells."""
+    address_bytes: int = 256
+    """Our choice: a relayed address of a long name."""
+    reason_bytes: int = 256
+    """Our choice: a sentence."""
+    cids: int = 4096
+    """CIDs in one list. Our choice: 160 kB, and 4096 events are behind them."""
+    events: int = 1024
+    """Events in one answer. Our choice: what fits 1 MiB at a kilobyte each."""
+    key_bytes: int = 1100
+    """An RSA key of 8192 bits, the largest that is accepted."""
+    signature_bytes: int = 1024
+    """The signature of such a key."""
+    other_fields: int = 16
+    """Fields that nobody knows, in each part. Our choice: room for extensions."""
+
+    def validate(self) -> None:
+        """Refuse limits under which nothing could be received."""
+        for field in msgspec.structs.fields(self):
+            require(getattr(self, field.name) >= 0, field.name, "must not be negative")
+        require(self.rpc_bytes > 0, "rpc_bytes", "must be positive")
+        require(self.messages > 0, "messages", "must be positive")
+        require(self.payload_bytes < self.rpc_bytes, "payload_bytes", "must be below rpc_bytes")
+
+
+DEFAULT_LIMITS = RpcLimits()
 
 
 class PulsarcastConfig(Config, frozen=True, kw_only=True):
@@ -178,21 +234,22 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     """Seconds for which a banned peer is not listened to. Our choice."""
 
     limits: RpcLimits = RpcLimits()
-    """How much one RPC may hold. See `limits`."""
+    """How much one RPC may hold. See `RpcLimits`."""
 
     kademlia: KademliaConfig = KademliaConfig()
     """The parameters of the DHT."""
 
     def validate(self) -> None:
         """Refuse values that are impossible or contradict each other."""
-        require(self.fan_out >= 1, "fan_out", "must be at least 1")
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("connect_retries", "subscribe_retries"):
+                require(0 <= value <= 30, field.name, "must be from 0 to 30")
+            elif field.type is int:
+                require(value >= 1, field.name, "must be at least 1")
+            elif field.type is float:
+                require(0 < value < 1e9, field.name, "must be positive and finite")
         require(self.max_children > self.fan_out, "max_children", "must be more than fan_out")
-        for key in _POSITIVE:
-            require(0 < getattr(self, key) < 1e9, key, "must be positive and finite")
-        for key in _AT_LEAST_ONE:
-            require(getattr(self, key) >= 1, key, "must be at least 1")
-        for key in ("connect_retries", "subscribe_retries"):
-            require(0 <= getattr(self, key) <= 30, key, "must be from 0 to 30")
         require(
             self.fetch_batch <= min(self.limits.events, self.limits.cids),
             "fetch_batch",
@@ -201,45 +258,6 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
         self.limits.validate()
         self.kademlia.validate()
 
-
-_POSITIVE = (
-    "connect_timeout",
-    "join_timeout",
-    "retry_delay",
-    "max_retry_delay",
-    "avoid_failed",
-    "refresh_interval",
-    "move_linger",
-    "leave_linger",
-    "rendezvous_interval",
-    "max_rendezvous_interval",
-    "publish_linger",
-    "subscribe_retry_delay",
-    "max_clock_skew",
-    "request_timeout",
-    "request_retry",
-    "hold_timeout",
-    "gap_delay",
-    "fetch_timeout",
-    "sync_settle",
-    "sync_margin",
-    "ban_score",
-    "penalty_decay",
-    "ban_time",
-)
-_AT_LEAST_ONE = (
-    "missed_refreshes",
-    "max_redirects",
-    "candidates",
-    "max_topics",
-    "max_descriptors",
-    "max_waiting",
-    "max_requests",
-    "timeline_limit",
-    "hold_limit",
-    "fetch_batch",
-    "max_fetches",
-)
 
 PRESETS: dict[str, Config] = {
     "default": PulsarcastConfig(),

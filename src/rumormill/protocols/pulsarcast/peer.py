@@ -7,7 +7,7 @@ peer that is closest to the author in Kademlia's metric. An event travels along 
 and down, once over each. What a peer missed it finds by the links and gets from its neighbours or
 from the DHT, so every subscriber ends with the whole history and can prove every piece of it.
 
-The machine only distributes inputs. What is under way is a table of values (`operations`); the
+The machine only distributes inputs. What is under way is a table of values (`context`); the
 parts are `tree` (topics, trees, the way of events) and `history` (what is known, missing, read), on
 the formats that stand beside them; the DHT is Kademlia.
 """
@@ -15,82 +15,38 @@ the formats that stand beside them; the DHT is Kademlia.
 from collections.abc import Callable
 from typing import Any
 
-from rumormill.core import trace
+from rumormill.core import inputs, trace
 from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import (
-    Answered,
-    Asked,
-    AskFailed,
-    Command,
-    ConnectFailed,
-    Input,
-    Loaded,
-    NotStored,
-    PeerConnected,
-    PeerDisconnected,
-    Publish,
-    Received,
-    SendDropped,
-    Start,
-    Stored,
-    Subscribe,
-    TimerFired,
-    Unsubscribe,
-    Validated,
-)
+from rumormill.core.inputs import Received
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
 from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VALIDATORS
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
-from rumormill.protocols.pulsarcast import commands, reasons
+from rumormill.protocols.pulsarcast import commands, context, reasons
 from rumormill.protocols.pulsarcast.commands import cid_of
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
+from rumormill.protocols.pulsarcast.format import additions
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format import validation
-from rumormill.protocols.pulsarcast.format.additions import (
-    Block,
-    Events,
-    Fetch,
-    Have,
-    JoinReply,
-    RequestReply,
-    Terms,
-)
 from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
-from rumormill.protocols.pulsarcast.history.missing_parents import MissingParents
+from rumormill.protocols.pulsarcast.history.exchange import MissingParents, Reconciliation
+from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
-from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
-from rumormill.protocols.pulsarcast.operations import (
-    EventStored,
-    FetchTimer,
-    HoldTimer,
-    LookTimer,
-    ParentTimer,
-    RangeTimer,
-    RequestTimer,
-    SubscribeTimer,
-    WayFound,
-)
-from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.edges import ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
-from rumormill.protocols.pulsarcast.tree.own_events import OwnEvents
-from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
 from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
 from rumormill.protocols.pulsarcast.tree.requests import Requests
-from rumormill.protocols.pulsarcast.tree.subscriptions import Subscriptions
-from rumormill.protocols.pulsarcast.tree.topic_commands import Question, TopicCommands
-from rumormill.protocols.pulsarcast.tree.trees import Branch, BranchTimer, Trees
+from rumormill.protocols.pulsarcast.tree.topic_commands import Arrival, Subscriptions, TopicCommands
+from rumormill.protocols.pulsarcast.tree.trees import Trees
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
 
@@ -105,12 +61,12 @@ class PulsarcastPeer:
         hooks: Hooks = NO_HOOKS,
     ) -> None:
         config.validate()
-        context = self._context = Context(identity, randomness, config, hooks)
-        self.id = context.id
-        self._operations = context.operations
+        shared = self._context = Context(identity, randomness, config, hooks)
+        self.id = shared.id
+        self._operations = shared.operations
         self._started = False
         self.dht = Kademlia(
-            context.id,
+            shared.id,
             randomness,
             config.kademlia,
             on_result=self._on_result,
@@ -120,45 +76,34 @@ class PulsarcastPeer:
                 CONTENT_NAMESPACE: BlockValidator(identity, required=config.require_signatures),
             },
         )
-        trees = self.trees = Trees(context, self._on_left)
-        feeds = self.feeds = Feeds(context)
-        fetcher = self._fetcher = BlockFetcher(context, self.dht)
-        topics = self.topics = KnownTopics(context, fetcher, trees.branches)
-        events = self._events = Dissemination(
-            context, trees, feeds, topics, on_missing=self._on_missing
-        )
-        self._missing = MissingParents(context, trees, feeds, events, fetcher)
-        self._reconciliation = Reconciliation(context, trees, feeds, self._missing)
-        self._parents = ParentSearch(
-            context,
-            trees,
-            self.dht,
-            on_parent=self._on_parent,
-            refresh=self._reconciliation.refresh,
-        )
-        children = Children(context, on_silence=self._on_silence)
+        trees, feeds = self.trees, self.feeds = Trees(), Feeds(shared)
+        fetcher = self._fetcher = BlockFetcher(shared, self.dht)
+        topics = self.topics = KnownTopics(shared, fetcher, trees.branches)
+        events = self._events = Dissemination(shared, trees, feeds, topics, fetcher)
+        self._missing = MissingParents(shared, trees, feeds, events, fetcher)
+        compared = self._reconciliation = Reconciliation(shared, trees, feeds, self._missing)
+        requests = self._requests = Requests(shared, trees, feeds, events)
+        parents = self._parents = ParentSearch(shared, trees, self.dht, events, requests, compared)
         membership = self.membership = TreeMembership(
-            context, trees, feeds, topics, self._parents, children, events, self._reconciliation
+            shared, trees, feeds, topics, parents, events, compared
         )
-        self._subscriptions = Subscriptions(context, trees, feeds, topics, membership)
-        own = OwnEvents(context, feeds, events, fetcher)
-        self._requests = Requests(context, trees, feeds, own)
+        self._subscriptions = Subscriptions(shared, trees, feeds, topics, membership)
         self._publishing = Publishing(
-            context, trees, feeds, topics, membership, events, fetcher, own, self._requests
+            shared, trees, feeds, topics, membership, events, fetcher, requests
         )
-        self._topic_commands = TopicCommands(context, topics, self._subscriptions, self._publishing)
+        self._topic_commands = TopicCommands(shared, topics, self._subscriptions, self._publishing)
         self._reading = HistoryReading(
-            context, trees, feeds, topics, membership, events, self._reconciliation, fetcher
+            shared, trees, feeds, topics, membership, events, compared, fetcher
         )
 
-    def handle(self, event: Input, now: float, effects: Effects) -> None:
+    def handle(self, event: inputs.Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
         if type(event) is Received:
             message: Rpc = event.message  # type: ignore[assignment]
             if len(message.messages) == 1 and not message.additions and not message.refused:
                 only = message.messages[0]
-                if only.op == Operation.PUBLISH_EVENT and only.event is not None:
-                    self._on_event(event.peer, only.event, message, now, effects)
+                if only.op == Operation.PUBLISH_EVENT and type(only.payload) is SignedEvent:
+                    self._on_event(event.peer, only.payload, message, now, effects)
                     return
             self._on_rpc(event.peer, message, now, effects)
             return
@@ -168,22 +113,6 @@ class PulsarcastPeer:
         handler(self, event, now, effects)
 
     # Between the parts.
-
-    def _on_left(self, topic: bytes, now: float, effects: Effects) -> None:
-        self.membership.on_left(topic, now, effects)
-
-    def _on_parent(self, branch: Branch, now: float, effects: Effects) -> None:
-        self._events.on_parent(branch, now, effects)
-        self._requests.on_parent(branch.topic, now, effects)
-        self._operations.tell(WayFound(branch.topic), now, effects)
-
-    def _on_silence(self, branch: Branch, now: float, effects: Effects) -> None:
-        self.membership.on_silence(branch, now, effects)
-
-    def _on_missing(
-        self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects
-    ) -> None:
-        self._missing.note(feed, cid, peer, now, effects)
 
     def _on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
         if result.kind is LookupKind.FIND_CLOSEST:
@@ -198,11 +127,7 @@ class PulsarcastPeer:
     def view(self) -> View:
         """Show the trees in which we stand (see `core.machine`)."""
         branches = {cids.text(cid): branch for cid, branch in self.trees.branches.items()}
-        parents = {
-            topic: (branch.parent,)
-            for topic, branch in branches.items()
-            if branch.parent is not None
-        }
+        parents = {topic: (each.parent,) for topic, each in branches.items() if each.parent}
         return View(
             tuple([cids.text(cid) for cid in self.membership.subscriptions]),
             {
@@ -217,7 +142,7 @@ class PulsarcastPeer:
 
     # Peers and the network.
 
-    def _on_start(self, event: Start, now: float, effects: Effects) -> None:
+    def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
         self.dht.handle(event, now, effects)
         if self._started:
             self._resume(now, effects)
@@ -242,7 +167,7 @@ class PulsarcastPeer:
         self.trees.branches.clear()
         self._subscriptions.resume(now, effects)
 
-    def _on_peer_connected(self, event: PeerConnected, now: float, effects: Effects) -> None:
+    def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
         if peer in self._context.connected or peer == self.id:
             return
@@ -251,57 +176,41 @@ class PulsarcastPeer:
         self.dht.handle(event, now, effects)
         self._parents.on_connected(peer, now, effects)
 
-    def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
+    def _on_peer_disconnected(
+        self, event: inputs.PeerDisconnected, now: float, effects: Effects
+    ) -> None:
         if self._context.connected.pop(event.peer, None) is None:
             return
         effects.append(trace.RemovePeer(event.peer))
         self.dht.handle(event, now, effects)
         self.membership.on_peer_gone(event.peer, now, effects)
 
-    def _on_connect_failed(self, event: ConnectFailed, now: float, effects: Effects) -> None:
+    def _on_connect_failed(self, event: inputs.ConnectFailed, now: float, effects: Effects) -> None:
         self.dht.handle(event, now, effects)
         self._parents.on_connect_failed(event.peer, now, effects)
 
-    def _on_query(self, event: Asked | Answered | AskFailed, now: float, effects: Effects) -> None:
-        self.dht.handle(event, now, effects)
-
-    def _on_send_dropped(self, event: SendDropped, now: float, effects: Effects) -> None:
+    def _on_send_dropped(self, event: inputs.SendDropped, now: float, effects: Effects) -> None:
         """What was lost is asked for again: joins, fetches and requests by their timers, events
         by the comparison of neighbours."""
 
-    def _on_timer(self, event: TimerFired, now: float, effects: Effects) -> None:
+    def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
         if self.dht.owns(timer):
             self.dht.handle(event, now, effects)
-        elif isinstance(timer, BranchTimer):
-            self.membership.on_timer(timer.topic, now, effects)
-        elif isinstance(timer, HoldTimer):
-            self._events.on_hold_timer(timer.topic, now, effects)
-        elif isinstance(timer, ParentTimer):
-            self._missing.on_timer(timer, now, effects)
-        elif isinstance(timer, FetchTimer):
-            self._fetcher.on_timer(timer.cid, now, effects)
-        elif isinstance(timer, RangeTimer):
-            self._reconciliation.on_timer(timer.topic, now, effects)
-        elif isinstance(timer, RequestTimer):
-            self._requests.on_timer(timer.cid, now, effects)
-        elif isinstance(timer, LookTimer | SubscribeTimer):
+        elif isinstance(timer, context.News):
             self._operations.tell(timer, now, effects)
+        elif isinstance(timer, context.Timer):
+            _TIMERS[type(timer)](self)(timer.about, now, effects)
 
     # What the log says.
 
-    def _on_stored(self, event: Stored, now: float, effects: Effects) -> None:
+    def _on_stored(
+        self, event: inputs.Stored | inputs.NotStored, now: float, effects: Effects
+    ) -> None:
+        error = event.reason if isinstance(event, inputs.NotStored) else ""
         for cid in event.barriers:
             assert isinstance(cid, bytes)
-            self._operations.tell(EventStored(cid), now, effects)
-
-    def _on_not_stored(self, event: NotStored, now: float, effects: Effects) -> None:
-        for cid in event.barriers:
-            assert isinstance(cid, bytes)
-            self._operations.tell(EventStored(cid, event.reason), now, effects)
-
-    def _on_loaded(self, event: Loaded, now: float, effects: Effects) -> None:
-        self._operations.tell(event, now, effects)
+            self._operations.tell(context.EventStored(cid, error), now, effects)
 
     # What peers send.
 
@@ -320,10 +229,9 @@ class PulsarcastPeer:
         for refused in message.refused:
             effects.append(trace.Refuse(peer, refused.reason))
             self._context.penalties.penalise(peer, refused.reason, SLIGHT, now, effects)
-        terms: dict[bytes, Terms] = {}
-        for each in message.additions:
-            if type(each) is Terms:
-                terms[each.topic] = each
+        terms = {
+            each.topic: each for each in message.additions if isinstance(each, additions.Terms)
+        }
         for part in message.messages:
             self._on_message(peer, part, terms, now, effects)
         for each in message.additions:
@@ -333,58 +241,62 @@ class PulsarcastPeer:
         self,
         peer: PeerId,
         part: RpcMessage,
-        terms: dict[bytes, Terms],
+        terms: dict[bytes, additions.Terms],
         now: float,
         effects: Effects,
     ) -> None:
-        op = part.op
+        op, payload = part.op, part.payload
         if part.misplaced:
-            self._context.refuse(peer, validation.MISPLACED, None, SLIGHT, now, effects)
-        elif op == Operation.PUBLISH_EVENT and part.event is not None:
-            self._on_event(peer, part.event, None, now, effects)
-        elif op == Operation.REQUEST_TO_PUBLISH and part.event is not None:
-            self._requests.on_request(peer, part.event, now, effects)
-        elif op == Operation.JOIN_TOPIC and part.topic_id is not None:
-            topic = part.topic_id
-            self.membership.on_join(peer, topic, terms.get(topic), now, effects)
-        elif op == Operation.LEAVE_TOPIC and part.topic_id is not None:
-            self.membership.on_leave(peer, part.topic_id, part.elsewhere, now, effects)
+            self._context.refuse(peer, reasons.MISPLACED, None, SLIGHT, now, effects)
+        elif isinstance(payload, SignedEvent) and op == Operation.PUBLISH_EVENT:
+            self._on_event(peer, payload, None, now, effects)
+        elif isinstance(payload, SignedEvent) and op == Operation.REQUEST_TO_PUBLISH:
+            self._requests.on_request(peer, payload, now, effects)
+        elif isinstance(payload, bytes) and op == Operation.JOIN_TOPIC:
+            self.membership.on_join(peer, payload, terms.get(payload), now, effects)
+        elif isinstance(payload, bytes) and op == Operation.LEAVE_TOPIC:
+            self.membership.on_leave(peer, payload, part.elsewhere, now, effects)
         elif op != Operation.PING:
             self._context.refuse(peer, reasons.UNEXPECTED, None, SLIGHT, now, effects)
 
     def _on_addition(
-        self, peer: PeerId, each: Any, terms: dict[bytes, Terms], now: float, effects: Effects
+        self,
+        peer: PeerId,
+        each: additions.Addition,
+        terms: dict[bytes, additions.Terms],
+        now: float,
+        effects: Effects,
     ) -> None:
-        kind = type(each)
-        if kind is JoinReply:
-            self.membership.on_reply(peer, each, terms.get(each.topic), now, effects)
-        elif kind is RequestReply:
-            self._requests.on_reply(peer, each, now, effects)
-        elif kind is Fetch:
-            self._on_fetch(peer, each, now, effects)
-        elif kind is Events:
-            self._missing.on_events(peer, each, now, effects)
-            if each.end:
-                self._reconciliation.on_answer(peer, each, now, effects)
-        elif kind is Have:
-            self._reconciliation.on_have(peer, each, now, effects)
-        elif kind is Block:
-            self.topics.on_block(peer, each, now, effects)
+        match each:
+            case additions.JoinReply():
+                self.membership.on_reply(peer, each, terms.get(each.topic), now, effects)
+            case additions.RequestReply():
+                self._requests.on_reply(peer, each, now, effects)
+            case additions.Fetch():
+                self._on_fetch(peer, each, now, effects)
+            case additions.Events():
+                self._missing.on_events(peer, each, now, effects)
+                if each.end:
+                    self._reconciliation.on_answer(peer, each, now, effects)
+            case additions.Have():
+                self._reconciliation.on_have(peer, each, now, effects)
+            case additions.Block():
+                self.topics.on_block(peer, each, now, effects)
 
-    def _on_fetch(self, peer: PeerId, question: Fetch, now: float, effects: Effects) -> None:
-        if question.topic in question.wanted:
-            topic = self.topics.get(question.topic)
-            if topic is None:
-                answer = Events(question.topic, missing=(question.topic,))
-                self._context.send(peer, addition(answer), effects)
-            else:
-                block = Block(question.topic, topic.dag())
-                self._context.send(peer, addition(block), effects)
+    def _on_fetch(
+        self, peer: PeerId, question: additions.Fetch, now: float, effects: Effects
+    ) -> None:
+        cid = question.topic
+        if cid in question.wanted:
+            topic = self.topics.get(cid)
+            lacking = additions.Events(cid, missing=(cid,))
+            answer = lacking if topic is None else additions.Block(cid, topic.dag())
+            self._context.send(peer, addition(answer), effects)
         self._missing.on_fetch(peer, question, now, effects)
 
     # What the application asks for.
 
-    def _on_subscribe(self, event: Subscribe, now: float, effects: Effects) -> None:
+    def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
         cid = cid_of(event.topic)
         if event.publish_only:
             if cid in self.membership.subscriptions:
@@ -397,63 +309,69 @@ class PulsarcastPeer:
         meta = self._context.config.subscribe_to_meta
         self._subscriptions.subscribe(cid, now, effects, meta=meta)
 
-    def _on_unsubscribe(self, event: Unsubscribe, now: float, effects: Effects) -> None:
+    def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         meta = self._context.config.unsubscribe_from_meta
         self._subscriptions.unsubscribe(cid_of(event.topic), now, effects, meta=meta)
 
-    def _on_publish(self, event: Publish, now: float, effects: Effects) -> None:
+    def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         cid, number = cid_of(event.topic), event.number
         publication = Publication(cid, event.data, number=number, at_once=event.at_once)
         self._publishing.begin(publication, now, effects)
 
-    def _on_validated(self, event: Validated, now: float, effects: Effects) -> None:
-        self._events.on_validated(event, now, effects)
-
-    def _on_command(self, event: Command, now: float, effects: Effects) -> None:
+    def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
         try:
             self._carry_out(event.number, event.body, now, effects)
         except LocalError as error:
             effects.append(Outcome(event.number, None, str(error)))
 
     def _carry_out(self, number: int, body: object, now: float, effects: Effects) -> None:
-        if isinstance(body, commands.CreateTopic):
-            self._topic_commands.create(number, body, now, effects)
-        elif isinstance(body, commands.SubscribeTo):
-            cid = cid_of(body.topic)
-            self._subscriptions.subscribe(cid, now, effects, meta=body.meta)
-            self._subscriptions.announce_arrival(number, cid, now, effects)
-        elif isinstance(body, commands.UnsubscribeFrom):
-            self._subscriptions.unsubscribe(cid_of(body.topic), now, effects, meta=body.meta)
-            effects.append(Outcome(number))
-        elif isinstance(body, commands.PublishEvent):
-            parent = None if body.parent is None else cid_of(body.parent)
-            cid = cid_of(body.topic)
-            publication = Publication(cid, body.data, command=number, parent=parent)
-            self._publishing.begin(publication, now, effects)
-        elif isinstance(body, Question):
-            self._topic_commands.ask(number, body, effects)
-        elif isinstance(body, commands.ReadHistory):
-            self._reading.begin(number, body, now, effects)
-        else:
-            raise LocalError(f"{type(body).__name__} is not a command of Pulsarcast")
+        match body:
+            case commands.CreateTopic():
+                self._topic_commands.create(number, body, now, effects)
+            case commands.SubscribeTo(topic=topic, meta=meta):
+                cid = cid_of(topic)
+                self._subscriptions.subscribe(cid, now, effects, meta=meta)
+                self.membership.wait_for_way(cid, Arrival(number), now, effects)
+            case commands.UnsubscribeFrom(topic=topic, meta=meta):
+                self._subscriptions.unsubscribe(cid_of(topic), now, effects, meta=meta)
+                effects.append(Outcome(number))
+            case commands.PublishEvent(topic=topic, data=data, parent=named):
+                parent = None if named is None else cid_of(named)
+                publication = Publication(cid_of(topic), data, command=number, parent=parent)
+                self._publishing.begin(publication, now, effects)
+            case commands.ReadHistory():
+                self._reading.begin(number, body, now, effects)
+            case commands.Question():
+                self._topic_commands.ask(number, body, effects)
+            case _:
+                raise LocalError(f"{type(body).__name__} is not a command of Pulsarcast")
 
 
 _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
-    Start: PulsarcastPeer._on_start,
-    Subscribe: PulsarcastPeer._on_subscribe,
-    Unsubscribe: PulsarcastPeer._on_unsubscribe,
-    Publish: PulsarcastPeer._on_publish,
-    Stored: PulsarcastPeer._on_stored,
-    NotStored: PulsarcastPeer._on_not_stored,
-    Loaded: PulsarcastPeer._on_loaded,
-    Command: PulsarcastPeer._on_command,
-    PeerConnected: PulsarcastPeer._on_peer_connected,
-    PeerDisconnected: PulsarcastPeer._on_peer_disconnected,
-    ConnectFailed: PulsarcastPeer._on_connect_failed,
-    Asked: PulsarcastPeer._on_query,
-    Answered: PulsarcastPeer._on_query,
-    AskFailed: PulsarcastPeer._on_query,
-    SendDropped: PulsarcastPeer._on_send_dropped,
-    TimerFired: PulsarcastPeer._on_timer,
-    Validated: PulsarcastPeer._on_validated,
+    inputs.Start: PulsarcastPeer._on_start,
+    inputs.Subscribe: PulsarcastPeer._on_subscribe,
+    inputs.Unsubscribe: PulsarcastPeer._on_unsubscribe,
+    inputs.Publish: PulsarcastPeer._on_publish,
+    inputs.Stored: PulsarcastPeer._on_stored,
+    inputs.NotStored: PulsarcastPeer._on_stored,
+    inputs.Loaded: lambda peer, *loaded: peer._operations.tell(*loaded),
+    inputs.Command: PulsarcastPeer._on_command,
+    inputs.PeerConnected: PulsarcastPeer._on_peer_connected,
+    inputs.PeerDisconnected: PulsarcastPeer._on_peer_disconnected,
+    inputs.ConnectFailed: PulsarcastPeer._on_connect_failed,
+    inputs.Asked: lambda peer, *query: peer.dht.handle(*query),
+    inputs.Answered: lambda peer, *query: peer.dht.handle(*query),
+    inputs.AskFailed: lambda peer, *query: peer.dht.handle(*query),
+    inputs.SendDropped: PulsarcastPeer._on_send_dropped,
+    inputs.TimerFired: PulsarcastPeer._on_timer,
+    inputs.Validated: lambda peer, *verdict: peer._events.on_validated(*verdict),
+}
+
+_TIMERS: dict[type, Callable[[PulsarcastPeer], Callable[[bytes, float, Effects], None]]] = {
+    context.BranchTimer: lambda peer: peer.membership.on_timer,
+    context.HoldTimer: lambda peer: peer._events.on_hold_timer,
+    context.ParentTimer: lambda peer: peer._missing.on_timer,
+    context.FetchTimer: lambda peer: peer._fetcher.on_timer,
+    context.RangeTimer: lambda peer: peer._reconciliation.end,
+    context.RequestTimer: lambda peer: peer._requests.on_timer,
 }

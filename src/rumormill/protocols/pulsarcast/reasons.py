@@ -35,6 +35,7 @@ TOO_MANY_CHILDREN: Final = "too-many-children"
 TOO_LARGE: Final = "too-large"
 BANNED: Final = "banned"
 UNEXPECTED: Final = "unexpected-operation"
+MISPLACED: Final = "misplaced-payload"
 
 # Why a subscription came to nothing.
 UNSUBSCRIBED: Final = "unsubscribed"

@@ -1,17 +1,14 @@
 """Pulsarcast, as the registry lists it."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
-from rumormill.core.identity import Identity
+from rumormill.core.api import ANYONE, TopicOptions
 from rumormill.core.ids import Topic
-from rumormill.core.machine import Machine
-from rumormill.core.randomness import Randomness
-from rumormill.core.topics import ANYONE, TopicOptions
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic, SubscribeTo
-from rumormill.protocols.pulsarcast.config import PRESETS, PulsarcastConfig
+from rumormill.protocols.pulsarcast.config import PRESETS
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.descriptors import (
@@ -21,18 +18,9 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 )
 from rumormill.protocols.pulsarcast.format.junk import junk_rpc
 from rumormill.protocols.pulsarcast.format.readable import readable_view
-from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc, encode_rpc
+from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
-from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec, TopicMaking
-
-
-def _build(
-    identity: Identity, randomness: Randomness, config: PulsarcastConfig, hooks: Hooks
-) -> Machine:
-    return PulsarcastPeer(identity, randomness, config, hooks)
-
-
-_LINKING: Final = {"last-seen": EventLinking.LAST_SEEN, "custom": EventLinking.CUSTOM}
+from rumormill.protocols.registry import ProtocolSpec, QuerySpec, TopicMaking
 
 
 def _creation(name: str, options: TopicOptions) -> CreateTopic:
@@ -44,7 +32,7 @@ def _creation(name: str, options: TopicOptions) -> CreateTopic:
         asks = options.request_to_publish
         wish["request_to_publish"] = asks if isinstance(asks, tuple) else () if asks else None
     if options.linking is not None:
-        wish["event_linking"] = _LINKING[options.linking]
+        wish["event_linking"] = EventLinking[options.linking.upper().replace("-", "_")]
     return CreateTopic(name=name, **wish)
 
 
@@ -53,22 +41,14 @@ def _topic_of(result: object) -> Topic:
     return cids.text(result.cid)
 
 
-def _decoder(config: PulsarcastConfig, _hooks: Hooks) -> Callable[[bytes], Rpc]:
-    return lambda data: decode_rpc(data, config.limits)
-
-
-def _max_message(config: PulsarcastConfig) -> int:
-    return config.limits.rpc_bytes
-
-
 SPEC = ProtocolSpec(
     name="pulsarcast",
     protocol_ids=(OURS, PROTOCOL),
     presets=PRESETS,
-    build=_build,
-    encode=encode_rpc,
-    decoder=_decoder,
-    max_message=_max_message,
+    build=PulsarcastPeer,
+    encode=Rpc.encode,
+    decoder=lambda config, _: partial(decode_rpc, limits=config.limits),
+    max_message=lambda config: config.limits.rpc_bytes,
     junk=junk_rpc,
     queries=QuerySpec(
         protocol_ids=(KAD_PROTOCOL,),

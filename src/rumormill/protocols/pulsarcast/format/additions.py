@@ -5,13 +5,17 @@ The original skips them. Everything in them was chosen by their sender, so whate
 counted one by one.
 """
 
+import re
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from rumormill.core.errors import DecodeError
+from rumormill.protocols.pulsarcast.config import RpcLimits
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.codec import (
     encode_event,
@@ -19,7 +23,6 @@ from rumormill.protocols.pulsarcast.format.codec import (
     read_event,
     text_field,
 )
-from rumormill.protocols.pulsarcast.format.limits import RpcLimits
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import Field, Nested, Number, Octets, OneOf, enumeration
 
@@ -145,18 +148,6 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 Addition: TypeAlias = JoinReply | RequestReply | Fetch | Events | Terms | Have | Block
 """What the original does not know."""
 
-_Ranged = TypeVar("_Ranged", Events, Terms, Have)
-
-ADDITION_NAMES: Final[dict[type, str]] = {
-    JoinReply: "join-reply",
-    RequestReply: "request-reply",
-    Fetch: "fetch",
-    Events: "events",
-    Terms: "terms",
-    Have: "have",
-    Block: "block",
-}
-
 
 def peers_field(number: int, limits: RpcLimits) -> Nested:
     """Peers that a message recommends."""
@@ -181,8 +172,8 @@ def additions_field(limits: RpcLimits) -> OneOf:
     """The additions of an RPC, in the order in which they come; counted with its messages."""
     return OneOf(
         kinds={
-            kind: Nested(number, lenient(make, fields(limits), limits))
-            for number, (kind, make, fields) in enumerate(_PARTS, _FIRST_NUMBER)
+            kind: Nested(number, lenient(partial(_made, kind), fields(limits), limits))
+            for number, (kind, fields) in enumerate(_FIELDS.items(), _FIRST_NUMBER)
         },
         max_count=limits.messages,
         counted_with="messages",
@@ -190,23 +181,23 @@ def additions_field(limits: RpcLimits) -> OneOf:
     )
 
 
+def _made(kind: Callable[..., Addition], *values: Any) -> Addition:
+    made = kind(*values)
+    if isinstance(made, Events | Terms | Have) and made.start > made.end:
+        raise DecodeError("bad-range", "a range of dates begins before it ends")
+    return made
+
+
 def _cid(number: int) -> Octets:
     return Octets(number, cids.LENGTH, read=cids.check, too_long="bad-cid", missing="bad-cid")
 
 
 def _optional_cid(number: int) -> Octets:
-    return Octets(number, cids.LENGTH, read=cids.check, too_long="bad-cid", optional=True)
+    return replace(_cid(number), missing="", optional=True)
 
 
 def _cids(number: int, limits: RpcLimits) -> Octets:
-    return Octets(
-        number,
-        cids.LENGTH,
-        read=cids.check,
-        too_long="bad-cid",
-        max_count=limits.cids,
-        too_many="too-many-cids",
-    )
+    return replace(_cid(number), missing="", max_count=limits.cids, too_many="too-many-cids")
 
 
 def _status(number: int, kind: type[IntEnum]) -> Number:
@@ -235,94 +226,53 @@ def _events_field(number: int, limits: RpcLimits) -> Octets:
     )
 
 
-def _in_order(made: _Ranged) -> _Ranged:
-    if made.start > made.end:
-        raise DecodeError("bad-range", "a range of dates begins before it ends")
-    return made
-
-
-def _events(
-    topic: bytes,
-    events: tuple[SignedEvent, ...],
-    missing: tuple[bytes, ...],
-    start: int | None,
-    end: int,
-) -> Events:
-    return _in_order(Events(topic, events, missing, start or 0, end))
-
-
 _FIRST_NUMBER: Final = 100
 """Fields from here on are ours."""
-_PARTS: Final[
-    tuple[tuple[type, Callable[..., Addition], Callable[[RpcLimits], dict[str, Field]]], ...]
-] = (
-    (
-        JoinReply,
-        JoinReply,
-        lambda limits: {
-            "topic": _cid(1),
-            "status": _status(2, JoinStatus),
-            "peers": peers_field(3, limits),
-            "reason": text_field(4, limits.reason_bytes),
-        },
-    ),
-    (
-        RequestReply,
-        RequestReply,
-        lambda limits: {
-            "topic": _cid(1),
-            "request": _cid(2),
-            "status": _status(3, RequestStatus),
-            "event": _optional_cid(4),
-            "reason": text_field(5, limits.reason_bytes),
-        },
-    ),
-    (
-        Fetch,
-        Fetch,
-        lambda limits: {
-            "topic": _cid(1),
-            "wanted": _cids(2, limits),
-            "ancestors": Number(3, _MAX_NUMBER),
-            "known": _optional_cid(4),
-        },
-    ),
-    (
-        Events,
-        _events,
-        lambda limits: {
-            "topic": _cid(1),
-            "events": _events_field(2, limits),
-            "missing": _cids(3, limits),
-            "range_start": Number(4, _LATEST, too_large="bad-range", optional=True),
-            "end": Number(5, _LATEST, too_large="bad-range"),
-        },
-    ),
-    (
-        Terms,
-        lambda *values: _in_order(Terms(*values)),
-        lambda _: {
-            "topic": _cid(1),
-            "silent": Number(2, read=bool, always=True),
-            "start": _date(3),
-            "end": _date(4),
-            "count": Number(5, always=True),
-            "checksum": Number(6, always=True),
-        },
-    ),
-    (
-        Have,
-        lambda *values: _in_order(Have(*values)),
-        lambda limits: {
-            "topic": _cid(1),
-            "start": _date(2),
-            "end": _date(3),
-            "cids": _cids(4, limits),
-        },
-    ),
-    (
-        Block,
-        Block,
-        lambda limits: {"topic": _cid(1), "data": Octets(2, limits.rpc_bytes, always=True)},
-    ),
-)
+_FIELDS: Final[dict[type[Addition], Callable[[RpcLimits], dict[str, Field]]]] = {
+    JoinReply: lambda limits: {
+        "topic": _cid(1),
+        "status": _status(2, JoinStatus),
+        "peers": peers_field(3, limits),
+        "reason": text_field(4, limits.reason_bytes),
+    },
+    RequestReply: lambda limits: {
+        "topic": _cid(1),
+        "request": _cid(2),
+        "status": _status(3, RequestStatus),
+        "event": _optional_cid(4),
+        "reason": text_field(5, limits.reason_bytes),
+    },
+    Fetch: lambda limits: {
+        "topic": _cid(1),
+        "wanted": _cids(2, limits),
+        "ancestors": Number(3, _MAX_NUMBER),
+        "known": _optional_cid(4),
+    },
+    Events: lambda limits: {
+        "topic": _cid(1),
+        "events": _events_field(2, limits),
+        "missing": _cids(3, limits),
+        "range_start": _date(4),
+        "end": Number(5, _LATEST, too_large="bad-range"),
+    },
+    Terms: lambda _: {
+        "topic": _cid(1),
+        "silent": Number(2, read=bool, always=True),
+        "start": _date(3),
+        "end": _date(4),
+        "count": Number(5, always=True),
+        "checksum": Number(6, always=True),
+    },
+    Have: lambda limits: {
+        "topic": _cid(1),
+        "start": _date(2),
+        "end": _date(3),
+        "cids": _cids(4, limits),
+    },
+    Block: lambda limits: {"topic": _cid(1), "data": Octets(2, limits.rpc_bytes, always=True)},
+}
+
+ADDITION_NAMES: Final[dict[type[Addition], str]] = {
+    kind: re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower() for kind in _FIELDS
+}
+"""The additions as the trace names them."""

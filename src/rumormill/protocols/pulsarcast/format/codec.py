@@ -1,35 +1,56 @@
-"""Events in protobuf, as the original writes them, with the signatures that are ours.
+"""Events and topics in protobuf, as the original writes them, with the signatures that are ours;
+and what a receiver demands of them.
 
 Reading is as forgiving as the original is: a field that comes twice replaces the first, message
 fields too, where protobuf would merge them. What is wrong with an event is its author's fault, who
 need not be its sender: it is a reason why this event is refused, not an error of what is around it.
+
+The original decodes a message, checks its shape, and drops it in silence when that fails. A sender
+that wants to be heard must know the rules, and a receiver that is stricter or laxer would see
+another history. So they are exactly the original's:
+
+- a message has metadata with a date and a version, and exactly one payload; an operation is one of
+  the seven, and an absent one counts as the first;
+- an event has an author, a topic link, a payload (which may be empty), a parent link (which may be
+  empty) and metadata with a date and a version; its publisher may be absent;
+- an UPDATE names its topic;
+- a topic in protobuf is never accepted: its author cannot be read back. Topics travel as dag-cbor;
+  their protobuf form is shown to people who look into an RPC, and refused by every machine.
+
+A date is any that `dates.normal` accepts, and it is the rewritten date that is hashed. Whether the
+payload suits the operation is not looked at there (one such message stops the original); here
+`RpcMessage.misplaced` says so, and whoever dispatches asks it first.
+
+A stored event has its payload, and beside it a proof: the protobuf form without the payload. The
+two together give the descriptor back, hence its CID, its links and everything that was signed, for
+any third party to check. The payload is not kept twice.
 """
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from rumormill.core.errors import DecodeError
-from rumormill.protocols.pulsarcast.format import dates, validation
-from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, Metadata
-from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
+from rumormill.core.event import Event
+from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS, RpcLimits
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    EventDescriptor,
+    EventLinking,
+    Metadata,
+    TopicDescriptor,
+)
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.wire.fields import UNBOUNDED, Field, Octets, Text
+from rumormill.wire.fields import UNBOUNDED, Field, Nested, Number, Octets, Text
 from rumormill.wire.protobuf import bytes_field
 from rumormill.wire.schema import Layout, Schema, T
 
-OVERSIZED: Final = "event-oversized"
-
 _PAYLOAD: Final = "event.payload"
 _SIGNATURES: Final = ("publisher_signature", "publisher_key", "author_signature", "author_key")
-
-
-class _Link(msgspec.Struct, frozen=True):
-    """A link to another block, or to none."""
-
-    cid: bytes | None
 
 
 def lenient(make: Callable[..., T], fields: Mapping[str, Field], limits: RpcLimits) -> Schema[T]:
@@ -42,49 +63,48 @@ def text_field(number: int, max_bytes: int, *, always: bool = False) -> Text:
     return Text(number, max_bytes, too_long="text-too-long", always=always)
 
 
-@lru_cache(maxsize=16)
-def _link_schema(limits: RpcLimits) -> Schema[_Link]:
-    return lenient(_Link, {"cid": Octets(1, UNBOUNDED, optional=True)}, limits)
-
-
-def read_link(data: bytes, limits: RpcLimits) -> bytes:
-    """The CID in a link; no bytes for an empty link."""
-    cid = _link_schema(limits).decode(data).cid
+def _linked(cid: bytes | None) -> bytes:
     # A CID of no bytes is not the same as no CID: it is a bad one.
     return b"" if cid is None else cid or b"\0"
 
 
-def write_link(cid: bytes) -> bytes:
-    """A link to a block, or to none."""
-    return _link_schema(DEFAULT_LIMITS).encode(_Link(cid or None))
+def _write_link(cid: bytes) -> bytes:
+    return bytes_field(1, cid) if cid else b""
 
 
-def link_field(number: int, limits: RpcLimits) -> Octets:
+def _link(limits: RpcLimits) -> Schema[bytes]:
+    """A link to another block; no bytes for a link to none."""
+    return lenient(_linked, {"cid": Octets(1, UNBOUNDED, optional=True)}, limits)
+
+
+def _link_field(number: int, limits: RpcLimits) -> Octets:
     """A CID in a link; None where the field is absent."""
-    read = partial(read_link, limits=limits)
-    return Octets(number, UNBOUNDED, read=read, write=write_link, optional=True)
+    return Octets(number, UNBOUNDED, read=_link(limits).decode, write=_write_link, optional=True)
+
+
+def _metadata_fields(limits: RpcLimits) -> dict[str, Field]:
+    return {
+        "created": text_field(1, dates.MAX_DATE_CHARACTERS * 3, always=True),
+        "protocol_version": text_field(2, limits.version_bytes, always=True),
+    }
 
 
 def metadata_field(number: int, limits: RpcLimits) -> Octets:
     """A date and a version; None where the field is absent."""
-    schema = lenient(
-        Metadata,
-        {
-            "created": text_field(1, dates.MAX_DATE_CHARACTERS * 3, always=True),
-            "protocol_version": text_field(2, limits.version_bytes, always=True),
-        },
-        limits,
-    )
+    schema = lenient(Metadata, _metadata_fields(limits), limits)
     return Octets(number, UNBOUNDED, read=schema.decode, write=schema.encode, optional=True)
+
+
+# Events.
 
 
 def _event_fields(limits: RpcLimits) -> dict[str, Field]:
     return {
         "event.author": Octets(1, limits.peer_id_bytes, optional=True),
-        "event.topic": link_field(2, limits),
+        "event.topic": _link_field(2, limits),
         _PAYLOAD: Octets(3, limits.payload_bytes, optional=True),
         "event.publisher": Octets(4, limits.peer_id_bytes, optional=True),
-        "event.parent_link": link_field(5, limits),
+        "event.parent_link": _link_field(5, limits),
         "event.metadata": metadata_field(6, limits),
         "publisher_signature": Octets(100, limits.signature_bytes),
         "publisher_key": Octets(101, limits.key_bytes),
@@ -100,21 +120,31 @@ def _judged(
     publisher: bytes | None,
     parent: bytes | None,
     metadata: Metadata | None,
-    publisher_signature: bytes,
-    publisher_key: bytes,
-    author_signature: bytes,
-    author_key: bytes,
+    *signatures: *tuple[bytes, bytes, bytes, bytes],
 ) -> tuple[SignedEvent | str, bool]:
-    """An event, or the rule that it breaks; and whether its date is written as it is hashed."""
-    created = None if metadata is None else dates.normal(metadata.created) or ""
-    version = "" if metadata is None else metadata.protocol_version
-    fault = validation.event_fault(author, topic, payload, parent, created, version)
-    if author is None or topic is None or payload is None or metadata is None or fault is not None:
-        return fault or validation.NO_PAYLOAD, False
-    date = created or ""
-    event = EventDescriptor(topic, author, payload, date, publisher, parent or None, version)
-    signed = SignedEvent(event, publisher_signature, publisher_key, author_signature, author_key)
-    return signed, date == metadata.created
+    """An event, or the rule that it breaks; and whether its date is written as it is hashed.
+
+    A `parent` of no bytes is a link that is there and empty.
+    """
+    if author is None:
+        return "event-without-author", False
+    if not topic:
+        return "event-without-topic", False
+    if payload is None:
+        return "event-without-payload", False
+    if parent is None:
+        return "event-without-parent", False
+    if metadata is None:
+        return "event-without-metadata", False
+    created, version = dates.normal(metadata.created), metadata.protocol_version
+    if created is None:
+        return "event-bad-date", False
+    if not version:
+        return "event-without-version", False
+    if not cids.is_cid(topic) or (parent and not cids.is_cid(parent)):
+        return "bad-cid", False
+    event = EventDescriptor(topic, author, payload, created, publisher, parent or None, version)
+    return SignedEvent(event, *signatures), created == metadata.created
 
 
 @lru_cache(maxsize=16)
@@ -122,30 +152,18 @@ def _event_schema(limits: RpcLimits) -> Schema[tuple[SignedEvent | str, bool]]:
     return lenient(_judged, _event_fields(limits), limits)
 
 
-@lru_cache(maxsize=16)
-def _signature_schema(limits: RpcLimits) -> Schema[tuple[bytes, bytes, bytes, bytes]]:
-    fields = _event_fields(limits)
-    return lenient(lambda *found: found, {name: fields[name] for name in _SIGNATURES}, limits)
-
-
 _EVENT: Final[Layout[SignedEvent]] = Layout(_event_fields(DEFAULT_LIMITS), kept_in="encoded")
 _PROOF: Final = _EVENT.only(*(name for name in _EVENT.fields if name != _PAYLOAD))
 _VOUCHERS: Final = _EVENT.only(*_SIGNATURES)
+_READ_VOUCHERS: Final[Schema[tuple[bytes, bytes, bytes, bytes]]] = lenient(
+    lambda *found: found, _VOUCHERS.fields, DEFAULT_LIMITS
+)
 
 
-def encode_event(signed: SignedEvent) -> bytes:
-    """The protobuf form of an event with its signatures; made once."""
-    return _EVENT.encode(signed)
-
-
-def encode_without_payload(signed: SignedEvent) -> bytes:
-    """The protobuf form of an event whose payload is elsewhere."""
-    return _PROOF.encode(signed)
-
-
-def encode_signatures(signed: SignedEvent) -> bytes:
-    """The fields that vouch for an event."""
-    return _VOUCHERS.encode(signed)
+encode_event: Final = _EVENT.encode
+"""The protobuf form of an event with its signatures; made once."""
+encode_signatures: Final = _VOUCHERS.encode
+"""The fields that vouch for an event."""
 
 
 def read_event(
@@ -165,11 +183,143 @@ def read_event(
     return event
 
 
-def add_signatures(
-    event: EventDescriptor, data: bytes, limits: RpcLimits = DEFAULT_LIMITS
-) -> SignedEvent:
+def add_signatures(event: EventDescriptor, data: bytes) -> SignedEvent:
     """Put an event and the fields that vouch for it together; unusable ones vouch for nothing."""
     try:
-        return SignedEvent(event, *_signature_schema(limits).decode(data))
+        return SignedEvent(event, *_READ_VOUCHERS.decode(data))
     except DecodeError:
         return SignedEvent(event)
+
+
+# Events as they are kept.
+
+
+def stored(signed: SignedEvent) -> Event:
+    """An event as applications and the log see it."""
+    event = signed.event
+    return Event(
+        cids.text(event.topic),
+        event.payload,
+        event.author,
+        signed.cid,
+        () if event.parent is None else (event.parent,),
+        dates.seconds(event.created),
+        _PROOF.encode(signed),
+    )
+
+
+def from_stored(event: Event) -> SignedEvent:
+    """Read a kept event back, and check that it is what its id says; else a `DecodeError`."""
+    signed = read_event(event.proof, payload=event.data)
+    if isinstance(signed, str):
+        raise DecodeError("bad-proof", signed)
+    if signed.cid != event.id:
+        raise DecodeError("wrong-cid", "the event is not what its id names")
+    return signed
+
+
+def read_back(events: Iterable[Event]) -> list[SignedEvent]:
+    """Those of some kept events that are what their ids say."""
+    found: list[SignedEvent] = []
+    for event in events:
+        with suppress(DecodeError):
+            found.append(from_stored(event))
+    return found
+
+
+# A topic in protobuf, which the original writes and cannot read: author and parent share a field
+# number, and the lists of peers are lost.
+
+
+class _Switch(msgspec.Struct):
+    """Whether there is a list of peers; who is in it does not count."""
+
+    enabled: bool
+    publishers: tuple[bytes, ...] = ()
+
+
+class _TopicMetadata(msgspec.Struct):
+    created: str
+    protocol_version: str
+    allowed_publishers: _Switch
+    request_to_publish: _Switch
+    event_linking: int
+
+
+class _SubTopic(msgspec.Struct):
+    name: str
+    topic: bytes | None
+
+
+class _Topic(msgspec.Struct):
+    name: str
+    author_and_parent: tuple[bytes, ...]
+    sub_topics: tuple[_SubTopic, ...]
+    metadata: _TopicMetadata
+
+
+@lru_cache(maxsize=16)
+def _topic_schema(limits: RpcLimits) -> Schema[_Topic]:
+    name = text_field(1, limits.name_bytes, always=True)
+    peers = Octets(2, limits.peer_id_bytes, max_count=limits.tree_peers)
+    switch = lenient(
+        _Switch, {"enabled": Number(1, read=bool, always=True), "publishers": peers}, limits
+    )
+    metadata = lenient(
+        _TopicMetadata,
+        {
+            **_metadata_fields(limits),
+            "allowed_publishers": Nested(3, switch, always=True),
+            "request_to_publish": Nested(4, switch, always=True),
+            "event_linking": Number(5, always=True),
+        },
+        limits,
+    )
+    sub_topic = lenient(_SubTopic, {"name": name, "topic": _link_field(2, limits)}, limits)
+    return lenient(
+        _Topic,
+        {
+            "name": name,
+            "author_and_parent": Octets(2, UNBOUNDED, max_count=2),
+            "sub_topics": Nested(3, sub_topic, max_count=limits.sub_topics),
+            "metadata": Nested(4, metadata, always=True),
+        },
+        limits,
+    )
+
+
+def encode_topic(topic: TopicDescriptor) -> bytes:
+    """The protobuf form of a topic, which is good for nothing and is not sent."""
+    return _topic_schema(DEFAULT_LIMITS).encode(
+        _Topic(
+            topic.name,
+            (topic.author, _write_link(topic.parent or b"")),
+            tuple([_SubTopic(name, cid) for name, cid in topic.sub_topics.items()]),
+            _TopicMetadata(
+                topic.created,
+                topic.protocol_version,
+                _Switch(topic.allowed_publishers is not None),
+                _Switch(topic.request_to_publish is not None),
+                topic.event_linking,
+            ),
+        )
+    )
+
+
+def read_topic_message(data: bytes, limits: RpcLimits) -> TopicDescriptor:
+    """Read a topic in protobuf as far as that can be done."""
+    read = _topic_schema(limits).decode(data)
+    author, parent = (*read.author_and_parent, b"", b"")[:2]
+    metadata = read.metadata
+    custom = metadata.event_linking == EventLinking.CUSTOM
+    return TopicDescriptor(
+        read.name,
+        author[: limits.peer_id_bytes],
+        metadata.created,
+        _link(limits).decode(parent) or None,
+        {each.name: each.topic or b"" for each in read.sub_topics},
+        () if metadata.allowed_publishers.enabled else None,
+        () if metadata.request_to_publish.enabled else None,
+        EventLinking.CUSTOM if custom else EventLinking.LAST_SEEN,
+        metadata.protocol_version,
+    )

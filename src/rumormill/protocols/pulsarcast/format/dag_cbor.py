@@ -32,8 +32,7 @@ _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _LIST, _MAP, _TAG, _SIMPLE = range(8)
 _LINK_TAG = 42
 _LINK_HEAD = b"\xd8\x2a"
 _FALSE, _TRUE, _NULL, _FLOAT64 = 0xF4, 0xF5, 0xF6, 0xFB
-_LEAST = {24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}
-_WIDTHS = {24: 1, 25: 2, 26: 4, 27: 8}
+_LONG_HEADS = {24: (1, 24), 25: (2, 1 << 8), 26: (4, 1 << 16), 27: (8, 1 << 32)}
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -111,8 +110,20 @@ def _write(value: Value, parts: list[bytes], depth: int) -> None:
         parts.append(head(_LIST, len(value)))
         for item in value:
             _write(item, parts, depth - 1)
+    elif value is None:
+        parts.append(bytes((_NULL,)))
+    elif isinstance(value, bool):
+        parts.append(bytes((_TRUE if value else _FALSE,)))
+    elif isinstance(value, int):
+        if not -(1 << 64) <= value < 1 << 64:
+            raise ValueError("an integer has at most 64 bits")
+        parts.append(head(_UNSIGNED, value) if value >= 0 else head(_NEGATIVE, -1 - value))
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("a number that is not finite")
+        parts.append(struct.pack(">Bd", _FLOAT64, value))
     else:
-        parts.append(_scalar(value))
+        raise ValueError(f"dag-cbor cannot hold a {type(value).__name__}")
 
 
 def _write_map(value: Mapping[str, Value], parts: list[bytes], depth: int) -> None:
@@ -128,22 +139,6 @@ def _write_map(value: Mapping[str, Value], parts: list[bytes], depth: int) -> No
         parts.append(head(_TEXT, length))
         parts.append(raw)
         _write(value[key], parts, depth - 1)
-
-
-def _scalar(value: object) -> bytes:
-    if value is None:
-        return b"\xf6"
-    if isinstance(value, bool):
-        return b"\xf5" if value else b"\xf4"
-    if isinstance(value, int):
-        if not -(1 << 64) <= value < 1 << 64:
-            raise ValueError("an integer has at most 64 bits")
-        return head(_UNSIGNED, value) if value >= 0 else head(_NEGATIVE, -1 - value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError("a number that is not finite")
-        return struct.pack(">Bd", _FLOAT64, value)
-    raise ValueError(f"dag-cbor cannot hold a {type(value).__name__}")
 
 
 def decode(data: bytes, *, max_bytes: int = MAX_BYTES, max_items: int = MAX_ITEMS) -> Value:
@@ -202,11 +197,11 @@ class _Reader:
     def _argument(self, low: int) -> int:
         if low < 24:
             return low
-        width = _WIDTHS.get(low)
-        if width is None:
+        if low not in _LONG_HEADS:
             raise DecodeError("bad-dag-cbor", "an indefinite or reserved length")
+        width, least = _LONG_HEADS[low]
         argument = int.from_bytes(self._take(width))
-        if argument < _LEAST[low]:
+        if argument < least:
             raise DecodeError("not-canonical", "a head is longer than it must be")
         return argument
 

@@ -10,6 +10,7 @@ are hashed. A time without an offset is taken for UTC (there: for the machine's 
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 MAX_MILLISECONDS: Final = 8_640_000_000_000_000
@@ -20,7 +21,10 @@ MAX_DATE_CHARACTERS: Final = 64
 
 _DAY = 86_400_000
 _SPACES = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_PLAIN = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z", re.ASCII)
+_NORMAL = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3])(?::[0-5]\d){2}\.\d{3}Z",
+    re.ASCII,
+)
 _NUMERAL = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 _HOUR = r"(?:[01]\d|2[0-3])"
@@ -71,22 +75,24 @@ def iso_at(now: float) -> str:
     return iso(round(now * 1000))
 
 
-def seconds(created: str) -> float:
-    """Return the time that a normal date means, in seconds since 1970."""
-    milliseconds = parse(created)
-    if milliseconds is None:
+@lru_cache(maxsize=65536)
+def date_of(created: str) -> int:
+    """A normal date in milliseconds. Every hop asks for the same few, hence the memory."""
+    found = parse(created)
+    if found is None:
         raise ValueError("not a date")
-    return milliseconds / 1000
+    return found
+
+
+def seconds(created: str) -> float:
+    """A normal date in seconds since 1970."""
+    return date_of(created) / 1000
 
 
 def normal(written: str) -> str | None:
     """Rewrite a date as the original does on receipt; None where it refuses the date."""
-    found = _PLAIN.fullmatch(written)
-    if found is not None:
-        _, month, day, hour, minute, second, _ = found.groups()
-        is_day = "01" <= month <= "12" and "01" <= day <= "28"
-        if is_day and hour < "24" and minute < "60" and second < "60":
-            return written
+    if _NORMAL.fullmatch(written):
+        return written
     milliseconds = parse(written)
     return None if milliseconds is None else iso(milliseconds)
 
@@ -114,177 +120,117 @@ def _numeral(written: str) -> int | None:
 
 
 def _strict(found: re.Match[str]) -> int | None:
-    hour, minute = int(found["hour"] or 0), int(found["minute"] or 0)
-    second, thousandths = int(found["second"] or 0), _thousandths(found["fraction"] or "0")
-    if hour == 24 and (minute or second or int((found["fraction"] or "0").lstrip("0")[:9] or 0)):
+    hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
+    fraction = found["fraction"] or "0"
+    if hour == 24 and (minute or second or fraction.strip("0")):
         return None
-    offset = 0
     zone = (found["zone"] or "Z").replace(":", "")
-    if zone != "Z":
-        offset = (int(zone[1:3]) * 60 + int(zone[3:])) * (-1 if zone[0] == "-" else 1)
-    year, month, day = int(found["year"]), int(found["month"] or 1), int(found["day"] or 1)
-    clock = ((hour * 60 + minute - offset) * 60 + second) * 1000 + thousandths
-    return _in_range(_days(year, month, day) * _DAY + clock)
+    offset = 0 if zone == "Z" else _offset(zone[0], zone[1:])
+    date = (int(found["year"]), int(found["month"] or 1), int(found["day"] or 1))
+    return _moment(date, (hour, minute, second, _thousandths(fraction)), offset)
 
 
-def _in_range(milliseconds: int) -> int | None:
+def _offset(sign: str, digits: str) -> int:
+    minutes = int(digits[:2]) * 60 + int(digits[2:] or 0)
+    return -minutes if sign == "-" else minutes
+
+
+def _moment(
+    date: tuple[int, int, int], clock: tuple[int, int, int, int], offset: int
+) -> int | None:
+    hour, minute, second, thousandths = clock
+    of_day = ((hour * 60 + minute - offset) * 60 + second) * 1000 + thousandths
+    milliseconds = _days(*date) * _DAY + of_day
     return milliseconds if abs(milliseconds) <= MAX_MILLISECONDS else None
 
 
+def _nine(digits: str) -> int:
+    """The engine reads nine digits behind the leading zeros."""
+    return int(digits.lstrip("0")[:9] or 0)
+
+
 def _thousandths(digits: str) -> int:
-    """The engine reads nine digits behind the leading zeros, and then forgets the zeros."""
-    number = int(digits.lstrip("0")[:9] or 0)
+    """Of a fraction the engine forgets the leading zeros, once it has read its nine digits."""
     length = min(len(digits), 9)
     powers = 10 ** abs(length - 3)
-    thousandths: int = number * powers if length <= 3 else number // powers
+    thousandths: int = _nine(digits) * powers if length <= 3 else _nine(digits) // powers
     return thousandths
 
 
-class _LaxReader:
-    """The engine's older reader: numbers fill the date, then the clock, then the offset."""
-
-    __slots__ = ("clock", "date", "hours", "index", "minutes", "sign", "tokens")
-
-    def __init__(self, written: str) -> None:
-        self.tokens: list[str] = _TOKEN.findall(written)
-        self.index = 0
-        self.date: list[int] = []
-        self.clock: list[int] = []
-        self.sign = 0
-        self.hours: int | None = None
-        self.minutes: int | None = None
-
-    def peek(self) -> str:
-        return self.tokens[self.index] if self.index < len(self.tokens) else ""
-
-    def next(self) -> str:
-        token = self.peek()
-        self.index += 1
-        return token
-
-    def skip(self, symbol: str) -> bool:
-        if self.peek() == symbol:
-            self.index += 1
-            return True
-        return False
-
-    def read(self) -> int | None:
-        """Read everything; None where the engine gives up."""
-        self._leading_date()
-        while token := self.next():
-            if token.isdigit():
-                accepted = self._number(token)
-            elif token == "Z":
-                accepted = True
-                self.sign, self.hours, self.minutes = 1, 0, 0
-            elif token in "+-":
-                # An offset is expected behind a clock only; a sign before all numbers is ignored.
-                accepted = self._offset(token) if self.clock or self.is_utc else not self.date
-            else:
-                # `T` and `W` are words to this reader, and no word may follow a number.
-                accepted = token not in "TW"
-            if not accepted:
-                return None
-        return self._result()
-
-    @property
-    def is_utc(self) -> bool:
-        return self.hours == 0 and self.minutes == 0
-
-    def _leading_date(self) -> None:
-        """Take the year, and month and day behind dashes, as the strict format has them."""
-        sign = self.next() if self.peek() in ("+", "-") else ""
-        if len(self.peek()) != (6 if sign else 4) or not self.peek().isdigit():
-            return
-        year = int(self.next())
-        if sign == "-" and not year:
-            return  # there is no such year; the engine then goes on behind it
-        self.date.append(-year if sign == "-" else year)
-        for most in (12, 31):
-            if not self.skip("-"):
-                return
-            token = self.peek()
-            if len(token) != 2 or not token.isdigit() or not 1 <= int(token) <= most:
-                return
-            self.date.append(int(self.next()))
-
-    def _number(self, token: str) -> bool:
-        number = int(token.lstrip("0")[:9] or 0)
-        if self.skip(":"):
-            self.clock.append(number)
-            self.skip(".")
-            return len(self.clock) <= 4
-        if self.skip(".") and self._clock_expects(number):
-            self.clock.append(number)
-            fraction = self.next()
-            if not fraction.isdigit():
-                return False
-            return self._finish_clock(_thousandths(fraction))
-        if self.hours is not None and self.minutes is None and number < 60:
-            self.minutes = number
-            return True
-        if self._clock_expects(number):
-            following = self.peek()
-            return self._finish_clock(number) and (not following or following in f"{_BLANKS}Z+-")
-        if len(self.date) == 3:
-            return False
-        self.date.append(number)
-        self.skip("-")
-        return True
-
-    def _clock_expects(self, number: int) -> bool:
-        most = (0, 60, 60, 1000, 0)[len(self.clock)]
-        return number < most
-
-    def _finish_clock(self, number: int) -> bool:
-        if len(self.clock) >= 4:
-            return False
-        self.clock.append(number)
-        self.clock += [0] * (4 - len(self.clock))
-        return True
-
-    def _offset(self, sign: str) -> bool:
-        self.sign = -1 if sign == "-" else 1
-        digits = self.next() if self.peek().isdigit() else ""
-        number = int(digits or 0)
-        if self.peek() == ":":
-            self.hours, self.minutes = number, None
-        elif len(digits) in (1, 2):
-            self.hours, self.minutes = number, 0
-        elif len(digits) in (3, 4):
-            self.hours, self.minutes = divmod(number, 100)
-        else:
-            return False
-        return True
-
-    def _result(self) -> int | None:
-        if not self.date:
-            return None
-        first, second, third = self.date + [1] * (3 - len(self.date))
-        if 1 <= first <= 31:
-            month, day, year = first, second, third
-        else:
-            year, month, day = first, second, third
-        if 0 <= year <= 99:
-            year += 2000 if year < 50 else 1900
-        hour, minute, second, thousandths = self.clock + [0] * (4 - len(self.clock))
-        if not (1 <= month <= 12 and 1 <= day <= 31):
-            return None
-        is_clock = hour < 24 and minute < 60 and second < 60 and thousandths < 1000
-        if not is_clock and (hour != 24 or minute or second or thousandths):
-            return None
-        offset = self.sign * ((self.hours or 0) * 60 + (self.minutes or 0))
-        clock = ((hour * 60 + minute - offset) * 60 + second) * 1000 + thousandths
-        return _in_range(_days(year, month, day) * _DAY + clock)
-
-
-_BLANKS = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
-    map(chr, range(0x2000, 0x200B))
-)
-
-
 def _lax(written: str) -> int | None:
-    return _LaxReader(written).read()
+    """The engine's older reader: numbers fill the date, then the clock, then the offset.
+
+    It reads only what `_ACCEPTED` lets through, so most of what it could stumble over cannot come.
+    """
+    if "T" in written or "W" in written:
+        return None  # these are words to it, and no word may follow a number
+    tokens: list[str] = _TOKEN.findall(written)[::-1]  # the next one is the last
+    date, offset = _leading_date(tokens), 0
+    clock: list[int] = []
+    while tokens:
+        token = tokens.pop()
+        following = tokens[-1] if tokens else ""
+        if token in ("+", "-"):
+            # An offset is expected behind a clock only; a sign before all numbers is ignored.
+            if clock:
+                digits = tokens.pop()
+                if tokens:
+                    tokens.pop()
+                    digits += tokens.pop()
+                offset = _offset(token, digits)
+            elif date:
+                return None
+        elif token.isdigit() and (clock or following == ":"):
+            if following == ",":
+                return None
+            clock.append(_nine(token))
+            if following in (":", "."):
+                tokens.pop()
+            if following == ".":
+                clock.append(_thousandths(tokens.pop()))
+        elif token.isdigit():
+            if len(date) == 3:
+                return None
+            date.append(_nine(token))
+            if following in ("-", "."):
+                tokens.pop()
+    return _lax_moment(date, clock, offset)
+
+
+def _leading_date(tokens: list[str]) -> list[int]:
+    """Take the year, and month and day behind dashes, as the strict format has them."""
+    date: list[int] = []
+    sign = tokens.pop() if tokens[-1] in ("+", "-") else ""
+    if len(tokens[-1]) != (6 if sign else 4):
+        return date
+    year = int(tokens.pop())
+    if sign == "-" and not year:
+        return date  # there is no such year; the engine then goes on behind it
+    date.append(-year if sign == "-" else year)
+    for most in (12, 31):
+        if not tokens or tokens[-1] != "-":
+            break
+        tokens.pop()
+        if len(tokens[-1]) != 2 or not 1 <= int(tokens[-1]) <= most:
+            break
+        date.append(int(tokens.pop()))
+    return date
+
+
+def _lax_moment(date: list[int], clock: list[int], offset: int) -> int | None:
+    if not date:
+        return None
+    first, second, third = date + [1] * (3 - len(date))
+    year, month, day = (third, first, second) if 1 <= first <= 31 else (first, second, third)
+    if 0 <= year <= 99:
+        year += 2000 if year < 50 else 1900
+    hour, minute, second, thousandths = clock + [0] * (4 - len(clock))
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    is_clock = hour < 24 and minute < 60 and second < 60
+    if not is_clock and (hour != 24 or minute or second or thousandths):
+        return None
+    return _moment((year, month, day), (hour, minute, second, thousandths), offset)
 
 
 def _days(year: int, month: int, day: int) -> int:

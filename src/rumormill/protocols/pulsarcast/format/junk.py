@@ -65,7 +65,7 @@ def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -
         created = dates.iso(some(1 << 40))
         if op in (Operation.JOIN_TOPIC, Operation.LEAVE_TOPIC):
             return RpcMessage(op, created, topic())
-        return RpcMessage(op, created, event=event())
+        return RpcMessage(op, created, event())
 
     def addition() -> Addition:
         where = topic()

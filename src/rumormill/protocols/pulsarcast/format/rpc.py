@@ -7,7 +7,7 @@ from 100 on, which it skips: signatures beside an event, a forwarding address in
 answers, which are parts of the RPC beside its messages (`Addition`).
 
 Bytes that are no protobuf, or more of anything than the sender may send, are a `DecodeError`: the
-sender pays. A message that is readable and breaks a rule of `validation` is left out and reported
+sender pays. A message that is readable and breaks a rule of `codec` is left out and reported
 in `Rpc.refused`, and the rest of the RPC stands: its sender may only have forwarded it. That holds
 for unknown operations too. Of the payloads of a message the last one counts, as in the original.
 
@@ -20,27 +20,24 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from rumormill.core.ids import PeerId
 from rumormill.core.trace import MessageMeta, OperationMeta, RpcMeta
+from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format import dates, validation
+from rumormill.protocols.pulsarcast.format import codec, dates
 from rumormill.protocols.pulsarcast.format.additions import (
     ADDITION_NAMES,
     Addition,
     Events,
+    JoinReply,
+    JoinStatus,
     PeerAddress,
+    Terms,
     additions_field,
     peers_field,
 )
-from rumormill.protocols.pulsarcast.format.codec import (
-    encode_event,
-    lenient,
-    metadata_field,
-    read_event,
-)
 from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL, Metadata, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.limits import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.format.topic_message import encode_topic, read_topic_message
 from rumormill.wire.fields import UNBOUNDED, Field, LeftOut, Number, Octets, OneOf
 from rumormill.wire.protobuf import field_size
 from rumormill.wire.schema import Layout, Schema
@@ -76,25 +73,41 @@ Payload: TypeAlias = bytes | SignedEvent | TopicDescriptor | PeerTree
 """What a message is about: a topic's CID, or one of the others."""
 
 
-class RpcMessage(msgspec.Struct, gc=False):
-    """One message. Of `topic`, `event`, `tree` and `topic_id` at most one is there.
+_PAYLOADS: Final[dict[int, type]] = {
+    Operation.UPDATE: PeerTree,
+    Operation.PUBLISH_EVENT: SignedEvent,
+    Operation.JOIN_TOPIC: bytes,
+    Operation.LEAVE_TOPIC: bytes,
+    Operation.REQUEST_TO_PUBLISH: SignedEvent,
+}
+"""What an operation is about; a topic, which NEW_TOPIC would bring, nobody can read."""
 
-    `elsewhere` is ours: peers that a LEAVE recommends instead of its sender.
-    """
+
+class RpcMessage(msgspec.Struct, gc=False):
+    """One message; `elsewhere` is ours: peers that a LEAVE recommends instead of its sender."""
 
     op: int
     created: str
-    topic_id: bytes | None = None
-    event: SignedEvent | None = None
-    topic: TopicDescriptor | None = None
-    tree: PeerTree | None = None
+    payload: Payload | None = None
     protocol_version: str = PROTOCOL
     elsewhere: tuple[PeerAddress, ...] = ()
 
     @property
-    def payload(self) -> Payload | None:
-        """What it is about."""
-        return self.topic_id or self.event or self.topic or self.tree
+    def event(self) -> SignedEvent | None:
+        """The event, where it is about one."""
+        return self.payload if isinstance(self.payload, SignedEvent) else None
+
+    @property
+    def topic(self) -> bytes | None:
+        """The CID of the topic that it has to do with."""
+        match self.payload:
+            case SignedEvent(event=event):
+                return event.topic
+            case TopicDescriptor(cid=cid):
+                return cid
+            case PeerTree(topic=topic):
+                return topic
+        return self.payload
 
     @property
     def metadata(self) -> Metadata:
@@ -104,14 +117,8 @@ class RpcMessage(msgspec.Struct, gc=False):
     @property
     def misplaced(self) -> bool:
         """Whether the operation came without the payload that it is about."""
-        op = self.op
-        if op == Operation.PUBLISH_EVENT or op == Operation.REQUEST_TO_PUBLISH:
-            return self.event is None
-        if op == Operation.JOIN_TOPIC or op == Operation.LEAVE_TOPIC:
-            return self.topic_id is None
-        if op == Operation.UPDATE:
-            return self.tree is None
-        return op == Operation.NEW_TOPIC
+        kind = _PAYLOADS.get(self.op)
+        return self.op == Operation.NEW_TOPIC if kind is None else type(self.payload) is not kind
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -152,35 +159,31 @@ class Rpc(msgspec.Struct, gc=False, eq=False):
     def urgent(self) -> bool:
         """What holds the tree together overtakes events."""
         for message in self.messages:
-            if message.event is not None:
+            if type(message.payload) is SignedEvent:
                 return False
         return all(type(each) is not Events for each in self.additions)
 
 
 def publish(event: SignedEvent, now: float) -> Rpc:
     """The RPC that spreads an event."""
-    return _alone(RpcMessage(Operation.PUBLISH_EVENT, dates.iso_at(now), event=event))
-
-
-def forward(rpc: Rpc, message: RpcMessage) -> Rpc:
-    """The RPC that passes on a message of an RPC: the same one, where the message came alone."""
-    return rpc if len(rpc.messages) == 1 and not rpc.additions else _alone(message)
+    return Rpc((RpcMessage(Operation.PUBLISH_EVENT, dates.iso_at(now), event),))
 
 
 def request_to_publish(event: SignedEvent, now: float) -> Rpc:
     """The RPC that asks for an event to be published."""
-    return _alone(RpcMessage(Operation.REQUEST_TO_PUBLISH, dates.iso_at(now), event=event))
+    return Rpc((RpcMessage(Operation.REQUEST_TO_PUBLISH, dates.iso_at(now), event),))
 
 
-def join(topic: bytes, now: float) -> Rpc:
-    """The RPC that asks to become a child in a topic's tree."""
-    return _alone(RpcMessage(Operation.JOIN_TOPIC, dates.iso_at(now), topic))
+def join(topic: bytes, terms: Terms | None, now: float) -> Rpc:
+    """Ask to become, or to remain, a child; the original reads the JOIN and skips the terms."""
+    message = RpcMessage(Operation.JOIN_TOPIC, dates.iso_at(now), topic)
+    return Rpc((message,), () if terms is None else (terms,))
 
 
 def leave(topic: bytes, now: float, elsewhere: tuple[PeerAddress, ...] = ()) -> Rpc:
     """The RPC that ends a link of a topic's tree; `elsewhere` is for children left behind."""
     message = RpcMessage(Operation.LEAVE_TOPIC, dates.iso_at(now), topic, elsewhere=elsewhere)
-    return _alone(message)
+    return Rpc((message,))
 
 
 def addition(*additions: Addition) -> Rpc:
@@ -188,8 +191,21 @@ def addition(*additions: Addition) -> Rpc:
     return Rpc((), additions)
 
 
-def _alone(message: RpcMessage) -> Rpc:
-    return Rpc((message,))
+def accepted(topic: bytes, terms: Terms | None) -> Rpc:
+    """Tell a peer that it is our child; `terms` hold what we have of the range that it named."""
+    reply = JoinReply(topic, JoinStatus.ACCEPTED)
+    return addition(reply) if terms is None else addition(reply, terms)
+
+
+def redirect(topic: bytes, target: PeerId, addresses: tuple[bytes, ...]) -> Rpc:
+    """Hand a peer on."""
+    peers = (PeerAddress(target, addresses),)
+    return addition(JoinReply(topic, JoinStatus.REDIRECTED, peers))
+
+
+def refusal(topic: bytes, reason: str) -> Rpc:
+    """Turn a peer away."""
+    return addition(JoinReply(topic, JoinStatus.REFUSED, reason=reason))
 
 
 def _meta_of(rpc: Rpc) -> RpcMeta:
@@ -204,12 +220,13 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
             data_size += len(rpc.encode()) if alone else field_size(_MESSAGE.size(message))
         else:
             name = OPERATION_NAMES.get(message.op, "unknown")
-            operations.append(OperationMeta(name, _topic_text(message)))
+            topic = message.topic
+            operations.append(OperationMeta(name, "" if topic is None else cids.text(topic)))
     for each in rpc.additions:
         operations.append(OperationMeta(ADDITION_NAMES[type(each)], cids.text(each.topic)))
         if type(each) is Events:
             carried += [MessageMeta(signed.cid, cids.text(each.topic)) for signed in each.events]
-            data_size += sum(field_size(len(encode_event(signed))) for signed in each.events)
+            data_size += sum(field_size(len(codec.encode_event(signed))) for signed in each.events)
     return RpcMeta(
         tuple(carried),
         size=len(rpc.encode()),
@@ -218,27 +235,18 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
     )
 
 
-def _topic_text(message: RpcMessage) -> str:
-    if message.event is not None:
-        return cids.text(message.event.event.topic)
-    if message.topic is not None:
-        return cids.text(message.topic.cid)
-    topic = message.tree.topic if message.tree is not None else message.topic_id
-    return "" if topic is None else cids.text(topic)
-
-
 def _tree(
     topic: bytes | None, parents: tuple[bytes, ...], children: tuple[bytes, ...]
 ) -> PeerTree | str:
     if topic is None:
-        return validation.NO_TREE_TOPIC
+        return "tree-without-topic"
     if not cids.is_cid(topic):
-        return validation.BAD_CID
+        return "bad-cid"
     return PeerTree(topic, parents, children)
 
 
 def _topic_id(data: bytes) -> bytes | str:
-    return data if cids.is_cid(data) else validation.BAD_CID
+    return data if cids.is_cid(data) else "bad-cid"
 
 
 def _payload_field(limits: RpcLimits) -> OneOf:
@@ -251,23 +259,14 @@ def _payload_field(limits: RpcLimits) -> OneOf:
         too_many="too-many-fields",
     )
     children = msgspec.structs.replace(parents, number=3, counted_with="parents")
-    tree = lenient(
-        _tree,
-        {
-            "topic": Octets(1, UNBOUNDED, optional=True),
-            "parents": parents,
-            "children": children,
-        },
-        limits,
-    )
-    read, read_topic = (
-        partial(read_event, limits=limits),
-        partial(read_topic_message, limits=limits),
-    )
+    topic = Octets(1, UNBOUNDED, optional=True)
+    tree = codec.lenient(_tree, {"topic": topic, "parents": parents, "children": children}, limits)
+    read = partial(codec.read_event, limits=limits)
+    read_topic = partial(codec.read_topic_message, limits=limits)
     return OneOf(
         kinds={
-            TopicDescriptor: Octets(2, UNBOUNDED, read=read_topic, write=encode_topic),
-            SignedEvent: Octets(3, UNBOUNDED, read=read, write=encode_event),
+            TopicDescriptor: Octets(2, UNBOUNDED, read=read_topic, write=codec.encode_topic),
+            SignedEvent: Octets(3, UNBOUNDED, read=read, write=codec.encode_event),
             PeerTree: Octets(4, UNBOUNDED, read=tree.decode, write=tree.encode),
             bytes: Octets(5, UNBOUNDED, read=_topic_id),
         }
@@ -278,7 +277,7 @@ def _message_fields(limits: RpcLimits) -> dict[str, Field]:
     return {
         "op": Number(1, always=True),
         "payload": _payload_field(limits),
-        "metadata": metadata_field(6, limits),
+        "metadata": codec.metadata_field(6, limits),
         "elsewhere": peers_field(100, limits),
     }
 
@@ -294,25 +293,25 @@ def _judged(
     elsewhere: tuple[PeerAddress, ...],
 ) -> _Judged:
     created, version = (metadata.created, metadata.protocol_version) if metadata else ("", "")
-    message = RpcMessage(op, created, protocol_version=version, elsewhere=elsewhere)
-    fault = None
-    if isinstance(payload, SignedEvent):
-        message.event = payload
-    elif isinstance(payload, bytes):
-        message.topic_id = payload
-    elif isinstance(payload, PeerTree):
-        message.tree = payload
-    elif isinstance(payload, TopicDescriptor):
-        message.topic, fault = payload, validation.TOPIC_IN_PROTOBUF
-    else:
-        fault = payload or validation.NO_PAYLOAD
+    found = None if isinstance(payload, str) else payload
+    fault = payload if isinstance(payload, str) else None
     if op not in OPERATION_NAMES:
-        return message, validation.UNKNOWN_OPERATION
-    return message, validation.message_fault(metadata) or fault
+        fault = "unknown-operation"
+    elif metadata is None:
+        fault = "no-metadata"
+    elif dates.normal(metadata.created) is None:
+        fault = "bad-date"
+    elif not metadata.protocol_version:
+        fault = "no-version"
+    elif payload is None:
+        fault = "no-payload"
+    elif isinstance(payload, TopicDescriptor):
+        fault = "topic-in-protobuf"
+    return RpcMessage(op, created, found, version, elsewhere), fault
 
 
 def _rpc_fields(limits: RpcLimits) -> dict[str, Field]:
-    message = lenient(_judged, _message_fields(limits), limits)
+    message = codec.lenient(_judged, _message_fields(limits), limits)
     return {
         "messages": Octets(
             1,
@@ -339,11 +338,6 @@ def _schema(limits: RpcLimits) -> Schema[tuple[tuple[_Judged, ...], tuple[Additi
         too_long="rpc-too-long",
         max_others=limits.other_fields,
     )
-
-
-def encode_rpc(rpc: Rpc) -> bytes:
-    """The bytes of an RPC, without the length prefix of the stream."""
-    return rpc.encode()
 
 
 def decode_rpc(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> Rpc:

@@ -8,6 +8,7 @@ author chose the parent; so the author's signature holds for the request without
 the event's own. Signatures are never part of what is hashed.
 """
 
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -46,20 +47,15 @@ class SignedEvent(msgspec.Struct, eq=False, gc=False):
         return self.event.cid
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SignedEvent):
-            return NotImplemented
-        return self.event == other.event and self._signatures() == other._signatures()
+        return isinstance(other, SignedEvent) and _signed(self) == _signed(other)
 
     def __hash__(self) -> int:
         return hash(self.event)
 
-    def _signatures(self) -> tuple[bytes, ...]:
-        return (
-            self.publisher_signature,
-            self.publisher_key,
-            self.author_signature,
-            self.author_key,
-        )
+
+_signed = attrgetter(
+    "event", "publisher_signature", "publisher_key", "author_signature", "author_key"
+)
 
 
 def payload_of(cid: bytes) -> bytes:
@@ -80,11 +76,9 @@ def sign_event(event: EventDescriptor, identity: Identity) -> SignedEvent:
 
 def publish_request(request: SignedEvent, identity: Identity, parent: bytes | None) -> SignedEvent:
     """Publish another's request: link it, sign it, keep its author's signature."""
-    event = request.event.published(identity.peer, parent)
-    signature = identity.sign(payload_of(event.cid))
-    return SignedEvent(
-        event, signature, identity.public_key, request.author_signature, request.author_key
-    )
+    signed = sign_event(request.event.published(identity.peer, parent), identity)
+    signed.author_signature, signed.author_key = request.author_signature, request.author_key
+    return signed
 
 
 def fault_of(signed: SignedEvent, verifier: Verifier, *, required: bool = True) -> str | None:
@@ -111,11 +105,10 @@ def _author_fault(signed: SignedEvent, verifier: Verifier) -> str | None:
     event, signature, key = signed.event, signed.author_signature, signed.author_key
     if not signature:
         return UNSIGNED
-    request = event if event.publisher is None else event.request()
-    if verifier.verify(event.author, key, payload_of(request.cid), signature):
-        return None
-    if event.publisher is not None and event.parent is not None:
-        linked = event.request(event.parent)
-        if verifier.verify(event.author, key, payload_of(linked.cid), signature):
+    requests = [event]
+    if event.publisher is not None:
+        requests = [event.request(parent) for parent in dict.fromkeys((None, event.parent))]
+    for request in requests:
+        if verifier.verify(event.author, key, payload_of(request.cid), signature):
             return None
     return BAD_SIGNATURE

@@ -12,6 +12,8 @@ whoever he trusts with the topic.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -22,7 +24,7 @@ from rumormill.core.identity import Verifier
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.validators import ContentValidator, content_key
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import BlockFound, Context, FetchTimer
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
 from rumormill.protocols.pulsarcast.format.codec import add_signatures
 from rumormill.protocols.pulsarcast.format.descriptors import (
@@ -32,7 +34,6 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 )
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of
-from rumormill.protocols.pulsarcast.operations import BlockFound, FetchTimer
 
 _MOST_SOURCES: Final = 3
 """Peers asked before the DHT; our choice: a tree's neighbours have it, or nobody nearby does."""
@@ -51,13 +52,13 @@ class _Search(msgspec.Struct):
     everywhere: bool = True
 
 
+@dataclass(eq=False)
 class BlockFetcher:
     """All blocks that are looked for."""
 
-    def __init__(self, context: Context, dht: Kademlia) -> None:
-        self._context = context
-        self._dht = dht
-        self._searches: dict[bytes, _Search] = {}
+    _context: Context
+    _dht: Kademlia
+    _searches: dict[bytes, _Search] = field(default_factory=dict)
 
     def __contains__(self, cid: bytes) -> bool:
         return cid in self._searches
@@ -166,15 +167,11 @@ class BlockFetcher:
         if search is None or search.asked is not None:
             return
         block: TopicDescriptor | SignedEvent | None = None
-        if value is not None:
-            try:
-                if search.topic == cid:
-                    block = read_topic(value)
-                else:
-                    event = read_event(value)
-                    block = add_signatures(event, proof) if event.topic == search.topic else None
-            except DecodeError:
-                block = None
+        with suppress(DecodeError):
+            if value is not None and search.topic == cid:
+                block = read_topic(value)
+            elif value is not None and (event := read_event(value)).topic == search.topic:
+                block = add_signatures(event, proof)
         self._finish(search, block, self._context.id, now, effects)
 
 

@@ -7,11 +7,12 @@ in the log, from which a feed is read, piece by piece, before it opens. Three th
 - `HoldBack`, for topics in which only the author publishes and promises one single chain: events
   whose parent has not been delivered yet wait until it is.
 - `Feed` itself, with the last events as they were signed, and since when events concern us.
+
+A `Walk` goes through a feed for what a neighbour asks.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -24,13 +25,12 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import Context, FeedRead, PeerOperation
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.additions import Fetch
+from rumormill.protocols.pulsarcast.format.codec import encode_event, stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import stored
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.operations import FeedRead
 
 BUCKET: Final = 1000
 """Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""
@@ -144,12 +144,6 @@ def whole(date: int) -> int:
 def milliseconds(seconds: float) -> int:
     """A time as dates count it."""
     return int(seconds * 1000)
-
-
-@lru_cache(maxsize=65536)
-def date_of(created: str) -> int:
-    """A normal date in milliseconds. Every hop asks for the same few, hence the memory."""
-    return round(dates.seconds(created) * 1000)
 
 
 def core_event(signed: SignedEvent) -> Event:
@@ -326,6 +320,71 @@ def is_ordered(descriptor: TopicDescriptor) -> bool:
     return descriptor.allowed_publishers == only and linking is EventLinking.LAST_SEEN
 
 
+class FetchAnswer(PeerOperation, frozen=True):
+    """A neighbour asks for events, and the log is read for it."""
+
+    question: Fetch
+    asking: tuple[bytes, ...] = ()
+    """What the log is asked for now."""
+    asked: tuple[bytes, ...] = ()
+    """What it was asked for before."""
+    read: tuple[SignedEvent, ...] = ()
+    """What it had of that."""
+
+
+class Walk:
+    """What a question finds: the wanted events and their ancestors, parents first."""
+
+    def __init__(self, feed: Feed, answer: FetchAnswer, config: PulsarcastConfig) -> None:
+        question = self._question = answer.question
+        self._feed = feed
+        self._asked = dict.fromkeys(answer.asked)
+        self._read = {signed.cid: signed for signed in answer.read}
+        self._most = self._left = config.fetch_batch
+        self._room = config.limits.rpc_bytes // 2
+        self._unread: list[bytes] = []
+        self.found: dict[bytes, SignedEvent] = {}
+        self.missing: list[bytes] = []
+        for cid in question.wanted:
+            if cid != question.topic:
+                chain = list(self._chain(cid))
+                if not chain and cid not in self.found:
+                    self.missing.append(cid)
+                self.found.update((signed.cid, signed) for signed in reversed(chain))
+
+    def _chain(self, cid: bytes) -> Iterator[SignedEvent]:
+        """An event and so many before it, as far as they are known, wanted and fit."""
+        question = self._question
+        wanted: bytes | None = cid
+        for _ in range(question.ancestors + 1):
+            if wanted is None or wanted == question.known or self._left <= 0 or self._room <= 0:
+                return
+            signed = None if wanted in self.found else self._get(wanted)
+            if signed is None:
+                return
+            yield signed
+            self._left -= 1
+            self._room -= len(encode_event(signed))
+            wanted = signed.event.parent
+
+    def _get(self, cid: bytes) -> SignedEvent | None:
+        signed = self._feed.at_hand(cid) or self._read.get(cid)
+        if signed is None and cid in self._feed.timeline and cid not in self._asked:
+            self._unread.append(cid)
+        return signed
+
+    def to_read(self) -> tuple[bytes, ...]:
+        """What the log should be asked for: events that are known and not at hand, and where the
+        chain before one is wanted, its neighbours by date, which are probably that."""
+        most, asked = self._most, self._asked
+        if len(asked) >= 2 * most:
+            return ()
+        ids = dict.fromkeys(self._unread)
+        if ids and self._question.ancestors:
+            ids |= dict.fromkeys(self._feed.timeline.before(self._unread[0], most))
+        return tuple([cid for cid in ids if cid not in asked and cid not in self.found])[:most]
+
+
 class FeedReading(msgspec.Struct, frozen=True):
     """A feed is being read from the log."""
 
@@ -363,8 +422,7 @@ class Feeds:
             self._load(feed, loaded.events[-1].offset + 1, effects)
             return
         del self.opening[reading.topic]
-        waiting = list(islice(self.opening.values(), _MOST_READING - 1, _MOST_READING))
-        for following in waiting:
+        for following in islice(self.opening.values(), _MOST_READING - 1, _MOST_READING):
             self._load(following, 0, effects)
         feed.open()
         self.open[reading.topic] = feed

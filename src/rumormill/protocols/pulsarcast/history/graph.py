@@ -10,7 +10,8 @@ one peer publishes and links to what it saw last, that is one chain and the orde
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -18,9 +19,9 @@ import msgspec
 from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.core.identity import Verifier
+from rumormill.protocols.pulsarcast.format.codec import from_stored
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.format.proof import from_stored
-from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of
+from rumormill.protocols.pulsarcast.format.signing import fault_of
 from rumormill.protocols.pulsarcast.reasons import AUTHOR_NOT_ALLOWED, NOT_ALLOWED
 
 MAX_EVENTS: Final = 1 << 20
@@ -122,21 +123,6 @@ class EventGraph:
         return found
 
 
-def _checked(kept: Event, topic: bytes) -> SignedEvent | str:
-    """A kept event, or why it is none of the topic's."""
-    try:
-        signed = from_stored(kept)
-    except DecodeError as error:
-        return error.reason
-    event = signed.event
-    if event.topic != topic:
-        return WRONG_TOPIC
-    parents = () if event.parent is None else (event.parent,)
-    if kept.author != event.author or kept.parents != parents:
-        return WRONG_FIELDS
-    return signed
-
-
 class Fault(msgspec.Struct, frozen=True, gc=False):
     """What is wrong with one event."""
 
@@ -180,6 +166,7 @@ class HistoryReport(msgspec.Struct, frozen=True):
         return not self.gaps and not self.faults
 
 
+@dataclass(eq=False)
 class HistoryVerifier:
     """Checks kept events one by one: CIDs, topic, signatures, links.
 
@@ -187,25 +174,20 @@ class HistoryVerifier:
     each author for whom another published to have asked for it.
     """
 
-    def __init__(
-        self,
-        topic: bytes,
-        verifier: Verifier,
-        descriptor: TopicDescriptor | None = None,
-        limit: int = MAX_EVENTS,
-    ) -> None:
-        self._topic = topic
-        self._verifier = verifier
-        self._descriptor = descriptor
-        self._graph = EventGraph(limit)
+    topic: bytes
+    verifier: Verifier
+    descriptor: TopicDescriptor | None = None
+    limit: int = MAX_EVENTS
+
+    def __post_init__(self) -> None:
+        self._graph = EventGraph(self.limit)
         self._faults: list[Fault] = []
-        self._limit = limit
         self._count = self._unsigned = 0
 
     def check(self, kept: Event) -> str | None:
         """Check one event and take it up; return what is wrong with it."""
-        if self._count == self._limit:
-            raise LimitError(f"more than {self._limit} events in one history")
+        if self._count == self.limit:
+            raise LimitError(f"more than {self.limit} events in one history")
         self._count += 1
         reason = self._fault(kept)
         if reason is None:
@@ -229,36 +211,26 @@ class HistoryVerifier:
         )
 
     def _fault(self, kept: Event) -> str | None:
-        signed = _checked(kept, self._topic)
-        if isinstance(signed, str):
-            return signed
-        publisher = signed.event.publisher
+        try:
+            signed = from_stored(kept)
+        except DecodeError as error:
+            return error.reason
+        event, descriptor = signed.event, self.descriptor
+        publisher, author = event.publisher, event.author
+        if event.topic != self.topic:
+            return WRONG_TOPIC
+        if kept.author != author or kept.parents != (() if not event.parent else (event.parent,)):
+            return WRONG_FIELDS
         if publisher is None:
             return NOT_PUBLISHED
-        descriptor = self._descriptor
         if descriptor is not None and not descriptor.may_publish(publisher):
             return NOT_ALLOWED
-        author = signed.event.author
         if descriptor is not None and author != publisher and not descriptor.may_request(author):
             return AUTHOR_NOT_ALLOWED
         if not signed.publisher_signature and not signed.author_signature:
             self._unsigned += 1
             return None
-        return fault_of(signed, self._verifier)
-
-
-def verify_history(
-    events: Iterable[Event],
-    topic: bytes,
-    verifier: Verifier,
-    descriptor: TopicDescriptor | None = None,
-    limit: int = MAX_EVENTS,
-) -> HistoryReport:
-    """Check a whole history at once."""
-    checking = HistoryVerifier(topic, verifier, descriptor, limit)
-    for event in events:
-        checking.check(event)
-    return checking.report()
+        return fault_of(signed, self.verifier)
 
 
 # A history drawn with characters: newest first, a column for each branch. An event is `*`, a parent

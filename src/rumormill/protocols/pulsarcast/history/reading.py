@@ -8,6 +8,7 @@ in the DHT, which leads to its own parent in turn. What that brings stands at th
 where reading goes on. The order is that of the links, so it is the same for everybody.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -19,23 +20,24 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
-from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.format import dates
-from rumormill.protocols.pulsarcast.format.proof import read_back
-from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
-from rumormill.protocols.pulsarcast.history.graph import EventGraph
-from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
-from rumormill.protocols.pulsarcast.operations import (
+from rumormill.protocols.pulsarcast.context import (
     BlockFound,
+    Context,
+    News,
     RangeFetched,
     TopicFound,
     TreeEntered,
     WayFound,
 )
+from rumormill.protocols.pulsarcast.format import dates
+from rumormill.protocols.pulsarcast.format.codec import read_back
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
+from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
+from rumormill.protocols.pulsarcast.history.graph import EventGraph
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
-from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics, PatientLook
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
@@ -68,34 +70,26 @@ class _Progress(msgspec.Struct):
     """Parents that were looked for."""
 
 
+@dataclass(eq=False)
 class HistoryReading:
     """Answers calls for history."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        membership: TreeMembership,
-        events: Dissemination,
-        reconciliation: Reconciliation,
-        fetcher: BlockFetcher,
-    ) -> None:
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._membership = membership
-        self._events = events
-        self._reconciliation = reconciliation
-        self._fetcher = fetcher
-        self._open: dict[int, _Progress] = {}
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _membership: TreeMembership
+    _events: Dissemination
+    _reconciliation: Reconciliation
+    _fetcher: BlockFetcher
+    _open: dict[int, _Progress] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (Reading, TopicFound): self._on_topic,
             (Reading, TreeEntered): self._on_tree,
             (Reading, WayFound): self._on_way,
-            (Reading, RangeFetched): self._on_range,
+            (Reading, RangeFetched): self._fetch,
             (Reading, Loaded): self._on_loaded,
             (Reading, BlockFound): self._on_parent,
         }
@@ -108,9 +102,7 @@ class HistoryReading:
         """Get a topic's history."""
         cid, reading = cid_of(wish.topic), Reading(command)
         self._open[command] = _Progress(cid, wish)
-        known = self._topics.get(cid)
-        if known is not None or not self._topics.look_for(cid, reading, effects, patiently=True):
-            self._on_topic(reading, TopicFound(cid, known), now, effects)
+        self._topics.find(cid, PatientLook(reading), now, effects)
 
     def _end(
         self, reading: Reading, history: History | None, reason: str, effects: Effects
@@ -134,12 +126,9 @@ class HistoryReading:
     def _on_way(self, reading: Reading, news: WayFound, now: float, effects: Effects) -> None:
         progress = self._open[reading.command]
         progress.sources = list(self._trees.neighbours(progress.topic)[:_SOURCES])
-        self._fetch(reading, now, effects)
+        self._fetch(reading, news, now, effects)
 
-    def _on_range(self, reading: Reading, _: RangeFetched, now: float, effects: Effects) -> None:
-        self._fetch(reading, now, effects)
-
-    def _fetch(self, reading: Reading, now: float, effects: Effects) -> None:
+    def _fetch(self, reading: Reading, _: News, now: float, effects: Effects) -> None:
         """Get everything that the next neighbour has; after the last one, read the log."""
         progress = self._open[reading.command]
         feed = self._feeds.open.get(progress.topic)
@@ -213,9 +202,7 @@ class HistoryReading:
 
     def _on_parent(self, reading: Reading, news: BlockFound, now: float, effects: Effects) -> None:
         progress = self._open[reading.command]
-        feed = self._feeds.open.get(progress.topic)
-        if feed is not None and isinstance(news.block, SignedEvent):
-            self._events.backfill(feed, news.source, news.block, now, effects)
+        self._events.on_found(news, now, effects)
         progress.lost[news.about] = None  # unless it is there when we have read on
         self._read_on(reading, effects)
 

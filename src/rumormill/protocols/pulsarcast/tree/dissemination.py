@@ -8,12 +8,20 @@ over its CID hold. So a forged event dies at the forger's first honest neighbour
 to blame.
 
 Forwarding waits for nothing: whoever published the event has it on disk, and the DHT gets its copy
-afterwards, from the publisher alone. Delivery waits where a topic promises one chain: an event
-whose parent has not been delivered is held back, and goes into the log when its turn comes, so that
-the log's order is the chain's.
+afterwards, from the publisher alone; whether that works changes nothing for the subscribers.
+Delivery waits where a topic promises one chain: an event whose parent has not been delivered is
+held back, and goes into the log when its turn comes, so that the log's order is the chain's.
+
+Nobody hears of an event of ours that a crash could take back: it is linked, signed and appended to
+the log, and goes into the tree when the log says that it is stored. When it cannot be stored it has
+never been. While some wait for the disk others may follow, each linked to the one before it. The
+log stores an event only with those it is linked to, so when one is lost those behind it are lost as
+well, and no event links to one that does not exist. The next one is linked to the last that does.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -23,13 +31,16 @@ from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Loaded, Validated, Verdict
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import GRAVE, BlockFound, Context, HoldTimer
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
-from rumormill.protocols.pulsarcast.format.proof import read_back
+from rumormill.protocols.pulsarcast.format.codec import encode_signatures, read_back
+from rumormill.protocols.pulsarcast.format.dates import date_of
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking
 from rumormill.protocols.pulsarcast.format.rpc import Rpc
 from rumormill.protocols.pulsarcast.format.signing import UNSIGNED, SignedEvent, fault_of
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, date_of, unread_of
-from rumormill.protocols.pulsarcast.operations import HoldTimer
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, unread_of
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
@@ -42,6 +53,11 @@ _RESENT_TOGETHER = 128
 """Of those, how many are read from the log together; our choice."""
 
 
+_Arrival: TypeAlias = tuple[Feed, PeerId, SignedEvent, Rpc | None, bool]
+"""Into which feed an event came and from whom, in what, if it came alone, and whether it came along
+the tree, not because we missed it."""
+
+
 class Resending(msgspec.Struct, frozen=True):
     """Events that a new parent lacks are read from the log."""
 
@@ -50,27 +66,29 @@ class Resending(msgspec.Struct, frozen=True):
     ids: tuple[bytes, ...]
 
 
+class OwnEvent(msgspec.Struct, frozen=True):
+    """An event of ours on its way to the disk, and whether the application is given it."""
+
+    signed: SignedEvent
+    given: bool
+
+
+@dataclass(eq=False)
 class Dissemination:
     """Takes events in and passes them on."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        *,
-        on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None],
-    ) -> None:
-        """`on_missing` hears of a parent link to an event that is not there."""
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._on_missing = on_missing
-        self._validator = context.hooks.validator
-        self._pending: dict[MessageId, tuple[Feed, PeerId, SignedEvent, bool]] = {}
-        context.operations.steps[Resending, Loaded] = self._on_loaded
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _fetcher: BlockFetcher
+    on_missing: Callable[[Feed, bytes, PeerId, float, Effects], None] = field(init=False)
+    """Hears of a parent link to an event that is not there; `history.exchange` sets it."""
+    _pending: dict[MessageId, _Arrival] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._validator = self._context.hooks.validator
+        self._context.operations.steps[Resending, Loaded] = self._on_loaded
 
     def clear(self) -> None:
         """Forget what waits for a verdict."""
@@ -90,32 +108,26 @@ class Dissemination:
         if cid in feed.timeline.dates:
             effects.append(trace.DuplicateMessage(cid, peer, feed.text))
             return
-        self._judge(feed, peer, signed, message, True, now, effects)
+        self._judge((feed, peer, signed, message, True), now, effects)
 
     def backfill(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        now: float,
-        effects: Effects,
-    ) -> bool:
-        """An event came because we missed it; whether it is known now."""
-        cid = signed.cid
-        if cid not in feed.timeline.dates:
-            self._judge(feed, peer, signed, None, False, now, effects)
-        return cid in feed.timeline.dates
-
-    def _judge(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        message: Rpc | None,
-        live: bool,
-        now: float,
-        effects: Effects,
+        self, feed: Feed, peer: PeerId, signed: SignedEvent, now: float, effects: Effects
     ) -> None:
+        """An event came because we missed it."""
+        if signed.cid not in feed.timeline.dates:
+            self._judge((feed, peer, signed, None, False), now, effects)
+
+    def on_found(self, news: BlockFound, now: float, effects: Effects) -> Feed | None:
+        """An event that we missed was looked for; return into which feed it came, if it did."""
+        if not isinstance(news.block, SignedEvent):
+            return None
+        feed = self._feeds.open.get(news.block.event.topic)
+        if feed is not None:
+            self.backfill(feed, news.source, news.block, now, effects)
+        return feed
+
+    def _judge(self, arrival: _Arrival, now: float, effects: Effects) -> None:
+        feed, peer, signed, _, _ = arrival
         fault = self.fault(feed, signed, now)
         if fault is not None:
             effects.append(trace.RejectMessage(signed.cid, peer, fault, feed.text))
@@ -128,41 +140,38 @@ class Dissemination:
         verdict = Verdict.ACCEPT
         if self._validator is not None:
             verdict = self._validator(core_event(signed), peer)
-        self._on_verdict(feed, peer, signed, message, verdict, live, now, effects)
+        self._on_verdict(arrival, verdict, now, effects)
 
     def fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
         """Why an event must not be passed on, or None."""
-        event, config = signed.event, self._context.config
-        publisher = event.publisher
+        event, publisher = signed.event, signed.event.publisher
         if publisher is None:
             return reasons.NO_PUBLISHER
         if feed.allowed is not None and publisher not in feed.allowed:
             return reasons.NOT_ALLOWED
         if event.author != publisher and not feed.descriptor.may_request(event.author):
             return reasons.AUTHOR_NOT_ALLOWED
-        if date_of(event.created) > (now + config.max_clock_skew) * 1000:
-            return reasons.FUTURE_DATE
-        if len(event.payload) > config.limits.payload_bytes:
-            return reasons.TOO_LARGE
-        fault = fault_of(signed, self._context.identity, required=config.require_signatures)
+        fault = self.fault_of_content(signed, now)
         return reasons.NOT_SIGNED if fault == UNSIGNED else fault
 
+    def fault_of_content(self, signed: SignedEvent, now: float) -> str | None:
+        """What is wrong with an event, or a request for one, whatever the topic's rules."""
+        config = self._context.config
+        if date_of(signed.event.created) > (now + config.max_clock_skew) * 1000:
+            return reasons.FUTURE_DATE
+        if len(signed.event.payload) > config.limits.payload_bytes:
+            return reasons.TOO_LARGE
+        return fault_of(signed, self._context.identity, required=config.require_signatures)
+
     def _on_verdict(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        message: Rpc | None,
-        verdict: Verdict,
-        live: bool,
-        now: float,
-        effects: Effects,
+        self, arrival: _Arrival, verdict: Verdict, now: float, effects: Effects
     ) -> None:
+        feed, peer, signed, _, live = arrival
         cid = signed.cid
         if verdict is Verdict.ACCEPT:
-            self._accept(feed, peer, signed, message, live, now, effects)
+            self._accept(arrival, now, effects)
         elif verdict is Verdict.DEFER and len(self._pending) < _MOST_PENDING:
-            self._pending[cid] = (feed, peer, signed, live)
+            self._pending[cid] = (feed, peer, signed, None, live)
             effects.append(Validate(core_event(signed), peer))
         else:
             reason = _VERDICTS.get(verdict, reasons.VALIDATION_THROTTLED)
@@ -177,22 +186,14 @@ class Dissemination:
         waiting = self._pending.pop(event.message_id, None)
         if waiting is None:
             return
-        feed, peer, signed, live = waiting
+        feed = waiting[0]
         if self._feeds.open.get(feed.topic) is feed and event.message_id not in feed.timeline.dates:
-            self._on_verdict(feed, peer, signed, None, event.verdict, live, now, effects)
+            self._on_verdict(waiting, event.verdict, now, effects)
 
     # Acceptance.
 
-    def _accept(
-        self,
-        feed: Feed,
-        peer: PeerId,
-        signed: SignedEvent,
-        message: Rpc | None,
-        live: bool,
-        now: float,
-        effects: Effects,
-    ) -> None:
+    def _accept(self, arrival: _Arrival, now: float, effects: Effects) -> None:
+        feed, peer, signed, message, live = arrival
         date = date_of(signed.event.created)
         known = feed.timeline.dates
         parent = signed.event.parent
@@ -206,11 +207,11 @@ class Dissemination:
             if feed.hold is not None and feed.subscribed:
                 self._release(feed, signed.cid, peer, effects)
         if live or date >= feed.cover:
-            self.forward(feed, peer, signed, message, now, effects)
+            self._forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
-                self._on_missing(feed, parent, peer, now, effects)
+                self.on_missing(feed, parent, peer, now, effects)
 
-    def forward(
+    def _forward(
         self,
         feed: Feed,
         source: PeerId,
@@ -326,19 +327,52 @@ class Dissemination:
 
     # What arises here.
 
-    def publish(
-        self, feed: Feed, signed: SignedEvent, given: bool, now: float, effects: Effects
-    ) -> int:
-        """Put an event that we publish into the tree; return over how many edges it went.
+    def parent_of_next(self, feed: Feed, chosen: bytes | None) -> bytes | None:
+        """Which event the next one of ours follows; `chosen` is its author's choice."""
+        if feed.descriptor.event_linking is EventLinking.LAST_SEEN:
+            return feed.appended or feed.last
+        return chosen
 
-        It is in the log, which has `given` it to the application, or not.
+    def append(self, feed: Feed, signed: SignedEvent, effects: Effects) -> OwnEvent:
+        """Have an event stored: `EventStored` follows, for an operation that holds the result."""
+        given = feed.subscribed or (feed.sees_own and signed.event.author == self._context.id)
+        feed.appended = signed.cid
+        effects.append(Append(core_event(signed), given, signed.cid))
+        return OwnEvent(signed, given)
+
+    def forget(self, own: OwnEvent) -> Feed | None:
+        """An event is no longer on its way to the disk; return its feed, if that is still open.
+
+        If it is lost, whatever is linked to it is lost with it, and says so itself.
         """
-        feed.add(signed, date_of(signed.event.created), live=True)
-        effects.append(trace.PublishMessage(signed.cid, feed.text))
-        if given:
-            # What another asked us to publish came from him, as far as our application goes.
-            self._delivered(feed, signed.event.author, signed, effects)
-        return self.forward(feed, self._context.id, signed, None, now, effects)
+        feed = self._feeds.open.get(own.signed.event.topic)
+        if feed is not None and feed.appended == own.signed.cid:
+            feed.appended = None
+        return feed
+
+    def publish(self, own: OwnEvent, now: float, effects: Effects) -> int:
+        """An event is stored: put it into the tree and the DHT; return over how many edges."""
+        signed, reached = own.signed, 0
+        feed = self.forget(own)
+        if feed is not None:
+            feed.add(signed, date_of(signed.event.created), live=True)
+            effects.append(trace.PublishMessage(signed.cid, feed.text))
+            if own.given:
+                # What another asked us to publish came from him, as far as our application goes.
+                self._delivered(feed, signed.event.author, signed, effects)
+            reached = self._forward(feed, self._context.id, signed, None, now, effects)
+        if self._context.config.store_events:
+            self._offer(signed, now, effects)
+        return reached
+
+    def _offer(self, signed: SignedEvent, now: float, effects: Effects) -> None:
+        dag = signed.event.dag()
+        if len(dag) <= self._context.config.kademlia.limits.value_bytes:
+            proof = encode_signatures(signed)
+            self._fetcher.offer(signed.cid, dag, now, effects, proof=proof)
+        else:
+            topic = cids.text(signed.event.topic)
+            effects.append(trace.Refuse(self._context.id, reasons.TOO_LARGE, topic))
 
 
 _VERDICTS = {

@@ -9,6 +9,7 @@ at peers who should have it, and in the DHT, in this order.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,13 +22,12 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import TopicView
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import GRAVE, BlockFound, Context, LookTimer, TopicFound
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import Block
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor, read_topic
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.operations import BlockFound, LookTimer, TopicFound
 
 _MORE_LOOKS: Final = 3
 _FIRST_PAUSE: Final = 0.5
@@ -102,11 +102,10 @@ class NoteReading(msgspec.Struct, frozen=True):
 class TopicSearch(msgspec.Struct, frozen=True):
     """Others are asked for a topic's descriptor."""
 
-    topic: bytes
-
 
 class PatientLook(msgspec.Struct, frozen=True):
-    """An operation that lets a topic be looked for a few times more."""
+    """An operation that lets a topic be looked for a few times more: it may be so new that the DHT
+    does not have it yet, and we that we know nobody to ask."""
 
     operation: msgspec.Struct
     looks: int = 0
@@ -118,27 +117,26 @@ class VersionHeard(msgspec.Struct, frozen=True):
     version: TopicDescriptor
 
 
+@dataclass(eq=False)
 class KnownTopics:
     """Descriptors by CID."""
 
-    def __init__(self, context: Context, fetcher: BlockFetcher, in_use: Container[bytes]) -> None:
-        self._context = context
-        self._fetcher = fetcher
-        self._in_use = in_use
-        self._known: dict[bytes, TopicDescriptor] = {}
-        self._kept: dict[bytes, float] = {}
-        """Which of them the log has, and since when they concern us."""
-        self._versions: dict[bytes, dict[bytes, None]] = {}
-        context.operations.steps |= {
+    _context: Context
+    _fetcher: BlockFetcher
+    _in_use: Container[bytes]
+    _known: dict[bytes, TopicDescriptor] = field(default_factory=dict)
+    _kept: dict[bytes, float] = field(default_factory=dict)
+    """Which of them the log has, and since when they concern us."""
+    _versions: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (NoteReading, Loaded): self._on_note,
             (TopicSearch, BlockFound): self._on_block_found,
             (PatientLook, TopicFound): self._on_look,
             (PatientLook, LookTimer): self._on_look_timer,
             (VersionHeard, Loaded): self._on_version_note,
         }
-
-    def __len__(self) -> int:
-        return len(self._known)
 
     def get(self, cid: bytes) -> TopicDescriptor | None:
         """A descriptor that is at hand."""
@@ -211,31 +209,31 @@ class KnownTopics:
 
     # Looking for a topic that is not at hand.
 
+    def find(
+        self,
+        cid: bytes,
+        operation: msgspec.Struct,
+        now: float,
+        effects: Effects,
+        sources: Sequence[PeerId] = (),
+    ) -> None:
+        """Let an operation go on with a descriptor, which is looked for where it is not at hand."""
+        known = self._known.get(cid)
+        if known is not None or not self.look_for(cid, operation, effects, sources):
+            self._context.operations.go_on(operation, TopicFound(cid, known), now, effects)
+
     def look_for(
         self,
         cid: bytes,
         operation: msgspec.Struct,
         effects: Effects,
-        *,
         sources: Sequence[PeerId] = (),
-        patiently: bool = False,
     ) -> bool:
-        """Look for a descriptor; `TopicFound` follows. False when too much is looked for already.
-
-        `patiently` looks a few times more where the topic is not found: it may be so new that the
-        DHT does not have it yet, and we that we know nobody to ask.
-        """
-        waits = PatientLook(operation) if patiently else operation
-        return self._look(cid, waits, tuple(sources), effects)
-
-    def _look(
-        self, cid: bytes, operation: msgspec.Struct, sources: tuple[PeerId, ...], effects: Effects
-    ) -> bool:
+        """Look for a descriptor; `TopicFound` follows. False when too much is looked for."""
         operations = self._context.operations
-        begun = operations.awaits(TopicFound, cid)
-        if not begun and not self._read_note(NoteReading(cid, sources), cid, effects):
-            return False
-        return operations.wait(TopicFound, cid, operation)
+        reading = NoteReading(cid, tuple(sources))
+        begun = operations.awaits(TopicFound, cid) or self._read_note(reading, cid, effects)
+        return begun and operations.wait(TopicFound, cid, operation)
 
     def _read_note(self, operation: msgspec.Struct, cid: bytes, effects: Effects) -> bool:
         text = cids.text(cid)
@@ -258,18 +256,18 @@ class KnownTopics:
             if known is not None and known.author == self._context.id:
                 self.offer(known, now, effects)
         if known is None and self._fetcher.seek(
-            cid, cid, reading.sources, TopicSearch(cid), now, effects
+            cid, cid, reading.sources, TopicSearch(), now, effects
         ):
             return
         self._context.operations.tell(TopicFound(cid, known), now, effects)
 
     def _on_block_found(
-        self, search: TopicSearch, news: BlockFound, now: float, effects: Effects
+        self, _: TopicSearch, news: BlockFound, now: float, effects: Effects
     ) -> None:
         found = news.block if isinstance(news.block, TopicDescriptor) else None
         if found is not None:
             self.add(found)
-        self._context.operations.tell(TopicFound(search.topic, found), now, effects)
+        self._context.operations.tell(TopicFound(news.about, found), now, effects)
 
     def _on_look(self, look: PatientLook, news: TopicFound, now: float, effects: Effects) -> None:
         operations, cid = self._context.operations, news.about
@@ -286,11 +284,7 @@ class KnownTopics:
     def _on_look_timer(
         self, look: PatientLook, timer: LookTimer, now: float, effects: Effects
     ) -> None:
-        """Look for a topic once more."""
-        cid = timer.about
-        known = self._known.get(cid)
-        if known is not None or not self._look(cid, look, (), effects):
-            self._on_look(look, TopicFound(cid, known), now, effects)
+        self.find(timer.about, look, now, effects)
 
     def offer(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> None:
         """Put a descriptor into the DHT, where others look for it."""
@@ -299,15 +293,14 @@ class KnownTopics:
 
     def on_block(self, peer: PeerId, block: Block, now: float, effects: Effects) -> None:
         """A peer sent a descriptor."""
-        if block.topic not in self._fetcher:
-            self._context.refuse(peer, reasons.NOT_ASKED_FOR, block.topic, 0.0, now, effects)
-            return
-        try:
-            descriptor = read_topic(block.data)
-        except DecodeError as error:
-            self._context.refuse(peer, error.reason, block.topic, GRAVE, now, effects)
-            return
-        if descriptor.cid != block.topic:
-            self._context.refuse(peer, reasons.WRONG_CID, block.topic, GRAVE, now, effects)
-            return
-        self._fetcher.found(descriptor, peer, now, effects)
+        reason, points = reasons.NOT_ASKED_FOR, 0.0
+        if block.topic in self._fetcher:
+            reason, points = reasons.WRONG_CID, GRAVE
+            try:
+                descriptor = read_topic(block.data)
+                if descriptor.cid == block.topic:
+                    self._fetcher.found(descriptor, peer, now, effects)
+                    return
+            except DecodeError as error:
+                reason = error.reason
+        self._context.refuse(peer, reason, block.topic, points, now, effects)

@@ -5,13 +5,22 @@ the tree waits for that; whether there is room, and whether a peer can be our ch
 decided before anything is read. So a JOIN costs us no more than it must, however long the history.
 """
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from rumormill.core import trace
-from rumormill.core.effects import Effects, Learn
+from rumormill.core.effects import CancelTimer, Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import (
+    BranchTimer,
+    Context,
+    FeedRead,
+    TopicFound,
+    TreeEntered,
+    WayFound,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import (
     JoinReply,
@@ -20,20 +29,13 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import leave
+from rumormill.protocols.pulsarcast.format.rpc import accepted, leave
+from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
-from rumormill.protocols.pulsarcast.history.reconciliation import Reconciliation
-from rumormill.protocols.pulsarcast.operations import (
-    FeedRead,
-    TopicFound,
-    TreeEntered,
-    WayFound,
-)
-from rumormill.protocols.pulsarcast.tree.children import Children
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.edges import Children, ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
-from rumormill.protocols.pulsarcast.tree.parent_search import ParentSearch
-from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Trees, accepted, refusal
+from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Trees, gap
 
 _PATIENCE = 3
 """How often a parent that must first catch up itself is asked again soon; our choice."""
@@ -42,43 +44,31 @@ _PATIENCE = 3
 class Joiners(msgspec.Struct, frozen=True):
     """Peers want to join below us in a tree in which we do not stand yet."""
 
-    topic: bytes
-
 
 class Entering(msgspec.Struct, frozen=True):
     """We enter a tree as soon as the log has been read."""
 
-    topic: bytes
 
-
+@dataclass(eq=False)
 class TreeMembership:
     """Enters trees and leaves them."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        parents: ParentSearch,
-        children: Children,
-        events: Dissemination,
-        reconciliation: Reconciliation,
-    ) -> None:
-        self._context = context
-        self._operations = context.operations
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._parents = parents
-        self._children = children
-        self._events = events
-        self._reconciliation = reconciliation
-        self.subscriptions: dict[bytes, float] = {}
-        """What the application subscribes to, and since when."""
-        self.publish_only: dict[bytes, None] = {}
-        self._joining: dict[bytes, dict[PeerId, Terms | None]] = {}
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _parents: ParentSearch
+    _events: Dissemination
+    _reconciliation: Reconciliation
+    subscriptions: dict[bytes, float] = field(default_factory=dict)
+    """What the application subscribes to, and since when."""
+    publish_only: dict[bytes, None] = field(default_factory=dict)
+    _joining: dict[bytes, dict[PeerId, Terms | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._operations = self._context.operations
+        self._children = Children(self._context, self._reconciliation)
+        self._context.operations.steps |= {
             (Joiners, TopicFound): self._on_joined_topic,
             (Joiners, TreeEntered): self._on_joined_tree,
             (Entering, FeedRead): self._on_read,
@@ -98,7 +88,7 @@ class TreeMembership:
         """We no longer want the topic: hand our children to our parent and go, unless we are
         the root, which stays for them."""
         if not branch.needed(now):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
             return
         original = any(child.original for child in branch.children.values())
         if branch.children and branch.parent is not None and not original:
@@ -157,21 +147,23 @@ class TreeMembership:
                 error = reasons.WAITING_FULL
             else:
                 if not opening:
-                    self._operations.hold(FeedRead, cid, Entering(cid))
+                    self._operations.hold(FeedRead, cid, Entering())
                     self._feeds.read(descriptor, self._topics.kept_since(cid), now, effects)
                 return
         self._operations.go_on(operation, TreeEntered(cid, error), now, effects)
 
-    def _on_read(self, entering: Entering, _: FeedRead, now: float, effects: Effects) -> None:
-        cid = entering.topic
+    def _on_read(self, _: Entering, news: FeedRead, now: float, effects: Effects) -> None:
+        cid = news.about
         feed = self._feeds.open[cid]
-        branch = self._trees.plant(cid, feed.descriptor.author)
+        author = feed.descriptor.author
+        branch = Branch(cid, author, gap(self._context.id, author))
+        self._trees.branches[cid] = branch
         if cid in self.subscriptions:
             self.want(branch, feed)
         self._trees.arm(branch, NEVER, effects)
         self._operations.tell(TreeEntered(cid), now, effects)
         if not branch.needed(now):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
             return
         self.on_wish(branch, now, effects)
         early, feed.early = feed.early, []
@@ -184,19 +176,29 @@ class TreeMembership:
         if not branch.in_place and idle:
             self._parents.seek(branch, now, effects)
         else:
-            self.on_silence(branch, now, effects)
+            self._reconciliation.tell_silence(branch, now, effects)
 
-    def on_silence(self, branch: Branch, now: float, effects: Effects) -> None:
-        """Tell the parent if we want events now and did not before, or the other way round."""
-        if branch.parent is None or branch.candidate is not None:
-            return
-        if branch.silent != branch.told_silent and not self._context.is_original(branch.parent):
-            self._reconciliation.refresh(branch, now, effects)
-
-    def on_left(self, topic: bytes, now: float, effects: Effects) -> None:
-        """We are out of a tree: nothing of it remains."""
+    def _dissolve(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Leave a tree: everybody who counts on us is told, and nothing of it remains."""
+        topic, parent = branch.topic, branch.parent
+        del self._trees.branches[topic]
+        told = dict.fromkeys([*branch.children, *branch.previous])
+        elsewhere: tuple[PeerAddress, ...] = ()
+        if parent is not None:
+            told[parent] = None
+            elsewhere = (PeerAddress(parent, tuple(self._context.hooks.addresses(parent))),)
+        if branch.candidate is not None and branch.asked:
+            told[branch.candidate] = None
+        for peer in told:
+            if peer in self._context.connected:
+                known = elsewhere if peer in branch.children else ()
+                self._context.send(peer, leave(topic, now, known), effects)
+        text = cids.text(topic)
+        lost = [*branch.children] if parent is None else [*branch.children, parent]
+        effects += [trace.Prune(peer, text) for peer in lost]
+        effects.append(CancelTimer(BranchTimer(topic)))
         self._feeds.open.pop(topic, None)
-        self._reconciliation.forget(topic, now, effects)
+        self._reconciliation.end(topic, now, effects)
         if topic not in self.subscriptions:
             self._operations.tell(WayFound(topic, reasons.NOT_SERVED), now, effects)
 
@@ -208,15 +210,12 @@ class TreeMembership:
                 self._remove_child(branch, peer, now, effects)
                 if self._trees.branches.get(branch.topic) is not branch:
                     continue
-            if peer == branch.parent:
-                self._parents.on_parent_gone(branch, now, effects)
-            elif peer == branch.candidate and branch.asked:
-                self._parents.on_candidate_gone(branch, now, effects)
+            self._parents.on_gone(branch, peer, now, effects)
 
     def _remove_child(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         self._children.remove(branch, peer, now, effects)
         if not branch.needed(now) or (branch.leaving_at is not None and not branch.children):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
 
     # What peers say.
 
@@ -233,15 +232,12 @@ class TreeMembership:
         if waiting is not None and (peer in waiting or len(waiting) < most):
             waiting[peer] = terms
         elif waiting is not None or len(self._joining) >= most:
-            self._turn_away(peer, cid, reasons.WAITING_FULL, effects)
+            self._children.turn_away(peer, cid, reasons.WAITING_FULL, now, effects)
         elif cid not in self._feeds.opening and self.full:
-            self._turn_away(peer, cid, reasons.BRANCHES_FULL, effects)
+            self._children.turn_away(peer, cid, reasons.BRANCHES_FULL, now, effects)
         else:
             self._joining[cid] = {peer: terms}
-            wish = Joiners(cid)
-            known = self._topics.get(cid)
-            if known is not None or not self._topics.look_for(cid, wish, effects, sources=[peer]):
-                self._on_joined_topic(wish, TopicFound(cid, known), now, effects)
+            self._topics.find(cid, Joiners(), now, effects, [peer])
 
     def _on_joined_topic(
         self, wish: Joiners, news: TopicFound, now: float, effects: Effects
@@ -250,11 +246,11 @@ class TreeMembership:
 
         Who is taken in is decided before anything is read for it.
         """
-        cid, topic = wish.topic, news.topic
+        cid, topic = news.about, news.topic
         waiting = self._joining[cid]
         for peer in list(waiting):
             if topic is None and peer in self._context.connected:
-                self._turn_away(peer, cid, reasons.NO_SUCH_TOPIC, effects)
+                self._children.turn_away(peer, cid, reasons.NO_SUCH_TOPIC, now, effects)
             elif (
                 topic is None
                 or peer not in self._context.connected
@@ -266,24 +262,18 @@ class TreeMembership:
         else:
             self.enter(topic, wish, now, effects)
 
-    def _on_joined_tree(
-        self, wish: Joiners, news: TreeEntered, now: float, effects: Effects
-    ) -> None:
-        cid = wish.topic
+    def _on_joined_tree(self, _: Joiners, news: TreeEntered, now: float, effects: Effects) -> None:
+        cid = news.about
         for peer, terms in self._joining.pop(cid, {}).items():
             if peer not in self._context.connected:
                 continue
             if news.error:
-                self._turn_away(peer, cid, news.error, effects)
+                self._children.turn_away(peer, cid, news.error, now, effects)
             else:
                 branch = self._trees.branches[cid]
                 self._admit(branch, peer, terms, now, effects)
                 if branch.needed(now):
                     self.on_wish(branch, now, effects)
-
-    def _turn_away(self, peer: PeerId, cid: bytes, reason: str, effects: Effects) -> None:
-        self._context.send(peer, refusal(cid, reason), effects)
-        effects.append(trace.Refuse(peer, reason, cids.text(cid)))
 
     def _admit(
         self, branch: Branch, peer: PeerId, terms: Terms | None, now: float, effects: Effects
@@ -314,10 +304,13 @@ class TreeMembership:
         elif reply.status is JoinStatus.REFUSED or not reply.peers:
             self._parents.on_refused(branch, peer, now, effects)
         else:
-            target = reply.peers[0]
-            if target.addresses and target.peer != self._context.id:
-                effects.append(Learn(target.peer, target.addresses))
-            self._parents.on_redirected(branch, peer, target.peer, now, effects)
+            target = self._learn(reply.peers[0], effects)
+            self._parents.on_redirected(branch, peer, target, now, effects)
+
+    def _learn(self, target: PeerAddress, effects: Effects) -> PeerId:
+        if target.addresses and target.peer != self._context.id:
+            effects.append(Learn(target.peer, target.addresses))
+        return target.peer
 
     def on_leave(
         self,
@@ -341,9 +334,7 @@ class TreeMembership:
         elif peer == branch.parent:
             self._parents.on_parent_left(branch, now, effects)
             for target in elsewhere[:1]:
-                if target.addresses and target.peer != self._context.id:
-                    effects.append(Learn(target.peer, target.addresses))
-                self._parents.take_hint(branch, target.peer, now, effects)
+                self._parents.take_hint(branch, self._learn(target, effects), now, effects)
         elif peer == branch.candidate:
             self._parents.on_refused(branch, peer, now, effects)
 
@@ -363,13 +354,13 @@ class TreeMembership:
             branch.leaving_at = None
             gone = False
         if gone or not branch.needed(now):
-            self._trees.dissolve(branch, now, effects)
+            self._dissolve(branch, now, effects)
         elif branch.due <= now:
             self._children.upkeep(branch, now, effects)
             if branch.needed(now):
                 self._parents.step(branch, now, effects)
             else:
-                self._trees.dissolve(branch, now, effects)
+                self._dissolve(branch, now, effects)
         else:
             self._trees.set_timer(branch, effects)
 

@@ -1,13 +1,14 @@
 """Publishing: from what the application says to a signed, linked event in the tree.
 
-Who may publish does so himself (`own_events`); who may not, asks (`requests`). An event is linked
-before it is signed: to the event that this peer saw last (LAST_SEEN), or to the one that the
+Who may publish does so himself (`dissemination`); who may not, asks (`requests`). An event is
+linked before it is signed: to the event that this peer saw last (LAST_SEEN), or to the one that the
 application names (CUSTOM), as long as that one exists. No two events of ours have the same date, so
 the same text said twice is two events. Whatever must come first (the topic found, its tree entered,
 a parent fetched, somebody asked) is waited for, unless the application wants the event at once or
 not at all.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -17,7 +18,14 @@ from rumormill.core.effects import Effects, Outcome, Published
 from rumormill.core.errors import LimitError
 from rumormill.core.event import Event
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import (
+    BlockFound,
+    Context,
+    EventStored,
+    RequestAnswered,
+    TopicFound,
+    TreeEntered,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import RequestStatus
@@ -26,20 +34,12 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
     EventLinking,
     TopicDescriptor,
 )
-from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event, sign_request
+from rumormill.protocols.pulsarcast.format.signing import sign_event, sign_request
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
-from rumormill.protocols.pulsarcast.operations import (
-    BlockFound,
-    EventStored,
-    RequestAnswered,
-    TopicFound,
-    TreeEntered,
-)
-from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
-from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
+from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics, PatientLook
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
-from rumormill.protocols.pulsarcast.tree.own_events import OwnEvent, OwnEvents
 from rumormill.protocols.pulsarcast.tree.requests import Requests
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
@@ -70,32 +70,22 @@ class Unspoken(msgspec.Struct, frozen=True):
     own: OwnEvent
 
 
+@dataclass(eq=False)
 class Publishing:
     """Makes events of what the application says."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        feeds: Feeds,
-        topics: KnownTopics,
-        membership: TreeMembership,
-        events: Dissemination,
-        fetcher: BlockFetcher,
-        own: OwnEvents,
-        requests: Requests,
-    ) -> None:
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._topics = topics
-        self._membership = membership
-        self._events = events
-        self._fetcher = fetcher
-        self._own = own
-        self._requests = requests
-        self._last_date = 0
-        context.operations.steps |= {
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _membership: TreeMembership
+    _events: Dissemination
+    _fetcher: BlockFetcher
+    _requests: Requests
+    _last_date: int = 0
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (Publication, TopicFound): self._on_topic,
             (Publication, TreeEntered): self._on_tree,
             (Publication, BlockFound): self._on_parent,
@@ -114,21 +104,18 @@ class Publishing:
             )
         if self._context.operations.count(Publication) >= config.max_requests:
             raise LimitError("too many publications are under way (max_requests)")
-        cid = publication.topic
-        known = self._topics.get(cid)
-        if publication.at_once and not self._can_at_once(known):
+        if publication.at_once and not self._can_at_once(publication.topic):
             self._fail(publication, reasons.MUST_WAIT, effects)
-        elif known is not None or not self._topics.look_for(
-            cid, publication, effects, patiently=publication.number is not None
-        ):
-            self._on_topic(publication, TopicFound(cid, known), now, effects)
+        else:
+            wish = publication if publication.number is None else PatientLook(publication)
+            self._topics.find(publication.topic, wish, now, effects)
 
-    def _can_at_once(self, topic: TopicDescriptor | None) -> bool:
+    def _can_at_once(self, cid: bytes) -> bool:
         """Whether an event can be made and appended without anything coming first."""
-        if topic is None or topic.cid not in self._feeds.open:
+        feed, own = self._feeds.open.get(cid), self._context.id
+        if feed is None:
             return False
-        own = self._context.id
-        return topic.may_publish(own) or not topic.may_request(own)
+        return feed.descriptor.may_publish(own) or not feed.descriptor.may_request(own)
 
     def _fail(
         self, publication: Publication, reason: str, effects: Effects, *, lost: bool = False
@@ -173,12 +160,11 @@ class Publishing:
         self, publication: Publication, news: BlockFound, now: float, effects: Effects
     ) -> None:
         """The parent that the application names has been found, or has not."""
-        feed = self._feeds.open.get(publication.topic)
-        if feed is None or not isinstance(news.block, SignedEvent):
+        feed = self._events.on_found(news, now, effects)
+        if feed is None:
             self._fail(publication, reasons.NO_SUCH_PARENT, effects)
-            return
-        self._events.backfill(feed, news.source, news.block, now, effects)
-        self._compose(feed, publication, now, effects)
+        else:
+            self._compose(feed, publication, now, effects)
 
     def _compose(self, feed: Feed, publication: Publication, now: float, effects: Effects) -> None:
         """Make the event, and have it stored; or the request for it, and send that."""
@@ -190,9 +176,9 @@ class Publishing:
             draft = EventDescriptor(feed.topic, own, data, created, None, parent)
             self._requests.ask(sign_request(draft, identity), publication, now, effects)
             return
-        parent = self._own.parent_of_next(feed, parent)
+        parent = self._events.parent_of_next(feed, parent)
         event = EventDescriptor(feed.topic, own, data, created, own, parent)
-        waiting = self._own.append(feed, sign_event(event, identity), effects)
+        waiting = self._events.append(feed, sign_event(event, identity), effects)
         self._context.operations.hold(EventStored, event.cid, Unspoken(publication, waiting))
 
     def _on_stored(
@@ -200,12 +186,12 @@ class Publishing:
     ) -> None:
         publication, own = unspoken.publication, unspoken.own
         if news.error:
-            self._own.forget(own)
+            self._events.forget(own)
             self._fail(publication, news.error, effects, lost=True)
             return
-        reached = self._own.spread(own, now, effects)
+        reached = self._events.publish(own, now, effects)
         note = "" if reached else NOBODY
-        self._succeed(publication, own.event, reached, note, effects)
+        self._succeed(publication, core_event(own.signed), reached, note, effects)
 
     def _on_answer(
         self, publication: Publication, news: RequestAnswered, now: float, effects: Effects

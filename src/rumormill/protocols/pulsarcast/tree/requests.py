@@ -10,20 +10,28 @@ published again. Where the top of the tree may not publish itself, it turns to a
 lists.
 """
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import (
+    GRAVE,
+    Context,
+    EventStored,
+    RequestAnswered,
+    RequestTimer,
+)
+from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.additions import RequestReply, RequestStatus
 from rumormill.protocols.pulsarcast.format.rpc import addition
-from rumormill.protocols.pulsarcast.format.signing import SignedEvent, fault_of, publish_request
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, date_of
-from rumormill.protocols.pulsarcast.operations import EventStored, RequestAnswered, RequestTimer
-from rumormill.protocols.pulsarcast.tree.own_events import OwnEvent, OwnEvents
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, publish_request
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
 
@@ -44,20 +52,22 @@ class Grant(msgspec.Struct, frozen=True):
     own: OwnEvent
 
 
+@dataclass(eq=False)
 class Requests:
     """Requests, own and others'."""
 
-    def __init__(self, context: Context, trees: Trees, feeds: Feeds, own: OwnEvents) -> None:
-        self._context = context
-        self._trees = trees
-        self._feeds = feeds
-        self._own = own
-        self._open: dict[bytes, _Request] = {}
-        self._granting: dict[bytes, PeerId] = {}
-        """Requests whose events are on their way to the disk, and who asked last."""
-        self._granted: dict[bytes, bytes] = {}
-        """Requests that became events, and which."""
-        context.operations.steps[Grant, EventStored] = self._on_stored
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _events: Dissemination
+    _open: dict[bytes, _Request] = field(default_factory=dict)
+    _granting: dict[bytes, PeerId] = field(default_factory=dict)
+    """Requests whose events are on their way to the disk, and who asked last."""
+    _granted: dict[bytes, bytes] = field(default_factory=dict)
+    """Requests that became events, and which."""
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps[Grant, EventStored] = self._on_stored
 
     def clear(self) -> None:
         """Forget requests under way: who asked is gone, or asks again."""
@@ -77,7 +87,10 @@ class Requests:
             refusal = RequestAnswered(signed.cid, _refusal(signed, reasons.REQUESTS_FULL))
             operations.go_on(operation, refusal, now, effects)
             return
-        request = _Request(signed, now + config.request_timeout, self._context.id)
+        self._begin(signed, self._context.id, now, effects)
+
+    def _begin(self, signed: SignedEvent, asker: PeerId, now: float, effects: Effects) -> None:
+        request = _Request(signed, now + self._context.config.request_timeout, asker)
         self._open[signed.cid] = request
         self._send(request, now, effects)
 
@@ -101,10 +114,9 @@ class Requests:
     def _listed_publisher(self, topic: bytes) -> PeerId | None:
         """A peer other than us that may publish, a connected one first."""
         feed = self._feeds.open.get(topic)
-        listed = [] if feed is None else list(feed.allowed or ())
+        listed = () if feed is None else feed.allowed or ()
         others = [peer for peer in listed if peer != self._context.id]
-        near = [peer for peer in others if peer in self._context.connected]
-        return next(iter(near or others), None)
+        return min(others, key=lambda peer: peer not in self._context.connected, default=None)
 
     def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
         """A request has not been answered: repeat it, unless its time is up."""
@@ -112,9 +124,7 @@ class Requests:
         if request is None:
             return
         if now >= request.deadline:
-            event = request.signed.event
-            status = RequestStatus.TIMED_OUT
-            reply = RequestReply(event.topic, cid, status, reason=reasons.TIMED_OUT)
+            reply = _refusal(request.signed, reasons.TIMED_OUT, RequestStatus.TIMED_OUT)
             self._end(cid, reply, now, effects)
         elif request.asker == self._context.id:
             self._send(request, now, effects)
@@ -154,29 +164,23 @@ class Requests:
             # It comes again, when we can tell what it has to be linked to.
             self._context.refuse(peer, reasons.NOT_READ, topic, 0.0, now, effects)
         elif feed is None:
-            self._refuse(peer, signed, reasons.NOT_SERVED, effects)
+            self._answer(peer, _refusal(signed, reasons.NOT_SERVED), effects)
         elif granted is not None:
-            self._accept(peer, signed, granted, effects)
+            self._answer(peer, _granted(signed, granted), effects)
         elif (fault := self._fault(feed, signed, now)) is not None:
             if fault not in _BLAMELESS:
                 self._context.refuse(peer, fault, feed.topic, GRAVE, now, effects)
-            self._refuse(peer, signed, fault, effects)
+            self._answer(peer, _refusal(signed, fault), effects)
         elif feed.descriptor.may_publish(self._context.id):
             self._grant(peer, feed, signed, effects)
-        elif cid in self._open:
-            self._pass_on_again(self._open[cid], peer, now, effects)
+        elif (request := self._open.get(cid)) is not None:
+            if request.asker != self._context.id and request.sent_to != peer:
+                request.asker = peer
+                self._send(request, now, effects)
         elif len(self._open) >= self._context.config.max_requests:
-            self._refuse(peer, signed, reasons.REQUESTS_FULL, effects)
+            self._answer(peer, _refusal(signed, reasons.REQUESTS_FULL), effects)
         else:
-            deadline = now + self._context.config.request_timeout
-            request = _Request(signed, deadline, peer)
-            self._open[cid] = request
-            self._send(request, now, effects)
-
-    def _pass_on_again(self, request: _Request, peer: PeerId, now: float, effects: Effects) -> None:
-        if request.asker != self._context.id and request.sent_to != peer:
-            request.asker = peer
-            self._send(request, now, effects)
+            self._begin(signed, peer, now, effects)
 
     def _grant(self, peer: PeerId, feed: Feed, request: SignedEvent, effects: Effects) -> None:
         """Publish a request; it is answered when its event is on the disk."""
@@ -184,60 +188,51 @@ class Requests:
         if cid in self._granting:
             self._granting[cid] = peer
         elif len(self._granting) >= self._context.config.max_requests:
-            self._refuse(peer, request, reasons.REQUESTS_FULL, effects)
+            self._answer(peer, _refusal(request, reasons.REQUESTS_FULL), effects)
         else:
             self._granting[cid] = peer
-            parent = self._own.parent_of_next(feed, request.event.parent)
+            parent = self._events.parent_of_next(feed, request.event.parent)
             signed = publish_request(request, self._context.identity, parent)
-            own = self._own.append(feed, signed, effects)
+            own = self._events.append(feed, signed, effects)
             self._context.operations.hold(EventStored, signed.cid, Grant(request, own))
 
     def _on_stored(self, grant: Grant, news: EventStored, now: float, effects: Effects) -> None:
         request = grant.request
         peer = self._granting.pop(request.cid)
         if news.error:
-            self._own.forget(grant.own)
-            effects.append(trace.SkipPublish(grant.own.event.topic, news.error))
-            self._refuse(peer, request, news.error, effects)
+            self._events.forget(grant.own)
+            effects.append(trace.SkipPublish(cids.text(request.event.topic), news.error))
+            self._answer(peer, _refusal(request, news.error), effects)
             return
-        self._own.spread(grant.own, now, effects)
+        self._events.publish(grant.own, now, effects)
         if len(self._granted) >= self._context.config.max_requests:
             del self._granted[next(iter(self._granted))]
         self._granted[request.cid] = news.about
-        self._accept(peer, request, news.about, effects)
+        self._answer(peer, _granted(request, news.about), effects)
 
     def _fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
         """Why a request must not be granted, or None."""
-        event, config = signed.event, self._context.config
-        descriptor = feed.descriptor
-        if event.publisher is not None:
+        if signed.event.publisher is not None:
             return reasons.UNEXPECTED
-        if descriptor.request_to_publish is None:
+        if feed.descriptor.request_to_publish is None:
             return reasons.REQUESTS_OFF
-        if not descriptor.may_request(event.author):
+        if not feed.descriptor.may_request(signed.event.author):
             return reasons.REQUESTER_NOT_LISTED
-        if date_of(event.created) > (now + config.max_clock_skew) * 1000:
-            return reasons.FUTURE_DATE
-        if len(event.payload) > config.limits.payload_bytes:
-            return reasons.TOO_LARGE
-        return fault_of(signed, self._context.identity, required=config.require_signatures)
-
-    def _accept(self, peer: PeerId, signed: SignedEvent, event: bytes, effects: Effects) -> None:
-        status = RequestStatus.ACCEPTED
-        reply = RequestReply(signed.event.topic, signed.cid, status, event)
-        self._answer(peer, reply, effects)
-
-    def _refuse(self, peer: PeerId, signed: SignedEvent, reason: str, effects: Effects) -> None:
-        self._answer(peer, _refusal(signed, reason), effects)
+        return self._events.fault_of_content(signed, now)
 
     def _answer(self, peer: PeerId, reply: RequestReply, effects: Effects) -> None:
         if not self._context.is_original(peer):
             self._context.send(peer, addition(reply), effects)
 
 
-def _refusal(signed: SignedEvent, reason: str) -> RequestReply:
-    topic, refused = signed.event.topic, RequestStatus.REFUSED
-    return RequestReply(topic, signed.cid, refused, reason=reason)
+def _granted(signed: SignedEvent, event: bytes) -> RequestReply:
+    return RequestReply(signed.event.topic, signed.cid, RequestStatus.ACCEPTED, event)
+
+
+def _refusal(
+    signed: SignedEvent, reason: str, status: RequestStatus = RequestStatus.REFUSED
+) -> RequestReply:
+    return RequestReply(signed.event.topic, signed.cid, status, reason=reason)
 
 
 _BLAMELESS = (reasons.REQUESTS_OFF, reasons.REQUESTER_NOT_LISTED)

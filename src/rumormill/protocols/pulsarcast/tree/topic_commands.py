@@ -1,4 +1,9 @@
-"""Creating topics, and looking around among them.
+"""What the application wants of topics: subscribing, getting ready to publish, creating topics, and
+looking around among them.
+
+Subscribing needs the topic's descriptor, because it names the author towards whom the tree grows;
+then we enter the tree (`membership`). The meta topic, in which new versions of a topic are
+announced, is subscribed to and left along with it unless told otherwise.
 
 A new topic begins with its meta topic, `meta-<name>`, which is linked under `#`.meta; then comes
 the topic itself. Both go into the DHT, both are subscribed to, and the descriptor is published in
@@ -7,13 +12,16 @@ so whoever subscribes to that learns of every version.
 """
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from rumormill.core.effects import Effects, Notes, Outcome
-from rumormill.core.errors import LimitError, LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core import trace
+from rumormill.core.effects import Effects, Notes, Outcome, SetTimer
+from rumormill.core.errors import DecodeError, LimitError, LocalError
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
@@ -21,25 +29,192 @@ from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
     ListVersions,
+    Question,
     ShowTopic,
     TopicView,
     cid_of,
-    names_topic,
 )
-from rumormill.protocols.pulsarcast.context import Context
+from rumormill.protocols.pulsarcast.context import (
+    Context,
+    SubscribeTimer,
+    TopicFound,
+    TreeEntered,
+    WayFound,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.descriptors import (
     MAX_TOPIC_BYTES,
     META,
-    EventLinking,
     TopicDescriptor,
     meta_topic,
 )
-from rumormill.protocols.pulsarcast.operations import TopicFound
-from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, KnownTopics, age, versions_in
+from rumormill.protocols.pulsarcast.history.feed import Feeds
+from rumormill.protocols.pulsarcast.tree.known_topics import (
+    NOTES,
+    KnownTopics,
+    PatientLook,
+    age,
+    versions_in,
+)
+from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
-from rumormill.protocols.pulsarcast.tree.subscriptions import Subscriptions
+from rumormill.protocols.pulsarcast.tree.trees import Trees
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """The application subscribed, and we are not in the tree yet."""
+
+    topic: bytes
+    since: float
+    """When it did: an earlier wish that was taken back is another one."""
+    meta: bool
+    attempts: int = 0
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A command waits until there is a way to the root."""
+
+    command: int
+
+
+class StandBy(msgspec.Struct, frozen=True):
+    """The application wants to publish in a topic soon."""
+
+
+@dataclass(eq=False)
+class Subscriptions:
+    """The application's wishes."""
+
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _topics: KnownTopics
+    _membership: TreeMembership
+
+    def __post_init__(self) -> None:
+        self._operations = self._context.operations
+        self._since = self._membership.subscriptions
+        self._publish_only = self._membership.publish_only
+        self._context.operations.steps |= {
+            (Subscription, TopicFound): self._on_topic,
+            (Subscription, SubscribeTimer): self._on_subscribe_timer,
+            (Subscription, TreeEntered): self._on_subscribed,
+            (Arrival, WayFound): self._on_arrival,
+            (StandBy, TopicFound): self._on_wanted_topic,
+            (StandBy, TreeEntered): self._on_standing_by,
+        }
+
+    def subscribe(self, cid: bytes, now: float, effects: Effects, *, meta: bool = True) -> None:
+        """Subscribe to a topic."""
+        if cid in self._since:
+            return
+        if len(self._since) >= self._context.config.max_topics:
+            raise LimitError("no further subscription fits (max_topics)")
+        self._publish_only.pop(cid, None)
+        self._since[cid] = now
+        effects.append(trace.Join(cids.text(cid)))
+        self._topics.find(cid, Subscription(cid, now, meta), now, effects)
+
+    def _on_topic(self, wish: Subscription, news: TopicFound, now: float, effects: Effects) -> None:
+        if self._since.get(wish.topic) != wish.since:
+            return
+        if news.topic is None:
+            self._look_again(wish, now, effects)
+        else:
+            self._membership.enter(news.topic, wish, now, effects)
+
+    def _look_again(self, wish: Subscription, now: float, effects: Effects) -> None:
+        """A topic could not be found: it may be so new that the DHT does not have it yet."""
+        cid, attempts = wish.topic, wish.attempts
+        again = Subscription(cid, wish.since, wish.meta, attempts + 1)
+        if attempts < self._context.config.subscribe_retries and self._operations.wait(
+            SubscribeTimer, cid, again
+        ):
+            wait = self._context.config.subscribe_retry_delay * 2**attempts
+            effects.append(SetTimer(SubscribeTimer(cid), now + wait))
+        else:
+            self._roll_back(cid, reasons.NO_SUCH_TOPIC, now, effects)
+
+    def _on_subscribe_timer(
+        self, wish: Subscription, _: SubscribeTimer, now: float, effects: Effects
+    ) -> None:
+        if self._since.get(wish.topic) == wish.since:
+            self._topics.find(wish.topic, wish, now, effects)
+
+    def _roll_back(self, cid: bytes, reason: str, now: float, effects: Effects) -> None:
+        """A subscription cannot be: forget it, so that a later attempt is a new one."""
+        del self._since[cid]
+        effects.append(trace.Leave(cids.text(cid)))
+        self._operations.tell(WayFound(cid, reason), now, effects)
+
+    def _on_subscribed(
+        self, wish: Subscription, news: TreeEntered, now: float, effects: Effects
+    ) -> None:
+        cid = wish.topic
+        if self._since.get(cid) != wish.since:
+            return
+        if news.error:
+            self._roll_back(cid, news.error, now, effects)
+            return
+        feed, branch = self._feeds.open[cid], self._trees.branches[cid]
+        self._topics.keep(feed.descriptor, now, effects)
+        self._membership.want(branch, feed)
+        self._membership.on_wish(branch, now, effects)
+        meta = feed.descriptor.meta
+        if not wish.meta or meta is None:
+            return
+        try:
+            self.subscribe(meta, now, effects, meta=False)
+        except LimitError:
+            effects.append(trace.Refuse(self._context.id, reasons.BRANCHES_FULL, cids.text(meta)))
+
+    def _on_arrival(self, arrival: Arrival, news: WayFound, now: float, effects: Effects) -> None:
+        result = None if news.error else self._topics.get(news.about)
+        effects.append(Outcome(arrival.command, result, reasons.sentence(news.error)))
+
+    def unsubscribe(self, cid: bytes, now: float, effects: Effects, *, meta: bool = True) -> None:
+        """End a subscription."""
+        self._publish_only.pop(cid, None)
+        if self._since.pop(cid, None) is None:
+            return
+        effects.append(trace.Leave(cids.text(cid)))
+        self._operations.tell(WayFound(cid, reasons.UNSUBSCRIBED), now, effects)
+        feed, branch = self._feeds.open.get(cid), self._trees.branches.get(cid)
+        if feed is not None and branch is not None:
+            feed.subscribed = False
+            branch.wanted = False
+            self._membership.step_out(branch, now, effects)
+        descriptor = self._topics.get(cid)
+        if descriptor is None or descriptor.meta is None or not meta:
+            return
+        # Another version of the same topic needs its meta topic.
+        if not any(version.cid in self._since for version in self._topics.versions(descriptor)):
+            self.unsubscribe(descriptor.meta, now, effects, meta=False)
+
+    def stand_by(self, cid: bytes, now: float, effects: Effects) -> None:
+        """Be ready to publish in a topic, if there is such a one and it fits."""
+        self._publish_only[cid] = None
+        self._topics.find(cid, PatientLook(StandBy()), now, effects)
+
+    def _on_wanted_topic(
+        self, wish: StandBy, news: TopicFound, now: float, effects: Effects
+    ) -> None:
+        if news.topic is not None and news.about in self._publish_only:
+            self._membership.enter(news.topic, wish, now, effects)
+
+    def _on_standing_by(self, _: StandBy, news: TreeEntered, now: float, effects: Effects) -> None:
+        if not news.error and news.about in self._publish_only:
+            self._membership.stay_to_publish(news.about, now, effects)
+
+    def resume(self, now: float, effects: Effects) -> None:
+        """We come back with our state: everything but the application's wishes is gone."""
+        meta = self._context.config.subscribe_to_meta
+        for cid, since in list(self._since.items()):
+            self._topics.find(cid, Subscription(cid, since, meta), now, effects)
+        for cid in list(self._publish_only):
+            self.stand_by(cid, now, effects)
+
 
 MOST_VERSIONS: Final = 4096
 """Versions that are walked through; our choice."""
@@ -49,19 +224,13 @@ class Creation(msgspec.Struct, frozen=True):
     """A topic is to be created, once what it links is known to exist."""
 
     command: int
-    name: str
+    wish: CreateTopic
     links: dict[str, bytes]
     parent: bytes | None
-    allowed: tuple[PeerId, ...] | None
-    asking: tuple[PeerId, ...] | None
-    linking: EventLinking
     needed: tuple[bytes, ...]
     """What has not been found yet."""
     earlier: TopicDescriptor | None = None
     """The parent, once it was found."""
-
-
-Question: TypeAlias = ShowTopic | BrowseTopic | ListVersions | DescribeTopic
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -75,21 +244,17 @@ class Survey(msgspec.Struct, frozen=True):
     """The versions that the log has, as far as it was read."""
 
 
+@dataclass(eq=False)
 class TopicCommands:
     """Makes topics, and finds what hangs together with them."""
 
-    def __init__(
-        self,
-        context: Context,
-        topics: KnownTopics,
-        subscriptions: Subscriptions,
-        publishing: Publishing,
-    ) -> None:
-        self._context = context
-        self._topics = topics
-        self._subscriptions = subscriptions
-        self._publishing = publishing
-        context.operations.steps |= {
+    _context: Context
+    _topics: KnownTopics
+    _subscriptions: Subscriptions
+    _publishing: Publishing
+
+    def __post_init__(self) -> None:
+        self._context.operations.steps |= {
             (Creation, TopicFound): self._on_link,
             (Survey, TopicFound): self._on_found,
             (Survey, Loaded): self._on_notes,
@@ -102,28 +267,15 @@ class TopicCommands:
         limits = self._context.config.limits
         if not wish.name or len(wish.name.encode()) > limits.name_bytes:
             raise LocalError(f"a topic's name has 1 to {limits.name_bytes} bytes")
-        if names_topic(wish.name):
+        with suppress(DecodeError):
+            cids.parse(wish.name)
             raise LocalError(f"{wish.name} is a topic already: subscribe to it, or make a version")
         if META in wish.sub_topics:
             raise LocalError("the sub-topic called meta is made, not chosen")
-        allowed = wish.allowed_publishers
-        if isinstance(allowed, msgspec.UnsetType):
-            anyone = self._context.config.default_publishers == "anyone"
-            allowed = None if anyone else (self._context.id,)
         links = {name: cid_of(topic) for name, topic in wish.sub_topics.items()}
         parent = None if wish.parent is None else cid_of(wish.parent)
         needed = tuple(links.values()) if parent is None else (*links.values(), parent)
-        creation = Creation(
-            command,
-            wish.name,
-            links,
-            parent,
-            allowed,
-            wish.request_to_publish,
-            wish.event_linking,
-            needed,
-        )
-        self._go_on(creation, now, effects)
+        self._go_on(Creation(command, wish, links, parent, needed), now, effects)
 
     def _on_link(self, creation: Creation, news: TopicFound, now: float, effects: Effects) -> None:
         if news.topic is None:
@@ -151,29 +303,31 @@ class TopicCommands:
         effects.append(Outcome(creation.command, None, error))
 
     def _create(self, creation: Creation, now: float, effects: Effects) -> None:
-        own = self._context.id
-        created = dates.iso_at(now)
+        own, wish, created = self._context.id, creation.wish, dates.iso_at(now)
+        allowed = wish.allowed_publishers
+        if isinstance(allowed, msgspec.UnsetType):
+            anyone = self._context.config.default_publishers == "anyone"
+            allowed = None if anyone else (own,)
         meta = None if creation.earlier is None else creation.earlier.meta
-        made = meta_topic(creation.name, own, created) if meta is None else None
-        if made is not None:
-            meta = made.cid
-        assert meta is not None
+        made: list[TopicDescriptor] = []
+        if meta is None:
+            made.append(meta_topic(wish.name, own, created))
+            meta = made[0].cid
         topic = TopicDescriptor(
-            creation.name,
+            wish.name,
             own,
             created,
             creation.parent,
             {**creation.links, META: meta},
-            creation.allowed,
-            creation.asking,
-            creation.linking,
+            allowed,
+            wish.request_to_publish,
+            wish.event_linking,
         )
         if len(topic.dag()) > MAX_TOPIC_BYTES:
             raise LimitError(f"a topic's descriptor has at most {MAX_TOPIC_BYTES} bytes")
-        for each in (made, topic):
-            if each is not None:
-                self._topics.keep(each, now, effects)
-                self._topics.offer(each, now, effects)
+        for each in (*made, topic):
+            self._topics.keep(each, now, effects)
+            self._topics.offer(each, now, effects)
         self._subscriptions.subscribe(meta, now, effects, meta=False)
         self._subscriptions.subscribe(topic.cid, now, effects, meta=False)
         announcement = Publication(meta, topic.dag(), command=creation.command, announces=topic)
@@ -188,43 +342,39 @@ class TopicCommands:
 
     def _on_found(self, survey: Survey, news: TopicFound, now: float, effects: Effects) -> None:
         found = {**survey.found, news.about: news.topic}
-        self._survey(Survey(survey.command, survey.body, found), effects)
+        self._survey(replace(survey, found=found), effects)
 
     def _survey(self, survey: Survey, effects: Effects) -> None:
         """Look for the first topic that is not at hand; when none is left, see what is noted."""
         found, body = dict(survey.found), survey.body
-        patiently = isinstance(body, ShowTopic | DescribeTopic) and not found
+        patient = isinstance(body, ShowTopic | DescribeTopic) and not found
         for cid in _wanted(body, found):
             if cid not in found:
                 known = self._topics.get(cid)
-                waits = Survey(survey.command, body, dict(found))
-                if known is None and self._topics.look_for(
-                    cid, waits, effects, patiently=patiently
-                ):
+                waits = replace(survey, found=dict(found))
+                look = PatientLook(waits) if patient else waits
+                if known is None and self._topics.look_for(cid, look, effects):
                     return
                 found[cid] = known
         topic = found[cid_of(body.topic)]
-        survey = Survey(survey.command, body, found)
+        survey = replace(survey, found=found)
         scans = isinstance(body, ListVersions | DescribeTopic) and topic is not None
-        if not scans or not self._scan(survey, "", effects):
+        if not scans or not self._context.load(survey, body.topic, Notes(NOTES), effects):
             self._finish(survey, effects)
-
-    def _scan(self, survey: Survey, after: str, effects: Effects) -> bool:
-        """Read the notes about topics behind a key."""
-        return self._context.load(survey, survey.body.topic, Notes(NOTES, after), effects)
 
     def _on_notes(self, survey: Survey, loaded: Loaded, now: float, effects: Effects) -> None:
         topic = survey.found[cid_of(survey.body.topic)]
         if topic is not None and topic.meta is not None:
             noted = (*survey.noted, *versions_in(loaded.notes, topic.meta))
-            survey = Survey(survey.command, survey.body, survey.found, noted[:MOST_VERSIONS])
-        if not loaded.more or not self._scan(survey, loaded.notes[-1].key, effects):
+            survey = replace(survey, noted=noted[:MOST_VERSIONS])
+        following = Notes(NOTES, loaded.notes[-1].key) if loaded.more else None
+        body = survey.body
+        if not following or not self._context.load(survey, body.topic, following, effects):
             self._finish(survey, effects)
 
     def _finish(self, survey: Survey, effects: Effects) -> None:
         body, found = survey.body, survey.found
         topic = found[cid_of(body.topic)]
-        result: object = topic
         if topic is None:
             error = reasons.sentence(reasons.NO_SUCH_TOPIC)
             effects.append(Outcome(survey.command, None, error))
@@ -232,20 +382,19 @@ class TopicCommands:
         sub_topics = {name: found.get(link) for name, link in topic.sub_topics.items()}
         versions = [*_line(topic, found), *self._topics.versions(topic), *survey.noted]
         ordered = sorted({each.cid: each for each in versions}.values(), key=age)
-        if isinstance(body, BrowseTopic):
-            result = sub_topics
-        elif isinstance(body, ListVersions):
-            result = ordered
-        elif isinstance(body, DescribeTopic):
-            result = TopicView(topic, sub_topics, tuple(ordered))
-        effects.append(Outcome(survey.command, result))
+        results: dict[type[Question], object] = {
+            ShowTopic: topic,
+            BrowseTopic: sub_topics,
+            ListVersions: ordered,
+            DescribeTopic: TopicView(topic, sub_topics, tuple(ordered)),
+        }
+        effects.append(Outcome(survey.command, results[type(body)]))
 
 
 def _without(creation: Creation, found: TopicDescriptor) -> Creation:
     """A creation that has found what it needed first."""
-    is_parent = found.cid == creation.parent
-    earlier = found if is_parent else creation.earlier
-    return msgspec.structs.replace(creation, needed=creation.needed[1:], earlier=earlier)
+    earlier = found if found.cid == creation.parent else creation.earlier
+    return replace(creation, needed=creation.needed[1:], earlier=earlier)
 
 
 def _wanted(body: Question, found: dict[bytes, TopicDescriptor | None]) -> Iterator[bytes]:

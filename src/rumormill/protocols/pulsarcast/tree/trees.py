@@ -1,4 +1,4 @@
-"""The trees that a peer stands in: its place in each, entering and leaving, and what becomes due.
+"""The trees that a peer stands in: its place in each, and when something becomes due there.
 
 The tree of a topic hangs from the topic's author. A peer's distance to the author (exclusive or of
 the SHA-256 of their ids) orders it: **a parent is strictly closer to the author than its child**,
@@ -9,30 +9,19 @@ A peer is in a topic's tree while somebody needs it there: its own subscription,
 its own a short while ago, or a child. When nobody does any more it says LEAVE and forgets the
 topic; a relay keeps nothing of a topic that it no longer serves.
 
-Everything that a branch waits for hangs on one timer, `BranchTimer`. The way up is
-`parent_search`'s, the children are `children`'s; the RPCs that hold a tree together are here.
+Everything that a branch waits for hangs on one timer. The way up and the children are `edges`'s;
+entering and leaving is `membership`'s.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
-from rumormill.core import trace
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.table import distance
-from rumormill.protocols.pulsarcast.context import Context
-from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format import dates
-from rumormill.protocols.pulsarcast.format.additions import (
-    JoinReply,
-    JoinStatus,
-    PeerAddress,
-    Terms,
-)
-from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition, leave
+from rumormill.protocols.pulsarcast.context import BranchTimer
 
 NEVER: Final = float("inf")
 
@@ -57,12 +46,6 @@ class Child(msgspec.Struct):
     asked_to_move: float = 0.0
     given: int = 0
     """How many others it was handed."""
-
-
-class BranchTimer(msgspec.Struct, frozen=True):
-    """What is next due in a topic's tree."""
-
-    topic: bytes
 
 
 class Branch(msgspec.Struct):
@@ -143,51 +126,16 @@ class Branch(msgspec.Struct):
         return targets
 
 
-BranchHook: TypeAlias = Callable[[Branch, float, Effects], None]
-
-
 class Trees:
     """Branches by topic."""
 
-    def __init__(self, context: Context, on_left: Callable[[bytes, float, Effects], None]) -> None:
-        self._context = context
-        self._on_left = on_left
+    def __init__(self) -> None:
         self.branches: dict[bytes, Branch] = {}
 
     def neighbours(self, topic: bytes) -> tuple[PeerId, ...]:
         """Our neighbours in a topic's tree, the parent first."""
         branch = self.branches.get(topic)
         return () if branch is None else branch.neighbours
-
-    def plant(self, topic: bytes, author: PeerId) -> Branch:
-        """Enter a topic's tree; the caller sees to it that somebody needs us there."""
-        branch = Branch(topic, author, gap(self._context.id, author))
-        self.branches[topic] = branch
-        return branch
-
-    def dissolve(self, branch: Branch, now: float, effects: Effects) -> None:
-        """Leave a tree: everybody who counts on us is told, and everything is forgotten."""
-        del self.branches[branch.topic]
-        told = dict.fromkeys(branch.children)
-        told.update(branch.previous)
-        if branch.parent is not None:
-            told[branch.parent] = None
-        if branch.candidate is not None and branch.asked:
-            told[branch.candidate] = None
-        elsewhere: tuple[PeerAddress, ...] = ()
-        if branch.parent is not None:
-            addresses = tuple(self._context.hooks.addresses(branch.parent))
-            elsewhere = (PeerAddress(branch.parent, addresses),)
-        for peer in told:
-            if peer in self._context.connected:
-                known = elsewhere if peer in branch.children else ()
-                self._context.send(peer, leave(branch.topic, now, known), effects)
-        text = cids.text(branch.topic)
-        effects += [trace.Prune(peer, text) for peer in branch.children]
-        if branch.parent is not None:
-            effects.append(trace.Prune(branch.parent, text))
-        effects.append(CancelTimer(BranchTimer(branch.topic)))
-        self._on_left(branch.topic, now, effects)
 
     def arm(self, branch: Branch, due: float, effects: Effects) -> None:
         """Say when the branch's next step is due."""
@@ -203,28 +151,3 @@ class Trees:
             at = min(at, branch.leaving_at)
         timer = BranchTimer(branch.topic)
         effects.append(CancelTimer(timer) if at == NEVER else SetTimer(timer, at))
-
-
-# What peers of a tree say to each other; `rpc.leave` is the fourth.
-
-
-def join(topic: bytes, terms: Terms, now: float) -> Rpc:
-    """Ask to become, or to remain, a child; the original reads the JOIN and skips the terms."""
-    return Rpc((RpcMessage(Operation.JOIN_TOPIC, dates.iso_at(now), topic),), (terms,))
-
-
-def accepted(topic: bytes, terms: Terms | None) -> Rpc:
-    """Tell a peer that it is our child; `terms` hold what we have of the range that it named."""
-    reply = JoinReply(topic, JoinStatus.ACCEPTED)
-    return addition(reply) if terms is None else addition(reply, terms)
-
-
-def redirect(topic: bytes, target: PeerId, addresses: tuple[bytes, ...]) -> Rpc:
-    """Hand a peer on."""
-    peers = (PeerAddress(target, addresses),)
-    return addition(JoinReply(topic, JoinStatus.REDIRECTED, peers=peers))
-
-
-def refusal(topic: bytes, reason: str) -> Rpc:
-    """Turn a peer away."""
-    return addition(JoinReply(topic, JoinStatus.REFUSED, reason=reason))

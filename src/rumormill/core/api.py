@@ -1,11 +1,11 @@
-"""What the creator of a topic may say about it, where a protocol has a use for it."""
+"""What an application tells a node, and what it gets back: topic options, receipts, peers."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import MessageId, PeerId, Topic
 
 ANYONE: Final = "anyone"
 """Written instead of a list of publishers: everybody may publish."""
@@ -42,3 +42,41 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_OPTIONS: Final = TopicOptions()
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """An event was published.
+
+    It is in this node's log at `offset`, and on disk there since `durable_at`, which is None when
+    the node was started with a durability that does not wait for the disk. `peers` says to how
+    many peers it was sent at once; when that is none, `note` says why.
+
+    Where this node may not publish itself, it has asked a peer that may, and the receipt says that
+    this peer has published the event, under `id`. `requested` is true then, and `offset` -1: the
+    event comes back like any other's, and gets its place in this node's log when it does.
+    """
+
+    topic: Topic
+    id: MessageId
+    offset: int
+    durable_at: float | None
+    peers: int
+    note: str = ""
+
+    @property
+    def requested(self) -> bool:
+        """Whether another peer has published the event for this node."""
+        return self.offset < 0
+
+
+class PeerView(msgspec.Struct, frozen=True):
+    """A connected peer, as `Node.peers` shows it."""
+
+    id: str
+    address: str
+    outbound: bool
+    protocol: str
+    queued_messages: int
+    queued_bytes: int
+    score: float | None = None
+    """What the protocol thinks of it, where it keeps scores (GossipSub)."""

@@ -1,50 +1,182 @@
-"""The way up: how a peer finds its parent in a topic's tree, keeps it, and replaces it.
+"""The edges of a tree: who joins below us and who is handed on; how we find our own parent, keep
+it, and replace it.
 
-The next hop is the known peer closest to the topic's author, and strictly closer than we are; it
-is taken from the local routing table (thesis, section 3.3.2). A JOIN is acknowledged: the peer
-takes us in, hands us on to one of its children, or refuses. When nobody closer is known, a Kademlia
-lookup of the author decides; where it finds nobody closer who lives, we are the rendezvous, the
-root for the time being, and look again from time to time. So a dead author's tree heals around the
-closest living peer, and goes back to the author when it returns.
+*Children.* A peer serves at most `fan_out` children per topic. When one more joins, the child
+farthest from the author, which may be the joiner itself, is handed to a sibling that is closer: so
+a parent remains strictly closer than its child, the closest peers end up highest, and no peer sends
+more copies of an event than its neighbours. Children are handed to the sibling that was given the
+fewest so far, which keeps subtrees of like size. A child that is asked to move is served until it
+has left. Children say JOIN again from time to time. Who has not done so for several intervals is
+dropped.
 
-A parent that is lost is dialled again a few times (`connect_retries`), then replaced. A child that
-is asked to move keeps its old parent until the new one has taken it in, and a moment longer, so
-that no event falls between the two.
+*Parents.* The next hop is the known peer closest to the topic's author, and strictly closer than we
+are; it is taken from the local routing table (thesis, section 3.3.2). A JOIN is acknowledged: the
+peer takes us in, hands us on to one of its children, or refuses. When nobody closer is known, a
+Kademlia lookup of the author decides; where it finds nobody closer who lives, we are the
+rendezvous, the root for the time being, and look again from time to time. So a dead author's tree
+heals around the closest living peer, and goes back to the author when it returns. A parent that is
+lost is dialled again a few times (`connect_retries`), then replaced. A child that is asked to move
+keeps its old parent until the new one has taken it in, and a moment longer, so that no event falls
+between the two.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from rumormill.core import trace
 from rumormill.core.effects import Connect, Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, Context
+from rumormill.protocols.pulsarcast.context import GRAVE, SLIGHT, Context, WayFound
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import Terms
-from rumormill.protocols.pulsarcast.format.rpc import leave
-from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, BranchHook, Trees, gap, join
+from rumormill.protocols.pulsarcast.format.rpc import join, leave, redirect, refusal
+from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.requests import Requests
+from rumormill.protocols.pulsarcast.tree.trees import NEVER, Branch, Child, Trees, gap
 
 
+@dataclass(eq=False)
+class Children:
+    """Takes care of children."""
+
+    _context: Context
+    _reconciliation: Reconciliation
+
+    def on_join(
+        self, branch: Branch, peer: PeerId, *, silent: bool, now: float, effects: Effects
+    ) -> bool:
+        """A peer wants to be, or to remain, our child; whether it is one now."""
+        child = branch.children.get(peer)
+        if child is not None:
+            child.heard = now
+            if child.silent != silent:
+                child.silent = silent
+                branch.targets = None
+                self._reconciliation.tell_silence(branch, now, effects)
+            return True
+        config, original = self._context.config, self._context.is_original(peer)
+        if not self.may_join(branch.topic, branch.author, peer, now, effects):
+            return False
+        if len(branch.children) >= config.max_children:
+            self.turn_away(peer, branch.topic, reasons.TOO_MANY_CHILDREN, now, effects)
+            return False
+        full = not silent and not original and len(_settled(branch)) >= config.fan_out
+        farthest = max([*_movable(branch), peer], key=lambda one: gap(one, branch.author))
+        if full and farthest == peer and (host := _host_for(branch, peer)) is not None:
+            self._send_to(branch, peer, host, effects)
+            return False
+        branch.children[peer] = Child(now, silent, original)
+        branch.targets = None
+        effects.append(trace.Graft(peer, cids.text(branch.topic)))
+        self._reconciliation.tell_silence(branch, now, effects)
+        if full and farthest != peer:
+            self._move(branch, farthest, now, effects)
+        return True
+
+    def may_join(
+        self, topic: bytes, author: PeerId, peer: PeerId, now: float, effects: Effects
+    ) -> bool:
+        """Whether a peer can be our child at all; who is not farther from the author is told so."""
+        own = gap(self._context.id, author)
+        if gap(peer, author) > own or self._context.is_original(peer):
+            return True
+        self.turn_away(peer, topic, reasons.NOT_FARTHER, now, effects, points=SLIGHT)
+        return False
+
+    def turn_away(
+        self,
+        peer: PeerId,
+        topic: bytes,
+        reason: str,
+        now: float,
+        effects: Effects,
+        *,
+        points: float = 0.0,
+    ) -> None:
+        """Do not take a peer in, and tell it why."""
+        self._context.send(peer, refusal(topic, reason), effects)
+        self._context.refuse(peer, reason, topic, points, now, effects)
+
+    def _move(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        """Ask a child to go to one of its siblings."""
+        target = _host_for(branch, peer)
+        if target is not None:
+            branch.children[peer].moving = True
+            branch.children[peer].asked_to_move = now
+            self._send_to(branch, peer, target, effects)
+
+    def _send_to(self, branch: Branch, peer: PeerId, target: PeerId, effects: Effects) -> None:
+        child = branch.children.get(target)
+        if child is not None:
+            child.given += 1
+        addresses = tuple(self._context.hooks.addresses(target))
+        self._context.send(peer, redirect(branch.topic, target, addresses), effects)
+
+    def send_up(self, branch: Branch, now: float, effects: Effects) -> None:
+        """We are leaving: hand all children to our parent."""
+        assert branch.parent is not None
+        for peer, child in branch.children.items():
+            if not child.original:
+                child.moving = True
+                child.asked_to_move = now
+                self._send_to(branch, peer, branch.parent, effects)
+
+    def remove(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        """A child has left or is gone."""
+        del branch.children[peer]
+        branch.targets = None
+        effects.append(trace.Prune(peer, cids.text(branch.topic)))
+        self._reconciliation.tell_silence(branch, now, effects)
+
+    def upkeep(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Drop children that have fallen silent, and hand on those that are too many."""
+        config = self._context.config
+        oldest = now - config.refresh_interval * (config.missed_refreshes + 1)
+        for peer, child in list(branch.children.items()):
+            if child.heard < oldest and not child.original:
+                if peer in self._context.connected:
+                    self._context.send(peer, leave(branch.topic, now), effects)
+                self.remove(branch, peer, now, effects)
+            elif child.moving and child.asked_to_move < now - 2 * config.join_timeout:
+                child.moving = False
+        excess = len(_settled(branch)) - config.fan_out
+        movable = sorted(_movable(branch), key=lambda one: gap(one, branch.author), reverse=True)
+        for peer in movable[: max(excess, 0)]:
+            self._move(branch, peer, now, effects)
+
+
+def _settled(branch: Branch) -> list[PeerId]:
+    """Children that are sent events and are not on their way elsewhere."""
+    return [
+        peer for peer, child in branch.children.items() if not child.silent and not child.moving
+    ]
+
+
+def _movable(branch: Branch) -> list[PeerId]:
+    return [peer for peer in _settled(branch) if not branch.children[peer].original]
+
+
+def _host_for(branch: Branch, peer: PeerId) -> PeerId | None:
+    """The child that was given the fewest others, of those closer to the author than `peer`."""
+    distance = gap(peer, branch.author)
+    hosts = [other for other in _movable(branch) if gap(other, branch.author) < distance]
+    return min(hosts, key=lambda other: branch.children[other].given, default=None)
+
+
+@dataclass(eq=False)
 class ParentSearch:
     """Finds and keeps parents."""
 
-    def __init__(
-        self,
-        context: Context,
-        trees: Trees,
-        dht: Kademlia,
-        *,
-        on_parent: BranchHook,
-        refresh: BranchHook,
-    ) -> None:
-        """`on_parent` hears of every new way to the root; `refresh` sends a JOIN to the parent."""
-        self._context = context
-        self._trees = trees
-        self._dht = dht
-        self._on_parent = on_parent
-        self._refresh = refresh
-        self._searching: dict[PeerId, dict[bytes, None]] = {}
+    _context: Context
+    _trees: Trees
+    _dht: Kademlia
+    _events: Dissemination
+    _requests: Requests
+    _reconciliation: Reconciliation
+    _searching: dict[PeerId, dict[bytes, None]] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget searches whose answers will not come."""
@@ -120,15 +252,27 @@ class ParentSearch:
             due = now + config.refresh_interval
         self._trees.arm(branch, due, effects)
         if fresh:
-            self._on_parent(branch, now, effects)
+            self._on_way(branch, now, effects)
+
+    def _on_way(self, branch: Branch, now: float, effects: Effects) -> None:
+        """There is a new way to the root: what waited for one goes on."""
+        self._events.on_parent(branch, now, effects)
+        self._requests.on_parent(branch.topic, now, effects)
+        self._context.operations.tell(WayFound(branch.topic), now, effects)
 
     # One candidate.
 
     def try_parent(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         """Connect to a peer and ask it to take us in."""
+        self._choose(branch, peer)
+        self._go_on(branch, now, effects)
+
+    def _choose(self, branch: Branch, peer: PeerId) -> None:
         branch.candidate, branch.asked, branch.dialling = peer, False, False
         branch.dials = 0
-        if peer in self._context.connected:
+
+    def _go_on(self, branch: Branch, now: float, effects: Effects) -> None:
+        if branch.candidate in self._context.connected:
             self._ask(branch, now, effects)
         else:
             self._dial(branch, now, effects)
@@ -228,9 +372,9 @@ class ParentSearch:
         effects.append(trace.Graft(peer, text))
         # What fell between two parents is older than this when it is settled.
         self._trees.arm(branch, now + config.sync_settle + config.move_linger, effects)
-        self._on_parent(branch, now, effects)
+        self._on_way(branch, now, effects)
         if branch.silent != branch.told_silent:
-            self._refresh(branch, now, effects)
+            self._reconciliation.refresh(branch, now, effects)
 
     def on_redirected(
         self, branch: Branch, peer: PeerId, target: PeerId, now: float, effects: Effects
@@ -243,19 +387,15 @@ class ParentSearch:
             return
         elif branch.candidate is not None:
             return
-        if gap(target, branch.author) >= branch.own_gap:
+        farther = gap(target, branch.author) >= branch.own_gap
+        if farther:
             self._context.refuse(peer, reasons.BAD_REDIRECT, branch.topic, GRAVE, now, effects)
-            if peer == branch.candidate:
-                branch.asked = False
-                self._give_up(branch, now, effects)
-            return
-        useless = target in branch.failed or target == branch.parent
-        if useless or branch.redirects > self._context.config.max_redirects:
-            if peer == branch.candidate:
-                branch.asked = False
-                self._give_up(branch, now, effects)
-            return
-        self.try_parent(branch, target, now, effects)
+        useless = farther or target in branch.failed or target == branch.parent
+        if not useless and branch.redirects <= self._context.config.max_redirects:
+            self.try_parent(branch, target, now, effects)
+        elif peer == branch.candidate:
+            branch.asked = False
+            self._give_up(branch, now, effects)
 
     def on_refused(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
         """A peer does not take us in, or no longer has us."""
@@ -279,13 +419,16 @@ class ParentSearch:
         if branch.candidate is None and self._best(branch, (target,), now) is not None:
             self.try_parent(branch, target, now, effects)
 
-    def on_parent_gone(self, branch: Branch, now: float, effects: Effects) -> None:
-        """The connection to the parent is gone: dial it again before another is chosen."""
-        parent = self._orphan(branch, effects)
-        if branch.candidate is None:
-            branch.candidate, branch.asked, branch.dialling = parent, False, False
-            branch.dials = 0
-            self._trees.arm(branch, now + self._context.backoff(0) / 4, effects)
+    def on_gone(self, branch: Branch, peer: PeerId, now: float, effects: Effects) -> None:
+        """A connection is gone: a parent is dialled again before another is chosen."""
+        if peer == branch.parent:
+            self._orphan(branch, effects)
+            if branch.candidate is None:
+                self._choose(branch, peer)
+                self._trees.arm(branch, now + self._context.backoff(0) / 4, effects)
+        elif peer == branch.candidate and branch.asked:
+            branch.asked = False
+            self._dial_failed(branch, now, effects)
 
     def _orphan(self, branch: Branch, effects: Effects) -> PeerId:
         parent = branch.parent
@@ -295,11 +438,6 @@ class ParentSearch:
         branch.unanswered = 0
         effects.append(trace.Prune(parent, cids.text(branch.topic)))
         return parent
-
-    def on_candidate_gone(self, branch: Branch, now: float, effects: Effects) -> None:
-        """The connection to the peer that we asked is gone."""
-        branch.asked = False
-        self._dial_failed(branch, now, effects)
 
     # What becomes due.
 
@@ -311,10 +449,8 @@ class ParentSearch:
                 self._give_up(branch, now, effects)
             elif branch.dialling:
                 self._dial_failed(branch, now, effects)
-            elif branch.candidate in self._context.connected:
-                self._ask(branch, now, effects)
             else:
-                self._dial(branch, now, effects)
+                self._go_on(branch, now, effects)
         elif branch.parent is not None:
             if branch.unanswered >= config.missed_refreshes:
                 parent = branch.parent
@@ -323,7 +459,7 @@ class ParentSearch:
             else:
                 if not self._context.is_original(branch.parent):
                     branch.unanswered += 1
-                    self._refresh(branch, now, effects)
+                    self._reconciliation.refresh(branch, now, effects)
                 self._trees.arm(branch, now + config.refresh_interval, effects)
         else:
             self.seek(branch, now, effects)

@@ -1,0 +1,114 @@
+"""Whose the files are: nobody else reads a store, and no link leads a writer astray."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from processes import environment
+from rumormill.log import EventLog, StoreConfig, StoreFailedError, repair
+from rumormill.log.arrow import read_batches
+from store_samples import fill, read_all
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077, 0o777])
+def umask(request):
+    """The umask of whoever starts us."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def open_to_others(home: Path) -> dict[str, str]:
+    """What is not its owner's alone, or not even its owner's."""
+    found = {}
+    for path in (home, *home.rglob("*")):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        if mode != (0o700 if path.is_dir() else 0o600):
+            found[str(path.relative_to(home))] = oct(mode)
+    return found
+
+
+def test_a_log_is_private_whatever_the_umask(umask, tmp_path):
+    """Database, write-ahead log, shared index, heads, lock, segments: open, closed, repaired."""
+    home = tmp_path / "store"
+    with EventLog(home, StoreConfig(segment_rows=50)) as log:
+        fill(log, 120)
+        assert [batch.num_rows for batch in read_batches(log, "news", 0, 120)] == [50, 50, 20]
+        names = {path.name for path in home.iterdir()}
+        files = {"events-1.db", "events-1.db-wal", "events-1.db-shm", "heads", "lock"}
+        assert names == files | {"segments"}
+        assert open_to_others(home) == {}
+    (home / "heads").unlink()
+    repair(home)
+    assert open_to_others(home) == {}
+
+
+def test_files_that_others_could_read_are_closed_to_them_on_open(tmp_path):
+    """As earlier versions left them. The directory is not ours to close, if we did not make it."""
+    home = tmp_path / "store"
+    home.mkdir(mode=0o755)
+    with EventLog(home) as log:
+        fill(log, 10)
+        shutil.copytree(home, tmp_path / "crashed")
+    crashed = tmp_path / "crashed"
+    for path in crashed.iterdir():
+        path.chmod(0o644)
+    with EventLog(crashed) as log:
+        assert len(read_all(log)) == 10
+        assert open_to_others(crashed) == {".": "0o755"}
+
+
+@pytest.mark.parametrize("name", ["lock", "heads", "events-1.db", "events-1.db-wal"])
+def test_a_link_in_the_place_of_a_file_is_refused(name, tmp_path):
+    """It would lead the writer to somebody else's file, which stays as it is."""
+    home = tmp_path / "store"
+    with EventLog(home) as log:
+        fill(log, 10)
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    (home / name).unlink(missing_ok=True)
+    (home / name).symlink_to(precious)
+    with pytest.raises(StoreFailedError, match=f"a symbolic link stands for .*{name}: remove it"):
+        EventLog(home)
+    assert precious.read_bytes() == b"precious"
+
+
+FULL = """
+import os, sys
+from rumormill.core.event import Event
+from rumormill.log import EventLog, StoreError
+for number in range(40):
+    home = f"{sys.argv[1]}/{number}"
+    if sys.argv[2] == "old":
+        with EventLog(home) as log:
+            log.append([Event("t", b"data", b"author", b"id", received=1.0)]).result()
+    room = os.statvfs(sys.argv[1])
+    ballast = os.open(f"{sys.argv[1]}/ballast", os.O_CREAT | os.O_WRONLY)
+    os.posix_fallocate(ballast, 0, room.f_bavail * room.f_frsize - number * 24_576)
+    os.close(ballast)
+    try:
+        with EventLog(home) as log:
+            print("opened")
+    except StoreError as error:
+        print(type(error).__name__)
+    os.unlink(f"{sys.argv[1]}/ballast")
+"""
+
+
+@pytest.mark.parametrize("store", ["new", "old"])
+def test_opening_on_a_full_disk_says_that_it_is_full(store, tmp_path):
+    """However little room there is, and whichever file finds it out."""
+    script = 'mount -t tmpfs -o size=24m none "$1" && exec "$2" -c "$3" "$1" "$4"'
+    command = ["unshare", "-rm", "sh", "-c", script, "sh", tmp_path, sys.executable, FULL, store]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    if (done.returncode and "mount" in done.stderr + done.stdout) or "unshare" in done.stderr:
+        pytest.skip("a small file system cannot be mounted here")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split()
+    assert len(said) == 40
+    assert {*said} == {"DiskFullError", "opened"}
