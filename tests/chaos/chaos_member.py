@@ -204,6 +204,11 @@ class Member:
         """Whether it has entered its topics in this life."""
         return self.process is not None and self.entered
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether its log was refused, which no new start changes."""
+        return any(fault.kind == "damaged" for fault in self.faults)
+
     # What is done to it.
 
     def signal(self, number: int) -> None:

@@ -283,6 +283,8 @@ class Round:
         try:
             async with asyncio.timeout(PATIENCE):
                 while not condition():
+                    if any(each.is_damaged for each in self._members):
+                        raise TimeoutError  # it will not come back
                     self._changed.clear()
                     await self._changed.wait()
                     await asyncio.sleep(0.005)  # lines come in crowds: look once for many
