@@ -6,6 +6,7 @@ on stdout is written after the fact that it states:
 
     refused TEXT            the log says that it is damaged
     unopened TYPE TEXT      it could not be opened for another reason
+    unread TYPE TEXT        it could not be read
     has TOPIC OFFSET ID     an event that was there when it was opened
     ready
     kept TOPIC OFFSET ID    the receipt of an append
@@ -72,10 +73,14 @@ def main() -> None:
     home, word, seed, count, end = sys.argv[1:]
     rng = random.Random(f"{seed} {word}")
     log = opened(home)
-    for info in log.topics():
-        for chunk in log.chunks(info.name):
-            for event in chunk:
-                say("has", info.name, event.offset, event.id.decode())
+    try:
+        for info in log.topics():
+            for chunk in log.chunks(info.name):
+                for event in chunk:
+                    say("has", info.name, event.offset, event.id.decode())
+    except StoreError as error:
+        say("unread", type(error).__name__, error)
+        sys.exit(0)
     say("ready")
     reading = contextlib.ExitStack()
     for number in range(int(count)):
@@ -83,7 +88,8 @@ def main() -> None:
             break
         if rng.random() < 0.2:  # a reader that stays makes the next checkpoint stop half-way
             reading.close()
-            reading.enter_context(log.snapshot())
+            with contextlib.suppress(StoreError):
+                reading.enter_context(log.snapshot())
         elif rng.random() < 0.3:
             reading.close()
     reading.close()

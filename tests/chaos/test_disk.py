@@ -98,6 +98,16 @@ def test_what_is_acknowledged_after_a_failed_flush_survives(tmp_path: Path) -> N
     store.live(1, "close")
 
 
+def test_a_log_that_cannot_have_a_write_ahead_log_is_not_opened(tmp_path: Path) -> None:
+    """SQLite goes on without one when a flush fails there; its other journal promises less."""
+    for number in (1, 2):
+        store = Store(tmp_path / str(number))
+        store.live(3, "die", flush_fails(DATABASE, number, number))
+        store.cut_power()
+        store.live(3, "close")
+        assert store.kept
+
+
 def test_power_cuts_soon_after_each_other_leave_a_sound_log(tmp_path: Path) -> None:
     """The heads file is behind after a cut; the next open brings it up, so that it never is by
     more than it may."""

@@ -241,7 +241,7 @@ def test_who_is_publishing_is_let_finish(home: Path) -> None:
 
 def test_opening_that_is_given_up_leaves_nothing_open(home: Path, monkeypatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(flight_door, "flight_library", gate.wait)
+    monkeypatch.setattr(flight_door.messages, "flight_library", gate.wait)
 
     async def story() -> None:
         async with Node(home) as node:

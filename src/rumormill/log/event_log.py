@@ -456,7 +456,7 @@ class EventLog:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A read transaction; for the store's own modules."""
-        with self._readers.snapshot() as db, errors.translated(self._where):
+        with errors.translated(self._where), self._readers.snapshot() as db:
             yield db
 
     def change(self, body: Callable[[sqlite3.Connection], None]) -> None:

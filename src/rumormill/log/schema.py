@@ -198,7 +198,13 @@ def connect_writer(path: Path | None, config: StoreConfig) -> sqlite3.Connection
     db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     if path is not None:
-        db.execute("PRAGMA journal_mode = WAL")
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":  # SQLite says no more than this of a write or a flush that failed
+            db.close()
+            raise errors.StoreFailedError(
+                f"the store {path.parent} cannot have a write-ahead log: its disk fails, or its "
+                "file system cannot share memory"
+            )
         level = "FULL" if config.durability is Durability.FSYNC else "NORMAL"
         db.execute(f"PRAGMA synchronous = {level}")
         # The writer folds the log itself, so that it can note what the file has reached.
