@@ -165,6 +165,7 @@ class Peer:
         )
         self.publishing = asyncio.Event()
         self.at_work = 0
+        self.requests: list[asyncio.Task[None]] = []
         self.failed = asyncio.Event()
 
     def gives_up(self, error: StoreError) -> None:
@@ -265,6 +266,11 @@ class Peer:
         with contextlib.suppress(StoreError):
             await asyncio.wrap_future(writer.run(writer.exclusively(limit)))
 
+    async def hear(self, line: str) -> None:
+        """Do what the suite asks for, unless the node is about to end."""
+        with contextlib.suppress(LocalError):
+            await self.answer(*line.split())
+
     async def answer(self, request: str, *words: str) -> None:
         """Do what the suite asks for."""
         if request == "publish":
@@ -291,7 +297,7 @@ class Peer:
     async def serve(self) -> None:
         """Answer requests until there are no more."""
         while line := await asyncio.to_thread(sys.stdin.readline):
-            asyncio.ensure_future(self.answer(*line.split()))  # noqa: RUF006 (ends by itself)
+            self.requests.append(asyncio.ensure_future(self.hear(line)))
 
     async def live(self) -> None:
         """Take part until stdin ends or the log fails."""
