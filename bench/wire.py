@@ -2,7 +2,8 @@
 
 Measures CPU time per 1 KiB message through both machines (send, frame, encrypt, decrypt, unframe,
 consume) as a ratio to bare ChaCha20-Poly1305 encryption and decryption of the same message in the
-same run, for one message per write and for many. Rounds alternate, the minimum counts.
+same run, for one message per write and for many, and the same inside a private network's cipher.
+Rounds alternate, the minimum counts.
 """
 
 import time
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from rumormill.libp2p.multistream import MULTISTREAM, encode_line
 from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
+from rumormill.libp2p.pnet import PrivateNetwork, PrivateSession
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived
 from rumormill.wire.keys import PrivateKey
@@ -38,6 +41,15 @@ def connect() -> tuple[NoiseSession, NoiseSession]:
     return dialler.session, listener.session
 
 
+def connect_privately() -> tuple[PrivateSession, PrivateSession]:
+    network, greeting = PrivateNetwork(bytes(32)), encode_line(MULTISTREAM)
+    dialler = network.session(b"1" * 24, outbound=True)
+    listener = network.session(b"2" * 24, outbound=False)
+    listener.decrypt(dialler.encrypt(greeting))
+    dialler.decrypt(listener.encrypt(greeting))
+    return dialler, listener
+
+
 def bare_cipher() -> None:
     cipher = ChaCha20Poly1305(bytes(32))
     encrypt, decrypt = cipher.encrypt, cipher.decrypt
@@ -46,8 +58,12 @@ def bare_cipher() -> None:
         decrypt(nonce, encrypt(nonce, MESSAGE, None), None)
 
 
-def through_the_wire(per_write: int) -> None:
+def through_the_wire(per_write: int, *, private: bool = False) -> None:
     near, far = connect()
+    cover, uncover = bytes, bytes
+    if private:
+        near_private, far_private = connect_privately()
+        cover, uncover = near_private.encrypt, far_private.decrypt
     client, server = YamuxSession(client=True), YamuxSession(client=False)
     stream_id = client.open_stream()
     server.receive(client.data_to_send())
@@ -56,7 +72,8 @@ def through_the_wire(per_write: int) -> None:
     for _ in range(MESSAGES // per_write):
         for _ in range(per_write):
             client.send(stream_id, MESSAGE)
-        for event in server.receive(far.decrypt(near.encrypt(client.data_to_send()))):
+        wire = cover(near.encrypt(client.data_to_send()))
+        for event in server.receive(far.decrypt(uncover(wire))):
             if isinstance(event, DataReceived):
                 received += len(event.data)
                 server.consumed(stream_id, len(event.data))
@@ -77,6 +94,8 @@ def main() -> None:
         "noise + yamux, 1 message per write": lambda: through_the_wire(1),
         "noise + yamux, 8 messages per write": lambda: through_the_wire(8),
         "noise + yamux, 32 messages per write": lambda: through_the_wire(32),
+        "private, 1 message per write": lambda: through_the_wire(1, private=True),
+        "private, 32 messages per write": lambda: through_the_wire(32, private=True),
     }
     best = dict.fromkeys(cases, float("inf"))
     for _ in range(ROUNDS):
@@ -91,6 +110,11 @@ def main() -> None:
     handshakes()
     seconds = (time.process_time() - start) / (MESSAGES // 64)
     print(f"{'handshake, both sides':40} {seconds * 1e6:7.0f} µs")
+    start = time.process_time()
+    for _ in range(MESSAGES // 64):
+        connect_privately()
+    seconds = (time.process_time() - start) / (MESSAGES // 64)
+    print(f"{'private greeting, both sides':40} {seconds * 1e6:7.0f} µs")
 
 
 if __name__ == "__main__":

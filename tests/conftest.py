@@ -15,6 +15,7 @@ pytest.register_assert_rewrite("live_nodes", "processes")
 
 from processes import SOURCES  # noqa: E402 (whose assertions are explained too)
 from rumormill.log import EventLog  # noqa: E402
+from rumormill.protocols.registry import PROTOCOL_NAMES, protocol  # noqa: E402
 
 settings.register_profile(
     "fast",
@@ -27,6 +28,8 @@ settings.register_profile("long", parent=settings.get_profile("fast"), max_examp
 settings.load_profile("fast")
 
 loop_watch.install()
+for _name in PROTOCOL_NAMES:
+    protocol(_name)  # imported when asked for; here, before any loop is watched
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # `nohup make test &`: this process is to live on when others get Ctrl-C, but the programs that

@@ -140,8 +140,8 @@ def only_bob_is_left(pair: HonestPair) -> bool:
     return (
         list(swarm.connections) == [bob]
         and len(swarm._all) == 1
-        and swarm._upgrading == 0
-        and list(swarm._per_host.values()) == [1]
+        and not len(swarm._upgrading)
+        and len(swarm._places) == 1
         and list(driver.channels) == [bob]
         and list(driver.machine.peers) == [bob]
         and len(swarm.connections[bob]._streams) <= 2

@@ -28,6 +28,7 @@ PURE_LIBP2P = (
     "identify",
     "multistream",
     "noise",
+    "pnet",
     "upgrade",
     "yamux",
     "yamux_types",

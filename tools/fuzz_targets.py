@@ -10,6 +10,7 @@ from rumormill.libp2p.envelope import unseal_peer_record
 from rumormill.libp2p.identify import Identify
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
+from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, proof_of, signing_payload
@@ -27,6 +28,12 @@ def in_pieces(data: bytes, take: Callable[[bytes], object]) -> None:
     size = data[0] + 1 if data else 1
     for start in range(1, len(data), size):
         take(data[start : start + size])
+
+
+def pnet(data: bytes) -> None:
+    """Both sides of a connection inside a private network."""
+    for outbound in (True, False):
+        in_pieces(data, PrivateNetwork(bytes(32)).session(bytes(24), outbound=outbound).decrypt)
 
 
 def multistream(data: bytes) -> None:
@@ -99,8 +106,15 @@ def frames(data: bytes) -> None:
     """Frames on a stream, the same however they arrive."""
     whole, cut = FrameReader(1 << 16), FrameReader(1 << 16)
     got: list[bytes] = []
-    in_pieces(data, lambda piece: got.extend(cut.feed(piece)))
-    assert whole.feed(data[1:]) == got
+    in_pieces(data, lambda piece: got.extend(_all_frames(cut, piece)))
+    assert _all_frames(whole, data[1:]) == got
+
+
+def _all_frames(reader: FrameReader, data: bytes) -> list[bytes]:
+    found = reader.feed(data)
+    while reader.unread:
+        found += reader.feed(b"")
+    return found
 
 
 def envelope(data: bytes) -> None:
@@ -136,6 +150,7 @@ def multiaddr(data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
+        pnet,
         multistream,
         noise,
         yamux,

@@ -48,6 +48,7 @@ def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path)
         "join": [],
         "supervisors": [],
         "topics": ["a", "b"],
+        "network": "swarm.key",
         "protocol": "floodsub",
         "preset": "default",
         "durability": "os",

@@ -8,8 +8,9 @@ from interop_peer import PATIENCE, ForeignPeer
 
 from live_nodes import take
 from rumormill.core import trace
-from rumormill.libp2p.connection import Connection, Stream
+from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.services import PING
+from rumormill.libp2p.stream import Stream
 from rumormill.node.node import Node
 from rumormill.wire.keys import PeerId
 from trace_log import TraceLog

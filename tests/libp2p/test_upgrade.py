@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from rumormill.core.errors import PeerError
 from rumormill.libp2p.multistream import MULTISTREAM, Initiator, Listener, encode_line
 from rumormill.libp2p.noise import NOISE, NoiseHandshake
+from rumormill.libp2p.pnet import NONCE_BYTES, PrivateNetwork
 from rumormill.libp2p.upgrade import Upgrade
 from rumormill.libp2p.yamux import YAMUX
 from rumormill.wire.keys import PrivateKey
@@ -15,7 +16,9 @@ ALICE, BOB = PrivateKey(b"a" * 32), PrivateKey(b"b" * 32)
 REFUSAL = encode_line(MULTISTREAM) + encode_line("na")
 
 
-def upgrade(key: PrivateKey, dials: PrivateKey | None = None) -> Upgrade:
+def upgrade(
+    key: PrivateKey, dials: PrivateKey | None = None, network: PrivateNetwork | None = None
+) -> Upgrade:
     """One side, with secrets of its own."""
     return Upgrade(
         key,
@@ -23,6 +26,8 @@ def upgrade(key: PrivateKey, dials: PrivateKey | None = None) -> Upgrade:
         static_secret=key.sign(b"static")[:32],
         ephemeral_secret=key.sign(b"ephemeral")[:32],
         expected_peer=None if dials is None else dials.peer_id,
+        network=network,
+        nonce=key.sign(b"nonce")[:NONCE_BYTES],
     )
 
 
@@ -31,10 +36,11 @@ def other_implementation(dials: bool) -> NoiseHandshake:
     return NoiseHandshake(BOB, initiator=dials, static_secret=b"s" * 32, ephemeral_secret=b"e" * 32)
 
 
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=5))
-def test_both_sides_agree_however_the_bytes_are_cut(cuts: list[int]) -> None:
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=5), st.booleans())
+def test_both_sides_agree_however_the_bytes_are_cut(cuts: list[int], private: bool) -> None:
     """And what follows the upgrade at once comes out decrypted, none of it lost."""
-    alice, bob = upgrade(ALICE, dials=BOB), upgrade(BOB)
+    network = PrivateNetwork(bytes(32)) if private else None
+    alice, bob = upgrade(ALICE, dials=BOB, network=network), upgrade(BOB, network=network)
     got = {alice: b"", bob: b""}
     turn = 0
     for _ in range(3):
@@ -66,6 +72,19 @@ def test_a_dialler_sends_its_first_noise_message_with_its_proposal() -> None:
     greeting = encode_line(MULTISTREAM) + encode_line(NOISE)
     assert first.startswith(greeting)
     assert len(first) > len(greeting)
+
+
+def test_upgrades_of_different_networks_part_at_the_first_words() -> None:
+    """The listener has said its nonce and says no more; the dialler does not take nonsense."""
+    alice = upgrade(ALICE, dials=BOB, network=PrivateNetwork(b"1" * 32))
+    bob = upgrade(BOB, network=PrivateNetwork(b"2" * 32))
+    nonce = bob.data_to_send()
+    assert len(nonce) == NONCE_BYTES
+    with pytest.raises(PeerError, match="wrong-network"):
+        bob.receive(alice.data_to_send())
+    assert bob.data_to_send() == b""
+    with pytest.raises(PeerError, match="wrong-network"):
+        alice.receive(nonce + bytes(100))
 
 
 def test_a_listener_that_offered_no_multiplexer_is_asked_by_multistream() -> None:

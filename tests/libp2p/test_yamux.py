@@ -45,6 +45,14 @@ def frames(wire: bytes) -> list[tuple[int, int, int, int]]:
     return found
 
 
+def receive_all(session: YamuxSession, wire: bytes) -> list[Event]:
+    """Let a session read everything, however long it takes."""
+    found = session.receive(wire)
+    while session.unread:
+        found += session.receive(b"")
+    return found
+
+
 def server(**limits: int) -> YamuxSession:
     return YamuxSession(client=False, config=YamuxConfig(**limits))
 
@@ -327,7 +335,7 @@ def test_streams_that_nobody_has_accepted_are_bounded() -> None:
     """The ACK backlog: 256 unaccepted streams, then refusal until some are accepted."""
     session = server()
     syns = b"".join(frame(WINDOW, SYN, 2 * n + 1, 0) for n in range(300))
-    assert len(session.receive(syns)) == 256
+    assert len(receive_all(session, syns)) == 256
     assert session.drops == {"ack-backlog": 44}
     session.accept(1)
     session.reset(3)
@@ -379,11 +387,40 @@ def test_cve_2022_23492_many_full_windows_cannot_fill_memory() -> None:
     assert session.receive(data(0, 11, b"fits")) == [DataReceived(11, b"fits")]
 
 
+def test_of_many_frames_some_are_read_at_a_time_and_the_others_wait() -> None:
+    """So a caller can let others have their turn; meanwhile it reads no more from the socket."""
+    session = opened(server())
+    wire = b"".join(data(0, 1, bytes([number])) for number in range(200))
+    first = session.receive(wire + wire[:7])
+    assert 0 < len(first) < 100
+    assert session.unread
+    rest = receive_all(session, wire[7:])
+    assert b"".join(event.data for event in first + rest) == bytes(range(200)) * 2  # type: ignore[union-attr]
+    assert not session.unread
+
+
+def test_frames_that_bring_nothing_are_counted() -> None:
+    session = opened(server())
+    before = session.useless
+    for useless in (
+        data(0, 1, b""),
+        frame(WINDOW, 0, 1, 0),
+        frame(PING, SYN, 0, 5),
+        frame(PING, ACK, 0, 5),
+        frame(WINDOW, 0, 99, 5),
+    ):
+        session.receive(useless)
+    session.receive(frame(WINDOW, SYN, 3, 0) + frame(WINDOW, RST, 3, 0))
+    assert session.useless == before + 6
+    session.receive(data(0, 1, b"x") + frame(WINDOW, 0, 1, 100))
+    assert session.useless == before + 6
+
+
 def test_a_ping_flood_that_is_not_read_is_refused() -> None:
     """Answers wait in a bounded queue."""
     session = server()
     with pytest.raises(PeerError, match="unread-answers"):
-        session.receive(frame(PING, SYN, 0, 1) * 10_000)
+        receive_all(session, frame(PING, SYN, 0, 1) * 10_000)
     assert len(session.data_to_send()) <= session.config.max_control_bytes + 24
 
 

@@ -5,11 +5,12 @@ before the handshake, the handshake, single yamux frames, streams, RPCs. It read
 """
 
 import asyncio
+import contextlib
 import secrets
 import struct
 from typing import Self
 
-from rumormill.core.errors import PeerError
+from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
 from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession
 from rumormill.libp2p.yamux import YAMUX, YamuxSession
@@ -37,6 +38,8 @@ class HostilePeer:
 
     def __init__(self, key: PrivateKey | None = None) -> None:
         self.key = key or PrivateKey(secrets.token_bytes(32))
+        self.address: str | None = None
+        """Where it calls from; every 127.… is an address of this machine, on Linux."""
         self.session = YamuxSession(client=True)
         self.gives_window = True
         self.accepts = True
@@ -65,7 +68,8 @@ class HostilePeer:
         """Open a TCP connection and say nothing."""
         endpoint = Multiaddr.parse(node.tickets[0]).tcp_endpoint
         assert endpoint is not None
-        self._reader, self._writer = await asyncio.open_connection(*endpoint)
+        local = None if self.address is None else (self.address, 0)
+        self._reader, self._writer = await asyncio.open_connection(*endpoint, local_addr=local)
         return self
 
     def handshake(self) -> NoiseHandshake:
@@ -81,6 +85,10 @@ class HostilePeer:
     async def connect(self, node: Node, *, reads: bool = True) -> Self:
         """Come as far as yamux, by the rules."""
         await self.call(node)
+        return await self.shake_hands(reads=reads)
+
+    async def shake_hands(self, *, reads: bool = True) -> Self:
+        """Upgrade the connection that was opened."""
         negotiation = Initiator((NOISE,))
         handshake = self.handshake()
         self.raw(negotiation.data_to_send() + handshake.data_to_send())
@@ -160,32 +168,41 @@ class HostilePeer:
         """Read for ever, and answer what a peer must answer to be taken for one."""
         assert self._noise is not None
         try:
-            self._take(self._noise.decrypt(rest))
+            self._take(rest)
             while data := await self._reader.read(65536):
                 self.received += len(data)
-                self._take(self._noise.decrypt(data))
+                self._take(data)
         except (ConnectionError, PeerError):
             pass
         self.closed = True
 
     def _take(self, data: bytes) -> None:
+        assert self._noise is not None
+        self._take_frames(self._noise.decrypt(data))
+        while self._noise.unread or self.session.unread:
+            self._take_frames(b"" if self.session.unread else self._noise.decrypt(b""))
+
+    def _take_frames(self, data: bytes) -> None:
         for event in self.session.receive(data):
             if isinstance(event, StreamOpened):
                 negotiation = self._negotiations[event.stream_id] = Listener(self.protocols)
                 if self.accepts:
                     self.session.accept(event.stream_id)
-                    self.session.send(event.stream_id, negotiation.data_to_send())
+                    self._answer(event.stream_id, negotiation.data_to_send())
             elif isinstance(event, DataReceived):
                 self._on_data(event.stream_id, event.data)
         self.flush()
+
+    def _answer(self, stream_id: int, data: bytes) -> None:
+        with contextlib.suppress(LocalError):  # reset by the node in what was read with it
+            self.session.send(stream_id, data)
 
     def _on_data(self, stream_id: int, data: bytes) -> None:
         negotiation = self._negotiations[stream_id]
         rest = data
         if negotiation.outcome is Outcome.PENDING and self.accepts:
             rest = negotiation.receive(data)
-            if answer := negotiation.data_to_send():
-                self.session.send(stream_id, answer)
+            self._answer(stream_id, negotiation.data_to_send())
         self.heard.setdefault(stream_id, bytearray()).extend(rest)
         if self.gives_window:
             self.session.consumed(stream_id, len(data))

@@ -17,7 +17,7 @@ from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked, AskFailed, PeerDisconnected
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
-from rumormill.libp2p.connection import REFUSED
+from rumormill.libp2p.stream import REFUSED
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.pending_sends import OURSELVES

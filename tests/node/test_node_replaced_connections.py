@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from live_nodes import run, until
 from rumormill.node.config import NodeConfig
-from rumormill.node.driver import STUCK_PEER
 from rumormill.node.node import Node
+from rumormill.node.readers import STUCK_PEER
 
 TOPIC = "again"
 EVENTS = [b"%d " % number + bytes(10_000) for number in range(300)]

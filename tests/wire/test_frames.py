@@ -20,6 +20,8 @@ def drain(reader: FrameReader, pieces: list[bytes]) -> tuple[list[bytes], str | 
     try:
         for piece in pieces:
             frames += reader.feed(piece)
+            while reader.unread and reader.error is None:
+                frames += reader.feed(b"")
         if reader.error is not None:
             reader.feed(b"")
     except DecodeError as error:
@@ -37,6 +39,16 @@ def test_frames_come_back_in_order(sent: list[bytes]) -> None:
     reader = FrameReader(MAX)
     assert reader.feed(b"".join(frame(body) for body in sent)) == sent
     assert not reader._buffer
+
+
+def test_of_many_frames_some_come_at_a_time_and_the_others_wait() -> None:
+    reader = FrameReader(MAX)
+    sent = [bytes([number]) for number in range(100)]
+    first = reader.feed(b"".join(map(frame, sent)))
+    assert first == sent[: len(first)]
+    assert len(first) < 20
+    assert reader.unread
+    assert drain(reader, [frame(b"more")]) == ([*sent[len(first) :], b"more"], None)
 
 
 @given(st.lists(bodies, max_size=4), st.lists(st.integers(0, 700), max_size=6))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import Identify
 from rumormill.libp2p.multistream import encode_line
+from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
@@ -40,9 +41,11 @@ def load() -> ModuleType:
 fuzz = load()
 key = PrivateKey(bytes(32))
 address = Multiaddr.tcp("127.0.0.1", 4001, key.peer_id).encode()
+private = PrivateNetwork(bytes(32)).session(b"n" * 24, outbound=True)
 session = YamuxSession(client=True)
 session.send(session.open_stream(), b"hello")
 RIGHT = {
+    "pnet": b"\x40" + private.encrypt(encode_line("/multistream/1.0.0")),
     "multistream": b"\x05" + encode_line("/multistream/1.0.0") + encode_line("/noise"),
     "noise": b"\x20" + b"\x00\x20" + b"\x09" + bytes(31),
     "yamux": b"\x20" + session.data_to_send(),

@@ -147,6 +147,7 @@ def _announce(tickets: list[str], resolved: Resolved, doors: Doors, *, as_json: 
         print(json.dumps(shown), flush=True)
     else:
         print("\n".join(tickets), flush=True)
+    fields["network"] = str(resolved.network or "open")
     if port is not None:
         fields["metrics_port"] = str(port)
     if doors.flight is not None:

@@ -32,7 +32,7 @@ from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.log.errors import NotAStoreError, StoreError
 from rumormill.log.event_log import EventLog
-from rumormill.node.identity import KEY_FILE, load_or_create_key
+from rumormill.node.identity import KEY_FILE, load_network, load_or_create_key
 from rumormill.version import __version__
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -93,6 +93,7 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     yield Check("sqlite", OK, sqlite3.sqlite_version)
     yield _check_home(resolved.home)
     yield _check_key(resolved.home)
+    yield _check_network(resolved)
     yield check_space("disk", resolved.home, "--home")
     running = _is_running(resolved.home)
     yield _check_daemon(resolved.home, running)
@@ -136,6 +137,23 @@ def _check_key(home: Path) -> Check:
     except (LocalError, OSError) as error:
         return Check("key", FAILED, str(error), f"chmod 600 {path}, or move it away")
     return Check("key", OK, f"private, peer {key.peer_id}")
+
+
+def _check_network(resolved: Resolved) -> Check:
+    """Who may come in; that everybody may is how nodes are by default, and is said."""
+    try:
+        network = load_network(resolved.network)
+    except LocalError as error:
+        return Check("network", FAILED, str(error), "see rumormill network --help")
+    config = resolved.node_config
+    lists = "" if config.allow_peers is None else f", allowed peers: {len(config.allow_peers)}"
+    lists += f", denied peers: {len(config.deny_peers)}" if config.deny_peers else ""
+    if network is not None:
+        return Check("network", OK, f"private, fingerprint {network.fingerprint}{lists}")
+    if config.allow_peers is not None:
+        return Check("network", OK, f"open{lists}")
+    advice = "to keep strangers out: rumormill network new, and --network on every node"
+    return Check("network", OK, f"open to whoever reaches its port{lists}", advice)
 
 
 def _is_running(home: Path) -> bool:

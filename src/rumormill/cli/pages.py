@@ -33,6 +33,10 @@ options:
 --supervisor TICKET*  who supervises topics, where the protocol needs it (skipring); name all of
     them
 --listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0); may be repeated
+--network FILE       take part in the private network of this key, and in no other
+--allow-peer PEER*   connect with this peer id and others so named, and with nobody else; may be
+    repeated
+--deny-peer PEER*    do not connect with this peer id; may be repeated
 --set KEY=VALUE*     a parameter of the protocol (D=8), the node (node.max_connections=50) or the
     log (store.max_database_bytes=1000000); may be repeated""",
     "direct": """\
@@ -258,11 +262,28 @@ examples:
   rumormill peers
   rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
+    "network": """\
+make the key of a private network
+
+`network new` writes a new key into FILE, readable by you alone; a file that exists is
+left as it is. Give it to every member, over a channel you trust: nodes with --network
+talk with nobody who does not have it. go-libp2p, js-libp2p and rust-libp2p read the
+same file. `network show` prints its fingerprint, which members may compare openly.
+
+action {new,show}    what to do
+file [FILE]          the key file (default swarm.key)
+--json               print one JSON object
+
+examples:
+  rumormill network new
+  rumormill node --network swarm.key --listen /ip4/0.0.0.0/tcp/4001
+  rumormill network show swarm.key --json
+""",
     "doctor": """\
 check this machine and home, and say what to do
 
-Check Python, packages, Java, clock, limits, the home, its key and log, disk and
-ports, and say what to do about each fault. Nothing is changed.
+Check Python, packages, Java, clock, limits, the home, its key and log, disk, ports
+and who may come in, and say what to do about each fault. Nothing is changed.
 
 @peer
 --metrics HOST:PORT  check that this address is free too

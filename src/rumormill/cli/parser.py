@@ -23,6 +23,7 @@ MODULES: Final = {
     "rumormill.cli.doctor": ("doctor",),
     "rumormill.cli.history": ("history", "peers"),
     "rumormill.cli.inspecting": ("inspect",),
+    "rumormill.cli.network": ("network",),
     "rumormill.cli.milling": ("mill", "sweep", "report"),
     "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),

@@ -35,7 +35,7 @@ MEETING_PLACE: Final = "meet"
 MAX_TICKETS: Final = 16
 _MAX_BYTES: Final = 2048
 
-_DECIDED_BY_THE_NODE = ("listen", "protocol", "preset", "supervisors")
+_DECIDED_BY_THE_NODE = ("listen", "protocol", "preset", "supervisors", "network")
 
 
 class Session(msgspec.Struct):
@@ -90,7 +90,7 @@ async def open_session(resolved: Resolved) -> AsyncIterator[Session]:
 def _refuse_what_is_decided(resolved: Resolved) -> None:
     """A running node has its own settings: what was typed against them is refused."""
     typed = [key for key in _DECIDED_BY_THE_NODE if resolved.origins[key].startswith("--")]
-    typed += [key for key in resolved.changes if resolved.origins[key] == "--set"]
+    typed += [key for key in resolved.changes if resolved.origins[key].startswith("--")]
     if typed:
         flag = resolved.origins[typed[0]]
         raise CommandError(

@@ -53,6 +53,7 @@ SETTINGS: Final = (
     Setting("join", "--join", [], many=True),
     Setting("supervisors", "--supervisor", [], many=True),
     Setting("topics", "--topic", [], many=True),
+    Setting("network", "--network", ""),
     Setting("protocol", "--protocol", "gossipsub"),
     Setting("preset", "--preset", "default"),
     Setting("durability", "--durability", "fsync"),
@@ -64,6 +65,11 @@ SETTINGS: Final = (
     Setting("log_level", "--log-level", ""),
     Setting("log_format", "--log-format", "text"),
 )
+_FLAGS_OF_TABLES: Final = {
+    "--direct": "parameters.direct_peers",
+    "--allow-peer": "node.allow_peers",
+    "--deny-peer": "node.deny_peers",
+}
 TABLES: Final = ("parameters", "node", "store")
 """Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY and store.KEY."""
 
@@ -80,6 +86,12 @@ class Resolved(msgspec.Struct, frozen=True):
     def home(self) -> Path:
         """The home's directory."""
         return Path(self.values["home"]).expanduser().absolute()
+
+    @property
+    def network(self) -> Path | None:
+        """The key file of the private network; None where the network is open."""
+        named = self.text("network")
+        return Path(named).expanduser().absolute() if named else None
 
     def text(self, key: str) -> str:
         """A setting that is one text."""
@@ -145,6 +157,7 @@ class Resolved(msgspec.Struct, frozen=True):
             parameters=self.parameters,
             supervisors=self.texts("supervisors"),
             supervises=supervises,
+            network=self.network,
             durability=self.text("durability") if kept else None,
             config=self.node_config,
             store=self.store_config,
@@ -242,8 +255,9 @@ def _resolve(options: argparse.Namespace, environment: Mapping[str, str]) -> Res
         for key, value in pairs(origin, texts, hint=", such as D=8"):
             table = "" if key.partition(".")[0] in ("node", "store") else "parameters."
             put(f"{table}{key}", value, origin)
-    if direct := getattr(options, "direct", None):
-        put("parameters.direct_peers", direct, "--direct")
+    for flag, key in _FLAGS_OF_TABLES.items():
+        if listed := getattr(options, flag[2:].replace("-", "_"), None):
+            put(key, listed, flag)
     return Resolved(values, origins, changes)
 
 

@@ -7,12 +7,13 @@ one costs a vain attempt and nothing more.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from rumormill.core.errors import PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
-from rumormill.wire.multiaddr import known_addresses
+from rumormill.wire.multiaddr import Multiaddr, known_addresses
 
 T = TypeVar("T")
 
@@ -86,3 +87,9 @@ def endpoints_among(addresses: Iterable[bytes]) -> list[tuple[str, int]]:
     """The TCP endpoints among a peer's addresses, which are binary multiaddrs."""
     endpoints = (address.tcp_endpoint for address in known_addresses(addresses)[0])
     return [endpoint for endpoint in endpoints if endpoint is not None]
+
+
+@lru_cache(4096)
+def encoded(host: str, port: int) -> bytes:
+    """An endpoint as a binary multiaddr."""
+    return Multiaddr.tcp(host, port).encode()

@@ -1,10 +1,25 @@
-"""Limits and times of connections: how many, how long, how often."""
+"""Limits and times of connections: how many, how long, how often; and with whom."""
+
+from collections.abc import Iterable
+from typing import Final
 
 from rumormill.core.config import Config, require
+from rumormill.core.errors import ConfigError, DecodeError
+from rumormill.core.ids import PeerId
+from rumormill.wire import keys
+
+DENIED: Final = "peer-denied"
+NOT_ALLOWED: Final = "peer-not-allowed"
 
 
 class ConnectionConfig(Config, frozen=True, kw_only=True):
     """Limits and times of connections. Where no source is named, the value is our choice."""
+
+    allow_peers: tuple[str, ...] | None = None
+    """The ids of the only peers that may be connected; None: everybody who is not denied."""
+
+    deny_peers: tuple[str, ...] = ()
+    """The ids of peers that may not be connected, allowed or not."""
 
     max_connections: int = 512
     """Connections at most, both directions. go's connection manager starts to trim at 192."""
@@ -59,4 +74,34 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
     def validate(self) -> None:
         """Refuse values under which nothing can work."""
         for name in self.__struct_fields__:
-            require(getattr(self, name) > 0, name, "must be positive")
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                require(value > 0, name, "must be positive")
+        nobody = self.allow_peers is not None and not self.allow_peers
+        require(not nobody, "allow_peers", "names nobody; leave it out to allow everybody")
+        peer_ids("allow_peers", self.allow_peers or ())
+        peer_ids("deny_peers", self.deny_peers)
+
+
+def peer_ids(key: str, texts: Iterable[str]) -> frozenset[PeerId]:
+    """Read a list of peer ids."""
+    try:
+        return frozenset(bytes(keys.PeerId.parse(text)) for text in texts)
+    except DecodeError as error:
+        raise ConfigError(f"{key}: not a peer id such as 12D3KooW...: {error.detail}") from None
+
+
+class PeerLists:
+    """Whom the configuration excludes; who is denied is excluded also when it is allowed."""
+
+    def __init__(self, config: ConnectionConfig) -> None:
+        self._denied = peer_ids("deny_peers", config.deny_peers)
+        self._allowed = None
+        if config.allow_peers is not None:
+            self._allowed = peer_ids("allow_peers", config.allow_peers)
+
+    def exclude(self, peer: PeerId) -> str:
+        """Why a peer is excluded; nothing when it is not."""
+        if peer in self._denied:
+            return DENIED
+        return NOT_ALLOWED if self._allowed is not None and peer not in self._allowed else ""

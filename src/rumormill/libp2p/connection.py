@@ -3,6 +3,10 @@
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
 
+Reading takes turns. What one peer has sent is worked through for a millisecond, then every other
+connection has its turn, and only then the rest; until it is done, no more is read from the socket.
+So whoever sends more than we can handle fills its own buffers, and holds up itself.
+
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
 buffer is full, bytes stay in the bounded queues of yamux, and from there push back.
@@ -15,23 +19,34 @@ and the window stays closed until it lets go.
 import asyncio
 import secrets
 import socket
-from collections.abc import Container
+from collections import deque
+from collections.abc import Callable, Container
 from typing import Any, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p import yamux_types
+from rumormill.libp2p.admission import Origin, origin_of
 from rumormill.libp2p.config import ConnectionConfig
-from rumormill.libp2p.multistream import Initiator, Listener, Outcome
+from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
-from rumormill.libp2p.upgrade import Upgrade
+from rumormill.libp2p.pnet import NONCE_BYTES, PrivateNetwork
+from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
+from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
 from rumormill.libp2p.yamux import YamuxSession
-from rumormill.libp2p.yamux_types import DataReceived
+from rumormill.libp2p.yamux_types import DataReceived, Event
 from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
-ENDED = "ended"
-REFUSED = "refused"
 RETIRED = "another connection has taken its place"
+_TURN = 0.001
+"""Seconds of work for one connection before others have their turn; our choice: with ten peers that
+send without pause, an honest one waits ten milliseconds."""
+_USELESS_AT_A_TIME = 10
+_BAD_STREAM = 50.0
+_BAD_CONNECTION = 250.0
+"""What the owner is told of frames that bring nothing, by so many, and of a stream or a whole
+connection that broke a rule: the numbers say how these weigh against one refusal (1)."""
+_POLL = 0.005
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
 
@@ -41,129 +56,24 @@ class _Owner(Protocol):
 
     key: PrivateKey
     config: ConnectionConfig
+    network: PrivateNetwork | None
 
     @property
     def services(self) -> Container[str]: ...
 
     def count(self, reason: str) -> None: ...
 
+    def blame(self, peer: bytes, reason: str, points: float = 1.0) -> None: ...
+
     def admit(self, connection: "Connection") -> bool: ...
 
-    def serve(self, connection: "Connection", stream: "Stream") -> "StreamHandler | None": ...
+    def serve(self, connection: "Connection", stream: Stream) -> StreamHandler | None: ...
 
     def on_ready(self, connection: "Connection") -> None: ...
 
     def on_closed(self, connection: "Connection") -> None: ...
 
     def on_lost(self, connection: "Connection") -> None: ...
-
-
-class StreamHandler:
-    """What a protocol does with one of its streams: nothing, where it has no use for something."""
-
-    __slots__ = ()
-
-    def on_open(self, stream: "Stream") -> None:
-        """The protocol is agreed (`stream.protocol`); the stream can be used."""
-
-    def on_data(self, stream: "Stream", data: bytes) -> None:
-        """Bytes arrived. A `PeerError` raised here resets the stream."""
-
-    def on_writable(self, stream: "Stream") -> None:
-        """There is room again after `send` had taken less than all."""
-
-    def on_close(self, stream: "Stream", reason: str) -> None:
-        """The peer will send no more (`ended`), or the stream is gone for another reason."""
-
-
-class Stream:
-    """One stream, from negotiation to its end."""
-
-    def __init__(
-        self,
-        connection: "Connection",
-        stream_id: int,
-        negotiation: Initiator | Listener,
-        handler: StreamHandler | None,
-    ) -> None:
-        self.connection = connection
-        self.id = stream_id
-        self.negotiation: Initiator | Listener | None = negotiation
-        self.handler = handler
-        self.protocol = ""
-        self.deadline: asyncio.TimerHandle | None = None
-        """Ends the negotiation if the peer does not."""
-        self._held = False
-        self._unreported = 0
-
-    def send(self, data: bytes) -> int:
-        """Queue bytes; return how many were taken. `on_writable` follows when not all were.
-
-        A stream that the peer has just reset takes everything, as it would have a moment ago;
-        `on_close` is on its way.
-        """
-        try:
-            taken = self.connection.session.send(self.id, data)
-        except LocalError:
-            return len(data)
-        self.connection.wake()
-        return taken
-
-    def end(self) -> None:
-        """Send no more; what is queued still goes."""
-        self.connection.session.end(self.id)
-        self.connection.wake()
-
-    def reset(self) -> None:
-        """Give the stream up."""
-        self.connection.drop_stream(self)
-
-    def hold(self) -> None:
-        """Leave the peer's window closed from now on."""
-        self._held = True
-
-    def release(self) -> None:
-        """Open the window again."""
-        self._held = False
-        if self._unreported:
-            self.connection.session.consumed(self.id, self._unreported)
-            self._unreported = 0
-            self.connection.wake()
-
-    def stop_deadline(self) -> None:
-        """The negotiation is over."""
-        if self.deadline is not None:
-            self.deadline.cancel()
-            self.deadline = None
-
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the connection."""
-        size = len(data)
-        if self.negotiation is not None:
-            data = self._negotiate(data)
-        if data and self.handler is not None and self.negotiation is None:
-            self.handler.on_data(self, data)
-        if self._held:
-            self._unreported += size
-        else:
-            self.connection.session.consumed(self.id, size)
-
-    def _negotiate(self, data: bytes) -> bytes:
-        negotiation = self.negotiation
-        assert negotiation is not None
-        rest = negotiation.receive(data)
-        answer = negotiation.data_to_send()
-        if answer:
-            self.send(answer)
-        if negotiation.outcome is Outcome.REFUSED:
-            self.connection.drop_stream(self, REFUSED)
-            return b""
-        if negotiation.outcome is Outcome.AGREED:
-            self.negotiation = None
-            self.stop_deadline()
-            self.protocol = negotiation.protocol or ""
-            self.connection.on_negotiated(self)
-        return rest
 
 
 class Connection(asyncio.Protocol):
@@ -175,6 +85,7 @@ class Connection(asyncio.Protocol):
         self.outbound = outbound
         self.remote_peer: bytes = b""
         self.remote_address = ""
+        self.origin = Origin("", "")
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
         self.retired = False
@@ -190,8 +101,17 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._noise: NoiseSession | None = None
+        self._noise: NoiseSession | PrivateNoise | None = None
         self._streams: dict[int, Stream] = {}
+        self._arrived = b""
+        """What came from the socket and was not looked at."""
+        self._events: deque[Event] = deque()
+        """What it means, as far as it was."""
+        self._late: Stream | None = None
+        """The stream whose handler is not done with what it was given."""
+        self._behind = False
+        """Whether all of that waits for the next turn."""
+        self._useless = 0
         self._flush_scheduled = False
         self._writable = True
         self._deadline: asyncio.TimerHandle | None = None
@@ -203,6 +123,8 @@ class Connection(asyncio.Protocol):
             static_secret=secrets.token_bytes(32),
             ephemeral_secret=secrets.token_bytes(32),
             expected_peer=expected_peer,
+            network=owner.network,
+            nonce=secrets.token_bytes(NONCE_BYTES),
         )
 
     # asyncio's side.
@@ -217,7 +139,9 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peername = transport.get_extra_info("peername")
         if peername:
-            self.remote_address = str(Multiaddr.tcp(peername[0].partition("%")[0], peername[1]))
+            host = peername[0].partition("%")[0]
+            self.remote_address = str(Multiaddr.tcp(host, peername[1]))
+            self.origin = origin_of(host)
         if not self._owner.admit(self):
             return
         timeout = self._owner.config.upgrade_timeout
@@ -228,11 +152,66 @@ class Connection(asyncio.Protocol):
         """Take bytes from the socket through the layers."""
         if self.closed_because is not None:
             return  # read only so that the kernel delivers what we sent last
+        self._arrived += data
+        if not self._behind:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Work through what has arrived, until it is done or others are to have their turn."""
+        was_behind, self._behind = self._behind, False
+        if self.closed_because is not None:
+            return
         try:
-            noise = self._noise
-            self._on_frames(self._take_upgrade(data) if noise is None else noise.decrypt(data))
+            self._behind = self._work(self._loop.time() + _TURN)
         except PeerError as error:
             self._fail(error)
+        useless = (self.session.useless - self._useless) // _USELESS_AT_A_TIME
+        if useless:
+            self._useless += useless * _USELESS_AT_A_TIME
+            self._owner.blame(self.remote_peer, "useless-frames", useless)
+        transport = self._transport
+        if transport is None or self.closed_because is not None:
+            return
+        if self._behind:
+            transport.pause_reading()
+            self._loop.call_soon(self._take_turn)
+        elif was_behind:
+            transport.resume_reading()
+
+    def _work(self, end: float) -> bool:
+        """Return whether anything is left at the end of the turn."""
+        session, events, time = self.session, self._events, self._loop.time
+        while self.closed_because is None:
+            if self._late is not None:
+                self._give(self._late, b"")
+            elif events:
+                event = events.popleft()
+                if type(event) is DataReceived:
+                    stream = self._streams.get(event.stream_id)
+                    if stream is not None:
+                        self._give(stream, event.data)
+                else:
+                    self._on_event(event)
+            elif not self._has_unread():
+                break
+            else:
+                plain = b"" if session.unread else self._decrypted()
+                try:
+                    events.extend(session.receive(plain))
+                finally:
+                    self.wake()
+            if time() > end:
+                return self._late is not None or bool(events) or self._has_unread()
+        return False
+
+    def _has_unread(self) -> bool:
+        noise = self._noise
+        return bool(self._arrived) or self.session.unread or (noise is not None and noise.unread)
+
+    def _decrypted(self) -> bytes:
+        """The next of what has arrived, as the session is to read it."""
+        data, self._arrived = self._arrived, b""
+        return self._take_upgrade(data) if self._noise is None else self._noise.decrypt(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""
@@ -296,31 +275,19 @@ class Connection(asyncio.Protocol):
         self._owner.count("negotiation-timeout")
         self.drop_stream(stream, "negotiation timeout")
 
-    def _on_frames(self, data: bytes) -> None:
-        if not data or self.closed_because is not None:
-            return
-        try:
-            events = self.session.receive(data)
-        finally:
-            self.wake()
-        streams = self._streams
-        for event in events:
-            if self._streams is not streams:
-                break  # a handler has closed the connection
-            kind = type(event)
-            if kind is DataReceived:
-                stream = streams.get(event.stream_id)  # type: ignore[union-attr]
-                if stream is not None:
-                    self._give(stream, event.data)  # type: ignore[union-attr]
-            else:
-                self._on_event(event)
-
     def _give(self, stream: Stream, data: bytes) -> None:
         try:
-            stream.receive(data)
+            if data:
+                stream.receive(data)
+            elif stream.handler is not None:
+                stream.handler.on_data(stream, b"")
         except PeerError as error:
             self._owner.count(error.reason)
             self.drop_stream(stream, error.reason)
+            self._owner.blame(self.remote_peer, error.reason, _BAD_STREAM)
+        handler = stream.handler
+        late = handler is not None and handler.unread and stream.id in self._streams
+        self._late = stream if late else None
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, yamux_types.StreamOpened):
@@ -408,8 +375,7 @@ class Connection(asyncio.Protocol):
             return
         session = self.session
         while self._writable and self.closed_because is None:
-            data = session.data_to_send(_WRITE_CHUNK)
-            if not data:
+            if not (data := session.data_to_send(_WRITE_CHUNK)):
                 break
             transport.write(noise.encrypt(data))
         for stream_id in session.take_writable():
@@ -475,10 +441,13 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         self._deadline = self._loop.call_later(self._owner.config.close_timeout, transport.abort)
-        if orderly and transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()
+        try:
+            if orderly and transport.can_write_eof():
+                transport.write_eof()
+                return
+        except OSError:  # the peer was quicker, and the socket is no longer connected
+            pass
+        transport.close()
 
     def _end(self, reason: str) -> None:
         if self.closed_because is not None:
@@ -496,3 +465,20 @@ class Connection(asyncio.Protocol):
             if stream.handler is not None:
                 stream.handler.on_close(stream, reason)
         self._owner.on_closed(self)
+
+
+async def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition that nobody announces, but not longer than so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
+        await asyncio.sleep(_POLL)
+
+
+def why(error: BaseException) -> str:
+    """Why a connection could not be made, for people."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

@@ -102,12 +102,16 @@ class IdentifyReader:
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the stream."""
-        for message in self._frames.feed(data):
-            if len(self._messages) == MAX_MESSAGES:
-                raise DecodeError("too-many-messages", f"over {MAX_MESSAGES} identify messages")
-            self._messages.append(Identify.decode(message))
-        if self._frames.error is not None:
-            raise self._frames.error
+        frames = self._frames
+        messages = frames.feed(data)
+        while messages:
+            for message in messages:
+                if len(self._messages) == MAX_MESSAGES:
+                    raise DecodeError("too-many-messages", f"over {MAX_MESSAGES} identify messages")
+                self._messages.append(Identify.decode(message))
+            messages = frames.feed(b"") if frames.unread else []
+        if frames.error is not None:
+            raise frames.error
 
     def finish(self) -> Identify:
         """Return the whole answer; call it when the peer has closed its side of the stream."""

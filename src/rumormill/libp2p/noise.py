@@ -46,6 +46,8 @@ _PROTOCOL_NAME = b"Noise_XX_25519_ChaChaPoly_SHA256"
 _SIGNED_PREFIX = b"noise-libp2p-static-key:"
 _KEY_BYTES = 32
 _MAX_NONCE = 2**64 - 1  # reserved by Noise: reaching it ends the session
+_FRAMES_AT_A_TIME = 64
+"""Our choice: less than a millisecond's work, and more than a peer of ours sends in one write."""
 _MAX_MUXERS = 16
 
 
@@ -127,10 +129,17 @@ class NoiseSession:
         self._send_nonce = nonce
         return b"".join(frames)
 
-    def decrypt(self, data: bytes) -> bytes:
-        """Take bytes from the peer; return the plaintext of every frame that is now complete.
+    @property
+    def unread(self) -> bool:
+        """Whether a whole frame waits for another call of `decrypt`."""
+        pending = self._pending
+        return len(pending) >= 2 and len(pending) - 2 >= (pending[0] << 8 | pending[1])
 
-        Keeps at most one unfinished frame.
+    def decrypt(self, data: bytes) -> bytes:
+        """Take bytes from the peer; return the plaintext of the frames that are now complete.
+
+        Of many small frames so many at a time: the others wait, as `unread` says, until the caller
+        has time for them. It should read no more of the socket before that.
         """
         pending = self._pending
         buffer: bytes | bytearray = data
@@ -141,9 +150,9 @@ class NoiseSession:
         nonce = self._receive_nonce
         if nonce + end // TAG_BYTES >= _MAX_NONCE:
             raise PeerError("nonces-spent", "the peer has encrypted more than it may")
-        plaintexts = []
+        plaintexts: list[bytes] = []
         try:
-            while end - position >= 2:
+            while end - position >= 2 and len(plaintexts) < _FRAMES_AT_A_TIME:
                 start = position + 2
                 stop = start + (buffer[position] << 8 | buffer[position + 1])
                 if stop > end:

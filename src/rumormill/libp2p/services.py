@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rumormill.core.errors import PeerError
-from rumormill.libp2p.connection import ENDED, Stream, StreamHandler
 from rumormill.libp2p.identify import Identify, IdentifyReader
+from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
 
 PING: Final = "/ipfs/ping/1.0.0"
 _PING_BYTES = 32

@@ -1,7 +1,8 @@
 """All connections of a node: who is connected, who may be, and who is wanted.
 
-The swarm listens and dials, bounds how many connections there are and from where, uses one
-connection per peer, and redials the peers that it was told to keep.
+The swarm listens and dials, has places for so many connections and shares them out (`admission`),
+has none with peers that its configuration excludes, cuts off peers that flood, uses one connection
+per peer, and redials the peers that it was told to keep.
 
 When two peers dial each other at the same moment there are two connections. The first one that is
 ready is used; the other is a spare, on which the peer's streams are served and none is opened. It
@@ -12,40 +13,56 @@ peers meet again from the start.
 """
 
 import asyncio
-import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from rumormill.core.errors import LimitError, LocalError, PeerError
+from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
-from rumormill.libp2p.address_book import MAX_HINTS, WILDCARDS, AddressBook, endpoints_among
-from rumormill.libp2p.config import ConnectionConfig
-from rumormill.libp2p.connection import RETIRED, Connection, Stream, StreamHandler
+from rumormill.libp2p.address_book import (
+    MAX_HINTS,
+    WILDCARDS,
+    AddressBook,
+    encoded,
+    endpoints_among,
+)
+from rumormill.libp2p.admission import Bans, Conduct, Places
+from rumormill.libp2p.config import ConnectionConfig, PeerLists
+from rumormill.libp2p.connection import RETIRED, Connection, until, why
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
+from rumormill.libp2p.listening import Listening
+from rumormill.libp2p.pnet import PrivateNetwork
 from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
+from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.version import __version__
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
-_POLL = 0.005
 MAX_STREAMS_PER_PROTOCOL: Final = 16
 """Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
 peer needs at a time, and too few to be a burden."""
 _MAX_LOCAL_HOSTS = 8
+BANNED: Final = "banned"
 
 
 class Swarm:
     """The connections of one node."""
 
-    def __init__(self, key: keys.PrivateKey, config: ConnectionConfig) -> None:
+    def __init__(
+        self,
+        key: keys.PrivateKey,
+        config: ConnectionConfig,
+        network: PrivateNetwork | None = None,
+    ) -> None:
         self.key = key
         self.id: PeerId = bytes(key.peer_id)
         self.config = config
+        self.network = network
+        self._lists = PeerLists(config)
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
         self.spares: dict[PeerId, Connection] = {}
@@ -56,16 +73,21 @@ class Swarm:
         self.on_peer: Callable[[Connection], None] = lambda _: None
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
         self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
+        self.on_excluded: Callable[[PeerId, str], None] = lambda *_: None
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(self._describe),
             IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn, self.count),
             PING: lambda *_: AnswerPing(),
         }
+        self.on_cut_off: Callable[[PeerId, str], None] = lambda *_: None
         self._all: dict[Connection, None] = {}
-        self._upgrading = 0
-        self._per_host: dict[str, int] = {}
+        self._upgrading: Places[Connection] = Places(config.max_pending_upgrades)
+        """Connections that others made and whose handshake is not done."""
+        self._places: Places[Connection] = Places(config.max_connections)
+        self._conduct = Conduct()
+        self._bans = Bans()
         self._local_hosts: dict[str, None] = {}
-        self._servers: list[asyncio.Server] = []
+        self._listening = Listening(lambda: Connection(self, outbound=False), self.count)
         self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
         self._wanted: dict[PeerId, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -91,56 +113,97 @@ class Swarm:
 
     async def listen(self, host: str, port: int) -> None:
         """Accept connections at a TCP address."""
-        loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(
-                lambda: Connection(self, outbound=False), host, port, backlog=256
-            )
-        except OSError as error:
-            raise LocalError(
-                f"cannot listen on {host} port {port}: {error.strerror or error}"
-            ) from error
-        self._servers.append(server)
+        await self._listening.listen(host, port)
 
     @property
     def listen_addresses(self) -> list[Multiaddr]:
         """Where this node listens, as addresses without peer id."""
-        return [
-            Multiaddr.tcp(sock.getsockname()[0], sock.getsockname()[1])
-            for server in self._servers
-            for sock in server.sockets
-        ]
+        return self._listening.addresses
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, or close it when there are too many."""
-        host = _host_of(connection)
+        """Count a new connection in, or close it when its origin has too many or is kept out."""
+        origin = connection.origin
         refusal = None
         if self._closing:
             refusal = "closing"
-        elif len(self._all) >= self.config.max_connections:
-            refusal = "too-many-connections"
-        elif self._upgrading >= self.config.max_pending_upgrades and not connection.outbound:
-            refusal = "too-many-upgrades"
-        elif self._per_host.get(host, 0) >= self.config.max_connections_per_address:
+        elif connection.outbound:
+            pass
+        elif self._bans.is_banned(origin.group, self._now()):
+            refusal = BANNED
+        elif (
+            self._places.count(origin) + self._upgrading.count(origin)
+            >= self.config.max_connections_per_address
+        ):
             refusal = "too-many-from-address"
         if refusal is not None:
             self.count(refusal)
             connection.abort(refusal)
             return False
+        if not connection.outbound:
+            if self._upgrading.full:
+                self.count("too-many-upgrades")
+                self._upgrading.candidates(origin, ties=True)[0].abort("too many upgrades")
+            self._upgrading.add(connection, origin)
         self._all[connection] = None
-        self._upgrading += 1
-        self._per_host[host] = self._per_host.get(host, 0) + 1
+        if len(self._all) > self.config.max_connections + self.config.max_pending_upgrades:
+            over = [each for each in self._all if each.closed_because is not None]
+            for each in over:  # their peers do not read the end, and there is no time to wait
+                each.abort("too many connections")
         return True
+
+    def _seat(self, connection: Connection) -> str:
+        """Find a place for a connection that is ready; return why there is none."""
+        if self._bans.is_banned(connection.remote_peer, self._now()):
+            return BANNED
+        if self._places.full:
+            crowd = self._places.candidates(connection.origin, ties=connection.outbound)
+            going = [
+                each for each in crowd if not each.outbound and each.remote_peer not in self._wanted
+            ]
+            if not going:
+                return "too-many-connections"
+            self.count("crowded-out")
+            going[-1].close("making room")
+        self._places.add(connection, connection.origin)
+        return ""
+
+    # Conduct.
+
+    def blame(self, peer: PeerId, reason: str, points: float = 1.0) -> None:
+        """Hold against a peer what it was refused; one that floods is cut off, and kept out."""
+        for_what = self._conduct.blame(peer, reason, points, self._now())
+        if for_what is None:
+            return
+        connection = self.connections.get(peer)
+        self.count(f"cut-off-{for_what}")
+        self._bans.ban(peer, None if connection is None else connection.origin, self._now())
+        self.on_cut_off(peer, for_what)
+        # Not at once: whoever blames is in the midst of its work.
+        loop = asyncio.get_running_loop()
+        for each in (self._retired.get(peer), self.spares.get(peer), connection):
+            if each is not None:
+                loop.call_soon(each.close, f"cut off for {for_what}")
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
     # Connections come and go.
 
     def on_ready(self, connection: Connection) -> None:
         """A connection finished its upgrade."""
-        self._upgrading -= 1
+        self._upgrading.remove(connection)
         peer = connection.remote_peer
         if peer == self.id:
             self.count("self-dial")
             connection.close("connected to ourselves")
+            return
+        if excluded := self._excluded(peer):
+            connection.abort(excluded)
+            return
+        if refusal := self._seat(connection):
+            self.count(refusal)
+            connection.close(refusal)
             return
         other = self.connections.get(peer)
         if other is not None:
@@ -158,6 +221,14 @@ class Swarm:
         connection.open_stream((IDENTIFY,), ReadIdentify(self._learn, self.count))
         self.on_peer(connection)
 
+    def _excluded(self, peer: PeerId) -> str:
+        """Why the lists exclude a peer, counted and told; nothing when they do not."""
+        reason = self._lists.exclude(peer)
+        if reason:
+            self.count(reason)
+            self.on_excluded(peer, reason)
+        return reason
+
     def _retire(self, connection: Connection) -> None:
         """Close a connection soon, when what is on its way has arrived; one for each peer."""
         connection.retired = True
@@ -172,8 +243,8 @@ class Swarm:
         """A connection ended, for whatever reason; its socket may need a moment more."""
         if connection not in self._all:
             return
-        if not connection.ready:
-            self._upgrading -= 1
+        self._upgrading.remove(connection)
+        self._places.remove(connection)
         self.counts.update(connection.session.drops)
         peer = connection.remote_peer
         if connection.retired:
@@ -195,12 +266,7 @@ class Swarm:
 
     def on_lost(self, connection: Connection) -> None:
         """A connection's socket is closed: it no longer counts."""
-        if self._all.pop(connection, self) is self:
-            return
-        host = _host_of(connection)
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+        self._all.pop(connection, None)
 
     def serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
         """Find the handler of a stream that a peer opened; None when it has too many."""
@@ -252,6 +318,8 @@ class Swarm:
         """
         connection = self.connections.get(peer)
         if connection is None:
+            if excluded := self._excluded(peer):
+                raise LocalError(f"{keys.PeerId(peer)} is not dialled: {excluded}")
             task = self._dialling.get(peer)
             if task is None:
                 dialling = self._dial(peer, transient=transient)
@@ -271,8 +339,8 @@ class Swarm:
         if not endpoints:
             raise LocalError(f"no address is known of {keys.PeerId(peer)}")
         self._make_room()
-        if len(self._all) >= self.config.max_connections:
-            raise LimitError(f"{len(self._all)} connections are open (max_connections)")
+        if self._bans.is_banned(peer, self._now()):
+            raise LocalError(f"{keys.PeerId(peer)} was cut off, and is not dialled for a while")
         loop = asyncio.get_running_loop()
         expected = keys.PeerId(peer)
         reasons = []
@@ -286,7 +354,9 @@ class Swarm:
             except (OSError, LocalError, TimeoutError) as error:
                 if peer in self.connections:
                     break  # it dialled us meanwhile, and that connection was kept
-                reasons.append(f"{host}:{port}: {_why(error)}")
+                reasons.append(f"{host}:{port}: {why(error)}")
+                if self.network is not None and isinstance(error, LocalError | TimeoutError):
+                    reasons.append("does it have the key of this private network?")
                 continue
             connection.transient = transient
             return self.connections.get(peer, connection)
@@ -296,7 +366,7 @@ class Swarm:
 
     def _make_room(self) -> None:
         """Close the transient connection that was idle longest, before all places are taken."""
-        if len(self._all) >= self.config.max_connections * 3 // 4:
+        if len(self._places) >= self.config.max_connections * 3 // 4:
             each = self.connections.values()
             idle = [one for one in each if one.transient and not one.active]
             if idle:
@@ -372,14 +442,14 @@ class Swarm:
     def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
         if peer != self.id:
-            return [_encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
+            return [encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
         endpoints: dict[tuple[str, int], None] = {}
         for address in self.listen_addresses:
             host, port = address.tcp_endpoint or ("", 0)
             if host in WILDCARDS:  # others find us where our connections end
                 endpoints.update(dict.fromkeys((each, port) for each in self._local_hosts))
             endpoints[host, port] = None
-        return [_encoded(*endpoint) for endpoint in endpoints]
+        return [encoded(*endpoint) for endpoint in endpoints]
 
     # Housekeeping.
 
@@ -409,8 +479,7 @@ class Swarm:
         """Send what waits, as far as peers read it in time; then close everything."""
         self._closing = True
         self._wanted.clear()
-        for server in self._servers:
-            server.close()
+        await self._listening.close()
         await until(
             lambda: not self.has_queued() and all(each.drained for each in self._all),
             self.config.shutdown_timeout,
@@ -426,31 +495,3 @@ class Swarm:
             connection.abort("closing")
         await until(lambda: not self._all, self.config.close_timeout)
         await asyncio.gather(*tasks, return_exceptions=True)
-        for server in self._servers:
-            await server.wait_closed()
-
-
-async def until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition that nobody announces, but not longer than so many seconds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
-        await asyncio.sleep(_POLL)
-
-
-@functools.lru_cache(4096)
-def _encoded(host: str, port: int) -> bytes:
-    return Multiaddr.tcp(host, port).encode()
-
-
-def _host_of(connection: Connection) -> str:
-    """The network address without its port."""
-    return connection.remote_address.rpartition("/tcp/")[0]
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error)

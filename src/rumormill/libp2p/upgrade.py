@@ -1,7 +1,8 @@
 """From a bare socket to an encrypted connection with streams, as one machine.
 
 The upgrade is a chain: multistream agrees on noise, noise proves who is there, and multistream
-agrees on yamux, unless noise did already. Each link hands on the bytes that lie behind it.
+agrees on yamux, unless noise did already. Each link hands on the bytes that lie behind it. In a
+private network all of it, and all that follows, is inside that network's cipher.
 """
 
 from collections.abc import Callable
@@ -9,8 +10,30 @@ from collections.abc import Callable
 from rumormill.core.errors import PeerError
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
 from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession, RemoteIdentity
+from rumormill.libp2p.pnet import PrivateNetwork, PrivateSession
 from rumormill.libp2p.yamux import YAMUX
 from rumormill.wire.keys import PeerId, PrivateKey
+
+
+class PrivateNoise:
+    """A noise session inside a private network's cipher."""
+
+    def __init__(self, private: PrivateSession, noise: NoiseSession) -> None:
+        self._private = private
+        self._noise = noise
+
+    @property
+    def unread(self) -> bool:
+        """Whether a whole frame waits for another call of `decrypt`."""
+        return self._noise.unread
+
+    def encrypt(self, plaintext: bytes) -> bytes:
+        """Encrypt for noise and around it."""
+        return self._private.encrypt(self._noise.encrypt(plaintext))
+
+    def decrypt(self, data: bytes) -> bytes:
+        """Take bytes from the peer; return what they say, as noise does."""
+        return self._noise.decrypt(self._private.decrypt(data))
 
 
 class Upgrade:
@@ -24,9 +47,16 @@ class Upgrade:
         static_secret: bytes,
         ephemeral_secret: bytes,
         expected_peer: PeerId | None = None,
+        network: PrivateNetwork | None = None,
+        nonce: bytes = b"",
     ) -> None:
-        """Prove that we own `key`; a dialler refuses any peer but the expected one."""
-        self.session: NoiseSession | None = None
+        """Prove that we own `key`; a dialler refuses any peer but the expected one.
+
+        In a private network, `nonce` is what no other connection has.
+        """
+        self.session: NoiseSession | PrivateNoise | None = None
+        self._noise: NoiseSession | None = None
+        self._private = None if network is None else network.session(nonce, outbound=outbound)
         self.remote: RemoteIdentity | None = None
         self.done = False
         self._role = Initiator if outbound else Listener
@@ -49,10 +79,12 @@ class Upgrade:
         """Return and forget the bytes that wait to be sent."""
         data = bytes(self._to_send)
         self._to_send.clear()
-        return data
+        return data if self._private is None else self._private.encrypt(data)
 
     def receive(self, data: bytes) -> bytes:
         """Take bytes from the peer; once done, return those of yamux, decrypted."""
+        if self._private is not None:
+            data = self._private.decrypt(data)
         while data and not self.done:
             data = self._stage(data)
         return data
@@ -73,7 +105,10 @@ class Upgrade:
         session = handshake.session
         if session is None:
             return rest
-        self.session, self.remote = session, handshake.remote
+        self.session = self._noise = session
+        self.remote = handshake.remote
+        if self._private is not None:
+            self.session = PrivateNoise(self._private, session)
         if handshake.muxer == YAMUX:
             self.done = True
             return session.decrypt(rest)
@@ -83,9 +118,9 @@ class Upgrade:
         return rest
 
     def _agree_on_muxer(self, data: bytes) -> bytes:
-        assert self.session is not None
-        rest = self._negotiation.receive(self.session.decrypt(data))
-        self._to_send += self.session.encrypt(self._negotiation.data_to_send())
+        assert self._noise is not None
+        rest = self._negotiation.receive(self._noise.decrypt(data))
+        self._to_send += self._noise.encrypt(self._negotiation.data_to_send())
         if self._negotiation.outcome is Outcome.REFUSED:
             raise PeerError("no-common-muxer", "the peer does not speak yamux")
         self.done = self._negotiation.outcome is Outcome.AGREED

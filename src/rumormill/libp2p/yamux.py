@@ -6,7 +6,8 @@ stream's sender may have at most its window outstanding: 256 KiB at first, more 
 says so. Half-closing is FIN, giving up is RST.
 
 How bytes flow here. `receive` takes whatever arrived, many frames or half of one, and returns
-events in order; bodies are handed on as they come, so nothing is buffered but an unfinished header.
+events in order; bodies are handed on as they come. Of many frames it takes so many at a time: the
+others wait, as `unread` says, until the caller has time for them.
 The caller reports with `consumed` what it is done with, and the window is reopened in halves: one
 update per 128 KiB, not one per message. `send` queues bytes up to a limit and says how many it
 took; `data_to_send` joins all that waits on a stream into as few frames as window and frame size
@@ -16,7 +17,8 @@ when there is room again.
 Rules kept here: every length is checked before anything is done with it; data beyond the credit, a
 wrong number, unknown types and flags end the session with a PeerError (a go-away is then waiting in
 `data_to_send`); streams beyond a limit are reset and counted in `drops`, which has a name for each
-reason; queues for answers are bounded, so a peer that floods and does not read is refused.
+reason; frames that bring nothing are counted in `useless`, for those who judge a peer; queues for
+answers are bounded, so a peer that floods and does not read is refused.
 """
 
 import struct
@@ -36,6 +38,7 @@ from rumormill.libp2p.yamux_types import (
     StreamEnded,
     StreamOpened,
     StreamReset,
+    StreamState,
     YamuxConfig,
 )
 
@@ -46,40 +49,13 @@ _SYN, _ACK, _FIN, _RST = 1, 2, 4, 8
 _ALL_FLAGS = _SYN | _ACK | _FIN | _RST
 _MAX_WINDOW_BYTES = 2**32 - 1
 _MAX_STREAM_ID = 2**32 - 1
+_FRAMES_AT_A_TIME = 64
+"""Our choice: about a millisecond's work if all of them open streams."""
 
 # Version and type read as one number: the version is 0, so it equals the type.
 _header = struct.Struct(">HHII")
 _pack_header = _header.pack
 _unpack_header = _header.unpack_from
-
-
-class _Stream:
-    """One stream's state: what each side may still send, and who has finished."""
-
-    __slots__ = (
-        "acknowledged",
-        "consumed",
-        "credit",
-        "fin_queued",
-        "fin_sent",
-        "outgoing",
-        "remote_ended",
-        "stream_id",
-        "unconsumed",
-        "window",
-    )
-
-    def __init__(self, stream_id: int, credit: int) -> None:
-        self.stream_id = stream_id
-        self.credit = credit  # what the peer may still send
-        self.consumed = 0  # used up by the application, not yet given back as credit
-        self.unconsumed = 0  # handed to the application, not yet used up
-        self.window = INITIAL_WINDOW_BYTES  # what we may still send
-        self.outgoing = bytearray()
-        self.acknowledged = False
-        self.fin_queued = False
-        self.fin_sent = False
-        self.remote_ended = False
 
 
 class YamuxSession:
@@ -95,20 +71,22 @@ class YamuxSession:
         self._max_unconsumed = self.config.max_session_unconsumed
         self.drops: Counter[str] = Counter()
         """How many frames or streams were dropped or refused, by reason."""
+        self.useless = 0
+        """How many frames brought nothing: pings, empty frames, streams opened to be reset."""
         self._own_parity = 1 if client else 0
         self._next_id = 1 if client else 2
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, StreamState] = {}
         self._inbound = 0
         self._inbound_backlog = 0
         self._outbound_backlog = 0
-        self._ready: dict[int, _Stream] = {}  # has data or FIN to send, and window for it
-        self._starved: dict[int, _Stream] = {}  # was refused bytes by send
+        self._ready: dict[int, StreamState] = {}  # has data or FIN to send, and window for it
+        self._starved: dict[int, StreamState] = {}  # was refused bytes by send
         self._control = bytearray()
         self._queued = 0
         self._unconsumed = 0
-        self._header_part = b""
+        self._header_part = b""  # an unfinished header, or frames that wait
         self._ended_now: dict[int, None] = {}  # streams that ended in what is being received
-        self._body_stream: _Stream | None = None  # None while a body is skipped
+        self._body_stream: StreamState | None = None  # None while a body is skipped
         self._body_left = 0
         self._body_ends = False  # the frame of the current body has FIN
         self._pings: dict[int, None] = {}
@@ -141,7 +119,7 @@ class YamuxSession:
         if stream_id > _MAX_STREAM_ID:
             raise LimitError("all stream numbers of this session are used up")
         self._next_id = stream_id + 2
-        self._streams[stream_id] = _Stream(stream_id, config.receive_window)
+        self._streams[stream_id] = StreamState(stream_id, config.receive_window)
         self._outbound_backlog += 1
         extra = config.receive_window - INITIAL_WINDOW_BYTES
         self._control += _pack_header(_WINDOW_UPDATE, _SYN, stream_id, extra)
@@ -255,7 +233,7 @@ class YamuxSession:
             del self._starved[stream_id]
         return writable
 
-    def _write_frame(self, stream: _Stream, parts: list[bytes | bytearray]) -> int:
+    def _write_frame(self, stream: StreamState, parts: list[bytes | bytearray]) -> int:
         """Write one data frame of a ready stream; it goes to the back of the line, or out of it.
 
         A FIN gets a frame of its own, as go and js send it: js-libp2p closes a stream for reading
@@ -289,6 +267,11 @@ class YamuxSession:
 
     # What comes in
 
+    @property
+    def unread(self) -> bool:
+        """Whether frames wait for another call of `receive`."""
+        return not self._body_left and len(self._header_part) >= HEADER_BYTES
+
     def receive(self, data: bytes) -> list[Event]:
         """Take bytes from the peer; return what they mean, in order."""
         if self._failure is not None:
@@ -310,7 +293,9 @@ class YamuxSession:
         elif self._header_part:
             data = self._header_part + data
             end = len(data)
-        while end - position >= HEADER_BYTES:
+        left = _FRAMES_AT_A_TIME
+        while end - position >= HEADER_BYTES and left:
+            left -= 1
             kind, flags, stream_id, length = _unpack_header(data, position)
             position += HEADER_BYTES
             if kind == _DATA:
@@ -322,6 +307,8 @@ class YamuxSession:
                 if stream is not None and stop <= end and not flags & _FIN:
                     if length:
                         events.append(DataReceived(stream_id, data[position:stop]))
+                    else:
+                        self.useless += 1
                     position = stop
                     continue
                 self._body_stream, self._body_left = stream, length
@@ -345,7 +332,7 @@ class YamuxSession:
                 self._on_end(stream, events)
         return position + len(part)
 
-    def _charge(self, stream: _Stream, length: int, events: list[Event]) -> _Stream | None:
+    def _charge(self, stream: StreamState, length: int, events: list[Event]) -> StreamState | None:
         """Book a body that the peer is about to send; return the stream if it may have it."""
         if length > stream.credit:
             raise PeerError("window-exceeded", f"{length} bytes with a credit of {stream.credit}")
@@ -363,7 +350,7 @@ class YamuxSession:
 
     def _on_data(
         self, flags: int, stream_id: int, length: int, events: list[Event]
-    ) -> _Stream | None:
+    ) -> StreamState | None:
         """Handle a data header that is not plain; return the stream that gets the body, if any."""
         stream = self._on_flags(flags, stream_id, events)
         if stream is not None:
@@ -380,6 +367,7 @@ class YamuxSession:
         if kind == _WINDOW_UPDATE:
             stream = self._on_flags(flags, stream_id, events)
             if stream is not None:
+                self.useless += not (flags or value)
                 self._on_window_update(stream, value)
                 if flags & _FIN:
                     self._on_end(stream, events)
@@ -393,6 +381,7 @@ class YamuxSession:
             self._remote_gone_away = True
             events.append(GoneAway(value))
         elif flags == _SYN:
+            self.useless += 1
             self._answer(_PING, _ACK, 0, value)
         elif flags != _ACK:
             raise PeerError("unknown-flags", f"a ping with flags {flags:#x}")
@@ -401,8 +390,9 @@ class YamuxSession:
             events.append(PingAnswered(value))
         else:
             self.drops["unasked-pong"] += 1
+            self.useless += 1
 
-    def _on_window_update(self, stream: _Stream, size: int) -> None:
+    def _on_window_update(self, stream: StreamState, size: int) -> None:
         window = stream.window + size
         if window > _MAX_WINDOW_BYTES:
             raise PeerError("window-overflow", "a window of more than 4 GiB")
@@ -410,7 +400,7 @@ class YamuxSession:
         if window and stream.outgoing:
             self._ready[stream.stream_id] = stream
 
-    def _on_flags(self, flags: int, stream_id: int, events: list[Event]) -> _Stream | None:
+    def _on_flags(self, flags: int, stream_id: int, events: list[Event]) -> StreamState | None:
         """Open, acknowledge or reset a stream as the flags say; return it if it lives."""
         if flags & ~_ALL_FLAGS:
             raise PeerError("unknown-flags", f"flags {flags:#x}")
@@ -423,17 +413,19 @@ class YamuxSession:
             if stream_id & 1 == self._own_parity and stream_id >= self._next_id:
                 raise PeerError("bad-stream", f"a frame for stream {stream_id}, never opened")
             self.drops["unknown-stream"] += 1
+            self.useless += 1
             return None
         if flags & _ACK and stream_id & 1 == self._own_parity and not stream.acknowledged:
             stream.acknowledged = True
             self._outbound_backlog -= 1
         if flags & _RST:
+            self.useless += 1
             self._forget(stream)
             events.append(StreamReset(stream_id, RESET_BY_PEER))
             return None
         return stream
 
-    def _on_syn(self, flags: int, stream_id: int, events: list[Event]) -> _Stream | None:
+    def _on_syn(self, flags: int, stream_id: int, events: list[Event]) -> StreamState | None:
         if flags & (_ACK | _RST):
             raise PeerError("contradicting-flags", f"a new stream with flags {flags:#x}")
         if stream_id & 1 == self._own_parity:
@@ -451,16 +443,17 @@ class YamuxSession:
         else:
             if len(self._control) > config.max_control_bytes:
                 raise PeerError("unread-answers", "the peer opens streams and does not read")
-            stream = self._streams[stream_id] = _Stream(stream_id, INITIAL_WINDOW_BYTES)
+            stream = self._streams[stream_id] = StreamState(stream_id, INITIAL_WINDOW_BYTES)
             self._inbound += 1
             self._inbound_backlog += 1
             events.append(StreamOpened(stream_id))
             return stream
         self.drops[refusal] += 1
+        self.useless += 1
         self._answer(_WINDOW_UPDATE, _RST, stream_id, 0)
         return None
 
-    def _on_end(self, stream: _Stream, events: list[Event]) -> None:
+    def _on_end(self, stream: StreamState, events: list[Event]) -> None:
         if not stream.remote_ended:
             stream.remote_ended = True
             events.append(StreamEnded(stream.stream_id))
@@ -473,7 +466,7 @@ class YamuxSession:
             raise PeerError("unread-answers", "the peer asks and does not read")
         self._control += _pack_header(kind, flags, stream_id, value)
 
-    def _forget(self, stream: _Stream) -> None:
+    def _forget(self, stream: StreamState) -> None:
         """Remove a stream and everything that was counted for it."""
         stream_id = stream.stream_id
         del self._streams[stream_id]

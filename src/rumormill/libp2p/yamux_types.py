@@ -68,6 +68,35 @@ class GoneAway(msgspec.Struct, frozen=True, gc=False):
 Event = StreamOpened | DataReceived | StreamEnded | StreamReset | PingAnswered | GoneAway
 
 
+class StreamState:
+    """One stream's state: what each side may still send, and who has finished."""
+
+    __slots__ = (
+        "acknowledged",
+        "consumed",
+        "credit",
+        "fin_queued",
+        "fin_sent",
+        "outgoing",
+        "remote_ended",
+        "stream_id",
+        "unconsumed",
+        "window",
+    )
+
+    def __init__(self, stream_id: int, credit: int) -> None:
+        self.stream_id = stream_id
+        self.credit = credit  # what the peer may still send
+        self.consumed = 0  # used up by the application, not yet given back as credit
+        self.unconsumed = 0  # handed to the application, not yet used up
+        self.window = INITIAL_WINDOW_BYTES  # what we may still send
+        self.outgoing = bytearray()
+        self.acknowledged = False
+        self.fin_queued = False
+        self.fin_sent = False
+        self.remote_ended = False
+
+
 class YamuxConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a session."""
 

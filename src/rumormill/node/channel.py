@@ -2,7 +2,8 @@
 
 libp2p keeps one long-lived stream per direction: we send on the one that we opened, and receive on
 the one that the peer opened. What cannot be sent at once waits in a bounded queue, control before
-data. When the queue is full a message is dropped, and the protocol is told.
+data. When the queue is full a message is dropped, and the protocol is told. How long things have
+waited in it, and how fast it empties, is what `readers` judges a peer by.
 """
 
 from asyncio import TimerHandle, get_running_loop
@@ -15,19 +16,12 @@ from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
-from rumormill.libp2p.connection import (
-    ENDED,
-    REFUSED,
-    RETIRED,
-    Connection,
-    Stream,
-    StreamHandler,
-)
+from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
 from rumormill.node.config import NodeConfig
 from rumormill.wire.frames import FrameReader
 
 QUEUE_FULL = "queue full"
-SLOW_PEER = "slow-peer"
 REPLACED_STREAM = "replaced-stream"
 NOT_SPOKEN = "the peer does not speak the protocol"
 _INCOMING_STREAMS = 2
@@ -68,6 +62,8 @@ class _Owner(MachineSide, Protocol):
     max_frame: int
     decode: Callable[[bytes], WireMessage]
     on_change: Callable[[], None]
+    queued_bytes: int
+    """Of all channels."""
 
     def receive(self, peer: PeerId, message: WireMessage) -> None: ...
 
@@ -98,16 +94,19 @@ class Channel(StreamHandler):
         self.peer = connection.remote_peer
         self.protocol = ""
         self.queued_bytes = 0
-        self.waits_since: float | None = None
-        """Since when the queue has not moved; None when nothing waits."""
         self.refused = ""
         """Why the peer does not take our stream; empty while it may."""
         self.slow = False
-        """Whether the peer has stopped reading; it has until its queue is empty again."""
+        """Whether publishing does not wait for the peer, until its queue is empty again."""
+        self.since = driver.now()
+        self.taken = 0
+        """Bytes that its stream has taken."""
         self._stream: Stream | None = None
-        self._urgent: deque[bytes] = deque()
-        self._bulk: deque[bytes] = deque()
+        self._urgent: deque[tuple[bytes, float]] = deque()
+        self._bulk: deque[tuple[bytes, float]] = deque()
+        """What waits, and since when."""
         self._rest: bytes | memoryview = b""
+        self._rest_since = 0.0
         self._cut_short = b""
         """The message of which `_rest` is the end."""
         self.replaced = False
@@ -126,6 +125,23 @@ class Channel(StreamHandler):
     def queued_messages(self) -> int:
         """RPCs that wait."""
         return len(self._urgent) + len(self._bulk)
+
+    @property
+    def waits_since(self) -> float | None:
+        """When what has waited longest was queued; None when nothing waits."""
+        heads = [queue[0][1] for queue in (self._urgent, self._bulk) if queue]
+        if self._rest:
+            heads.append(self._rest_since)
+        return min(heads, default=None)
+
+    @property
+    def behind(self) -> bool:
+        """Whether the queue is half full: time to publish less, or to stop waiting for the peer."""
+        config = self.driver.config
+        return (
+            self.queued_bytes > config.queue_bytes // 2
+            or self.queued_messages > config.queue_messages // 2
+        )
 
     def start(self) -> None:
         """Open our stream to the peer."""
@@ -157,11 +173,9 @@ class Channel(StreamHandler):
                 stream.handler.channel = self
         self._early, old._early = old._early, []
         if old._cut_short:
-            self._bulk.append(old._cut_short)
+            self._bulk.append((old._cut_short, old._rest_since))
         self._bulk.extend(old._bulk)
-        self.queued_bytes = sum(map(len, self._bulk))
-        if self._bulk:
-            self.waits_since = self.driver.now()
+        self._queue(sum(len(framed) for framed, _ in self._bulk))
         was_open, old.protocol = old.open, ""
         old._incoming = {}
         old._drop_queue()
@@ -214,27 +228,16 @@ class Channel(StreamHandler):
         why = self.refused or self.connection.closed_because or reason
         self.driver.on_channel_lost(self, why, was_open=was_open)
 
+    def _queue(self, size: int) -> None:
+        self.queued_bytes += size
+        self.driver.queued_bytes += size
+
     def _drop_queue(self) -> None:
         self._urgent.clear()
         self._bulk.clear()
         self._rest = self._cut_short = b""
-        self.queued_bytes = 0
-        self.waits_since = None
+        self._queue(-self.queued_bytes)
         self.slow = False
-
-    def is_stuck(self, now: float) -> bool:
-        """Whether the peer has not read for so long that its queue is not worth its memory."""
-        since = self.waits_since
-        return since is not None and now - since > self.driver.config.slow_peer_limit
-
-    def is_slow(self, now: float) -> bool:
-        """Whether the peer does not read, so that publishing does not wait; said once each time."""
-        since = self.waits_since
-        if not self.slow and since is not None and now - since > self.driver.config.slow_peer_after:
-            self.slow = True
-            self.driver.count(SLOW_PEER)
-            self.driver.record(trace.Penalise(self.peer, SLOW_PEER, 0.0))
-        return self.slow
 
     def send(self, frame: bytes, *, urgent: bool) -> bool:
         """Send a framed RPC, or queue it; false when there is no room."""
@@ -244,19 +247,20 @@ class Channel(StreamHandler):
         self.connection.active = True
         if not self._rest and not self._bulk and not self._urgent:
             taken = stream.send(frame)
+            self.taken += taken
             if taken < len(frame):
                 self._rest, self._cut_short = memoryview(frame)[taken:], frame
-                self.waits_since = self.driver.now()
+                self._rest_since = self.driver.now()
             return True
         config = self.driver.config
-        self.is_slow(self.driver.now())
         if (
             self.queued_messages >= config.queue_messages
             or self.queued_bytes + len(frame) > config.queue_bytes
+            or self.driver.queued_bytes + len(frame) > config.queue_bytes_total
         ):
             return False
-        (self._urgent if urgent else self._bulk).append(frame)
-        self.queued_bytes += len(frame)
+        (self._urgent if urgent else self._bulk).append((frame, self.driver.now()))
+        self._queue(len(frame))
         return True
 
     def _pump(self) -> None:
@@ -267,15 +271,14 @@ class Channel(StreamHandler):
             if not self._rest:
                 queue = self._urgent or self._bulk
                 if not queue:
-                    self.waits_since = None
                     self.slow = False
                     break
-                self._rest = self._cut_short = queue.popleft()
-                self.queued_bytes -= len(self._rest)
+                self._cut_short, self._rest_since = queue.popleft()
+                self._rest = self._cut_short
+                self._queue(-len(self._rest))
             taken = stream.send(bytes(self._rest))
+            self.taken += taken
             if taken < len(self._rest):
-                if taken:
-                    self.waits_since = self.driver.now()
                 self._rest = memoryview(self._rest)[taken:]
                 break
             self._rest = self._cut_short = b""
@@ -335,6 +338,11 @@ class Incoming(StreamHandler):
         self.channel = channel
         self._frames = FrameReader(channel.driver.max_frame)
         self._decode: Callable[[bytes], WireMessage] = channel.driver.decode
+
+    @property
+    def unread(self) -> bool:
+        """Whether RPCs wait to be read."""
+        return bool(self._frames.unread)
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, hand them on."""

@@ -25,13 +25,16 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     queue_bytes: int = 16 << 20
     """Bytes that wait for one peer."""
 
+    queue_bytes_total: int = 128 << 20
+    """Bytes that wait for all peers together: over it, whoever has most of them is disconnected."""
+
     slow_peer_after: float = 5.0
-    """Seconds after which publishing stops waiting for a peer whose queue does not move."""
+    """Seconds that a message may wait in a peer's queue before publishing stops waiting for it."""
 
     slow_peer_limit: float = 60.0
-    """Seconds after which a peer whose queue does not move is disconnected: until then it holds
-    up to `queue_bytes`. Twice `keep_alive_timeout`, which finds a peer that is dead; this one
-    lives, and answers pings, and does not read."""
+    """Seconds that a message may wait in a peer's queue before the peer is disconnected: until then
+    it holds up to `queue_bytes`. Twice `keep_alive_timeout`, which finds a peer that is dead; this
+    one lives, and answers pings, and does not read."""
 
     pending_per_peer: int = 256
     """Messages that wait for one peer to be reached: what a protocol says within a few round

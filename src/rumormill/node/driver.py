@@ -21,19 +21,26 @@ from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, TimerFired
 from rumormill.core.messages import WireMessage
-from rumormill.libp2p.connection import Connection, Stream, StreamHandler
+from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.journal import CLOSED, Journal
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
+from rumormill.node.readers import Readers
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
-STUCK_PEER = "stuck-peer"
+_MOST_AT_ONCE = 10
+_REJECTED = 5.0
+_DUPLICATE = 0.02
+"""What is held against a peer (`libp2p.admission`), against one for a refusal: how much at most for
+all that one message was refused, for an event that is not valid, and for one that others brought
+before, which is nobody's fault unless there are thousands a second."""
 NO_QUESTIONS = "the protocol has no questions"
 
 
@@ -61,6 +68,8 @@ class Driver:
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
+        self.queued_bytes = 0
+        self._readers = Readers(self.channels, config, self.now, self._on_slow)
         self._held: dict[Stream, None] = {}
         self._encode = spec.encode
         self._swarm = swarm
@@ -81,12 +90,14 @@ class Driver:
         self._stopped = False
         journal.feed = self.feed
         journal.now = self.now
-        journal.congested = self._congested
+        journal.congested = self._readers.hold_up
         journal.on_room = self._release_held
         swarm.has_queued = lambda: any(each.queued_messages for each in self.channels.values())
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
         swarm.on_unreached = self._on_unreached
+        swarm.on_cut_off = lambda peer, reason: self.record(trace.Penalise(peer, reason, 0.0))
+        swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
         dialler = Dialler(swarm)
         self.pending_sends = PendingSends(self, dialler, config)
         self.queries: Queries | None = None
@@ -113,6 +124,7 @@ class Driver:
             handle.cancel()
         self._timers.clear()
         self.pending_sends.close()
+        self._readers.close()
         if self.queries is not None:
             self.queries.close()
         for waiting in self._commands.values():
@@ -126,11 +138,7 @@ class Driver:
     def _flush_trace(self) -> None:
         """Once in a while: hand on what was recorded, and give up peers that do not read."""
         self._recorder.flush()
-        now = self.now()
-        for channel in list(self.channels.values()):
-            if channel.is_stuck(now):
-                self._swarm.count(STUCK_PEER)
-                channel.connection.close(STUCK_PEER)
+        self._readers.inspect(self.config.trace_interval)
         self._flush_timer = self._loop.call_later(self.config.trace_interval, self._flush_trace)
 
     # Inputs.
@@ -190,18 +198,9 @@ class Driver:
         channel = self.channels.get(connection.remote_peer)
         return None if channel is None else channel.accept(stream)
 
-    def _congested(self) -> bool:
-        """Whether a peer that still reads has half a queue of work before it."""
-        config = self.config
-        for channel in self.channels.values():
-            if channel.waits_since is None or channel.is_slow(self.now()):
-                continue
-            if (
-                channel.queued_bytes > config.queue_bytes // 2
-                or channel.queued_messages > config.queue_messages // 2
-            ):
-                return True
-        return False
+    def _on_slow(self, channel: Channel, reason: str) -> None:
+        self.count(reason)
+        self.record(trace.Penalise(channel.peer, reason, 0.0))
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
@@ -296,6 +295,9 @@ class Driver:
             effects.CancelTimer: self._cancel_timer,
             effects.Connect: self._connect,
             effects.Disconnect: self._disconnect,
+            trace.Refuse: self._refuse,
+            trace.RejectMessage: self._reject,
+            trace.DuplicateMessage: self._note_duplicate,
         }
         if queries is not None:
             actions[effects.Ask] = queries.ask
@@ -311,6 +313,20 @@ class Driver:
                 record((now, self.id, effect))  # type: ignore[arg-type]
             else:
                 action(effect)
+
+    def _refuse(self, effect: trace.Refuse) -> None:
+        self._record((self._moment, self.id, effect))
+        if effect.peer in self.channels:
+            self._swarm.blame(effect.peer, effect.reason, min(effect.count, _MOST_AT_ONCE))
+
+    def _reject(self, effect: trace.RejectMessage) -> None:
+        self._record((self._moment, self.id, effect))
+        if effect.received_from in self.channels:
+            self._swarm.blame(effect.received_from, effect.reason, _REJECTED)
+
+    def _note_duplicate(self, effect: trace.DuplicateMessage) -> None:
+        self._record((self._moment, self.id, effect))
+        self._swarm.blame(effect.received_from, "duplicates", _DUPLICATE)
 
     def _send(self, effect: effects.Send) -> None:
         message = effect.message
@@ -341,6 +357,8 @@ class Driver:
         else:
             self._swarm.count("queue-full")
             self._record((now, self.id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
+            if self.queued_bytes + len(framed) > self.config.queue_bytes_total:
+                self._loop.call_soon(self._readers.make_room)
             self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
 
     def _refuse_question(self, effect: effects.Ask) -> None:

@@ -1,20 +1,28 @@
-"""A node's identity: an Ed25519 key in a file that only its owner can read.
+"""A node's keys, in files that only their owner can read: its identity, and its private network.
 
-The file has libp2p's key format. It is created on first use, whole or not at all; a file that
-others can read is refused, because a key that somebody else may have is no identity.
+Both files have libp2p's formats. They are created whole or not at all, the identity on first use;
+a file that others can read is refused, because a key that somebody else may have keeps nobody out.
 """
 
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Final, TypeVar
 
 from rumormill.core.errors import DecodeError, LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
+from rumormill.libp2p.pnet import KEY_BYTES, PrivateNetwork
 from rumormill.log import files
 from rumormill.wire import keys
+
+_Key = TypeVar("_Key")
+
+FORCE_PRIVATE: Final = "LIBP2P_FORCE_PNET"
+"""The environment variable by which every libp2p can be kept from joining the open network."""
 
 KEY_FILE = "identity.key"
 
@@ -63,49 +71,87 @@ def _author_key(author: PeerId, public_key: bytes) -> keys.PublicKey | None:
     return key if key.peer_id() == peer else None
 
 
+def identity_of(home: Path | None) -> NodeIdentity:
+    """The identity that a home keeps; without a home, a new one."""
+    if home is None:
+        return NodeIdentity(keys.PrivateKey(secrets.token_bytes(32)))
+    return NodeIdentity(load_or_create_key(home / KEY_FILE))
+
+
 def load_or_create_key(path: Path) -> keys.PrivateKey:
     """Read a key file, or make one that only its owner can read."""
     try:
-        return _load_key(path)
+        return _load(path, "key file", keys.PrivateKey.decode)
     except FileNotFoundError:
-        return _create_key(path)
-    except OSError as error:
-        raise LocalError(f"cannot read the key file {path}: {error.strerror}") from error
-
-
-def _load_key(path: Path) -> keys.PrivateKey:
-    with path.open("rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise LocalError(
-                f"the key file {path} can be read by others; make it private: chmod 600 {path}"
-            )
-        encoded = file.read(4096)
+        key = keys.PrivateKey(secrets.token_bytes(32))
     try:
-        return keys.PrivateKey.decode(encoded)
+        _create(path, "key file", key.encode())
+    except FileExistsError:
+        return _load(path, "key file", keys.PrivateKey.decode)
+    return key
+
+
+def load_network(path: Path | None) -> PrivateNetwork | None:
+    """Read the key file of a private network; without one, the network is open to everybody."""
+    if path is None:
+        if os.environ.get(FORCE_PRIVATE) == "1":
+            raise LocalError(f"{FORCE_PRIVATE}=1 forbids a node without a private network's key")
+        return None
+    try:
+        return _load(path, "network's key file", PrivateNetwork.decode)
+    except FileNotFoundError:
+        raise LocalError(
+            f"there is no network's key file {path}; `rumormill network new` makes one"
+        ) from None
+
+
+def create_network(path: Path) -> PrivateNetwork:
+    """Make a private network: a key file that only its owner can read, where there is no file."""
+    network = PrivateNetwork(secrets.token_bytes(KEY_BYTES))
+    try:
+        _create(path, "network's key file", network.encode())
+    except FileExistsError:
+        raise LocalError(f"{path} exists; a network's key is not overwritten") from None
+    return network
+
+
+def _load(path: Path, what: str, decode: Callable[[bytes], _Key]) -> _Key:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise LocalError(
+                    f"the {what} {path} can be read by others; make it private: chmod 600 {path}"
+                )
+            encoded = file.read(4096)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LocalError(f"cannot read the {what} {path}: {error.strerror}") from error
+    try:
+        return decode(encoded)
     except LocalError as error:
-        raise LocalError(f"the key file {path} cannot be used: {error}") from None
+        raise LocalError(f"the {what} {path} cannot be used: {error}") from None
 
 
-def _create_key(path: Path) -> keys.PrivateKey:
-    key = keys.PrivateKey(secrets.token_bytes(32))
+def _create(path: Path, what: str, content: bytes) -> None:
+    """Write a file whole or not at all; one that exists stays as it is, and is an error."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         files.make_folder(path.parent)
         with open(files.create(draft), "wb") as file:
-            file.write(key.encode())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         try:
             os.link(draft, path)
-        except FileExistsError:
-            return _load_key(path)
         finally:
             draft.unlink()
         files.sync_directory(path.parent)
+    except FileExistsError:
+        raise
     except OSError as error:
-        raise LocalError(f"cannot create the key file {path}: {error.strerror}") from error
-    return key
+        raise LocalError(f"cannot create the {what} {path}: {error.strerror}") from error
 
 
 def record_is_of(peer: PeerId, record: bytes) -> bool:

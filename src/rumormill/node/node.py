@@ -13,7 +13,6 @@ each time and a log in memory: a choice that says so, not a default.
 
 import asyncio
 import functools
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
@@ -30,12 +29,11 @@ from rumormill.daemon.flight_door import PemFiles
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, StoreConfig, check_topic
-from rumormill.node import topics
+from rumormill.node import identity, topics
 from rumormill.node.callbacks import Callbacks, TopicValidator, Validators
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint, parsed
 from rumormill.node.driver import Driver
-from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key, record_is_of
 from rumormill.node.journal import Journal
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Counts, Values, gather_metrics, render_metrics
@@ -62,6 +60,7 @@ class Node:
         protocol_ids: Sequence[str] | None = None,
         supervisors: Sequence[str] = (),
         supervises: bool = False,
+        network: str | Path | None = None,
         message_id: MessageIdFunction | None = None,
         application_score: Callable[[PeerId], float] | None = None,
         subscription_filter: Callable[[TopicName], object] | None = None,
@@ -78,10 +77,11 @@ class Node:
         protocol that is not rumormill's own; `parameters` are the protocol's, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
-        such; with `supervises` this node is one of them. `message_id`, `application_score`,
+        such; with `supervises` this node is one of them. `network` is the key file of a private
+        network: nobody without it is talked to. `message_id`, `application_score`,
         `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
-        `protocols.registry.Hooks`.
-        `durability` is `fsync` unless there is no home. `observers` see the trace.
+        `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
+        see the trace.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
@@ -89,6 +89,7 @@ class Node:
         self._settings = self._spec.configure(preset, parameters or {})
         self._supervisors = tuple(supervisors)
         self._supervises = supervises
+        self._network = None if network is None else Path(network)
         self._config = config or NodeConfig()
         self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
@@ -114,9 +115,9 @@ class Node:
         if self._running:
             raise LocalError("the node is running already")
         spec = self._spec
-        key = None if self._home is None else load_or_create_key(self._home / KEY_FILE)
-        self.identity = NodeIdentity(key or keys.PrivateKey(secrets.token_bytes(32)))
-        self._swarm = Swarm(self.identity.key, self._config)
+        self.identity = identity.identity_of(self._home)
+        network = identity.load_network(self._network)
+        self._swarm = Swarm(self.identity.key, self._config, network)
         self._ourselves = (self.id,) if self._supervises else ()
         settings = topics.appointed(
             spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
@@ -131,7 +132,7 @@ class Node:
             hooks = self._callbacks.hooks(
                 spec,
                 validator=self._validators.judge,
-                check_record=record_is_of,
+                check_record=identity.record_is_of,
                 peer_records=self._swarm.book.records,
                 addresses=self._swarm.addresses_of,
             )

@@ -24,7 +24,8 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Answered, Asked, AskFailed
 from rumormill.core.messages import WireMessage
-from rumormill.libp2p.connection import ENDED, REFUSED, Connection, Stream, StreamHandler
+from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.stream import ENDED, REFUSED, Carrier, Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.yamux_types import RESET_BY_PEER
 from rumormill.node.channel import MachineSide
@@ -75,7 +76,7 @@ class Queries:
         self._partners: dict[PeerId, _Partner] = {}
         self._asked: dict[int, Answering] = {}
         self._numbers = count(1)
-        self._lingering: dict[Connection, dict[Answering, None]] = {}
+        self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
             swarm.services[protocol] = lambda _, stream: Answering(self, stream)
 
@@ -342,6 +343,11 @@ class Answering(StreamHandler):
         self._peer_ended = False
         self._declined = False
         self._gone = False
+
+    @property
+    def unread(self) -> bool:
+        """Whether questions wait to be read."""
+        return bool(self._frames.unread)
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames, decode them, put them to the machine."""

@@ -1,7 +1,8 @@
 """Frames on a stream: an unsigned varint that says how long, and then so many bytes.
 
 The rule: a length is judged before a byte of its frame is kept. What `FrameReader` holds is never
-more than one unfinished frame, and of that only bytes that arrived.
+more than one unfinished frame, and of that only bytes that arrived; and what it was given and has
+not been asked for yet, because of many frames it returns so many at a time.
 
 The prefix is libp2p's unsigned varint, which has to be as short as possible.
 """
@@ -10,6 +11,8 @@ from rumormill.core.errors import DecodeError
 from rumormill.wire.protobuf import varint
 
 _MAX_PREFIX_BITS = 63
+_FRAMES_AT_A_TIME = 8
+"""Our choice: about a millisecond's work if each of them is a message to be verified."""
 
 
 def frame(data: bytes) -> bytes:
@@ -23,11 +26,13 @@ class FrameReader:
     `error` is set once the stream broke a rule; nothing can be read from it any more.
     """
 
-    __slots__ = ("_buffer", "_length", "_shift", "_value", "error", "max_bytes")
+    __slots__ = ("_buffer", "_length", "_shift", "_value", "error", "max_bytes", "unread")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.error: DecodeError | None = None
+        self.unread = b""
+        """What waits for another call of `feed`, because there were many frames before it."""
         self._value = self._shift = 0
         self._length = -1
         self._buffer = bytearray()
@@ -38,7 +43,7 @@ class FrameReader:
         return self._shift > 0 or self._length >= 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what arrived; return the frames that it completed, in order.
+        """Take what arrived; return the frames that it completed, in order, so many at a time.
 
         A bad length raises `DecodeError`, and so does every call after it. Frames that ended
         before the bad length in the same piece are returned first; the call after that raises,
@@ -46,9 +51,14 @@ class FrameReader:
         """
         if self.error is not None:
             raise self.error
+        if self.unread:
+            data, self.unread = self.unread + data, b""
         frames: list[bytes] = []
         position, end = 0, len(data)
         while position < end or self._length == 0:
+            if len(frames) == _FRAMES_AT_A_TIME:
+                self.unread = data[position:]
+                break
             if self._length < 0:
                 if not self._shift and end - position > 2:
                     # Nearly every frame: a prefix of two bytes, as short as possible, and all of

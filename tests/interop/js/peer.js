@@ -6,6 +6,7 @@
  *   protocols  the pubsub protocol ids to speak, best first; the router's own when missing
  *   gossipsub  options of the gossipsub service
  *   kad        whether to be a server of the hash table too, `/ipfs/kad/1.0.0`
+ *   network    the content of a private network's key file; an open network when missing
  */
 import { createInterface } from 'node:readline'
 import { floodsub } from '@libp2p/floodsub'
@@ -15,6 +16,7 @@ import { kadDHT, passthroughMapper } from '@libp2p/kad-dht'
 import { noise } from '@libp2p/noise'
 import { peerIdFromString } from '@libp2p/peer-id'
 import { ping } from '@libp2p/ping'
+import { preSharedKey } from '@libp2p/pnet'
 import { tcp } from '@libp2p/tcp'
 import { yamux } from '@libp2p/yamux'
 import { multiaddr } from '@multiformats/multiaddr'
@@ -69,6 +71,9 @@ const node = await createLibp2p({
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   connectionMonitor: { enabled: false },
+  ...(options.network == null
+    ? {}
+    : { connectionProtector: preSharedKey({ psk: Buffer.from(options.network) }) }),
   // By default a host may dial five times a second; all peers of a test are one host.
   connectionManager: { inboundConnectionThreshold: 1000 },
   services: {

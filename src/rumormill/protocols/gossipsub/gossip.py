@@ -224,17 +224,20 @@ class Gossip:
             return ()
         unwanted = self.unwanted.get(peer, {})
         found: dict[MessageId, Message] = {}
-        too_often = 0
+        too_often = unknown = 0
         for message_id in message_ids:
             if message_id in unwanted or message_id in found:
                 continue
             message, count = self.cache.get_for_peer(message_id, peer)
             if message is None:
+                unknown += 1
                 continue
             if count > self._config.gossip_retransmission:
                 too_often += 1
                 continue
             found[message_id] = message
+        if unknown:
+            effects.append(trace.Refuse(peer, reasons.IWANT_UNKNOWN, count=unknown))
         if too_often:
             effects.append(trace.Refuse(peer, reasons.IWANT_TOO_OFTEN, count=too_often))
         return tuple(found.values())

@@ -29,6 +29,7 @@ GRAFT_MESH_FULL = "graft: mesh full"
 
 IHAVE_TOO_MANY_MESSAGES = "ihave: too many per heartbeat"
 IHAVE_TOO_MANY_IDS = "ihave: too many ids"
+IWANT_UNKNOWN = "iwant: not in the cache"
 IWANT_TOO_OFTEN = "iwant: asked too often"
 IDONTWANT_TOO_MANY_MESSAGES = "idontwant: too many per heartbeat"
 IDONTWANT_TOO_MANY_IDS = "idontwant: too many ids"

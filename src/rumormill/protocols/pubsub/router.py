@@ -34,6 +34,7 @@ from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Received, Verdict
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
+from rumormill.core.rate_limit import RateLimit
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import PubSubConfig
@@ -50,6 +51,11 @@ FUNCTIONS: Final = ("message_id", "subscription_filter", "peer_filter")
 ANNOUNCE_RETRY: Final = 1.0
 """Seconds until a subscription announcement that could not be sent is sent again. go waits up to
 1 s: long enough for a queue to empty, and short beside a heartbeat or two without a new topic."""
+
+_CHANGES_AT_ONCE: Final = 4096
+_CHANGES_PER_SECOND: Final = 50
+"""How often a peer may subscribe or leave: our choice, four times all topics that it may have, and
+then more often than anybody's interests change."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
 ALREADY_PUBLISHED = "a message with this id was published or received before"
@@ -78,6 +84,10 @@ class PeerState(msgspec.Struct):
     outbound: bool
     address: str
     topics: dict[Topic, None] = {}
+    changes: RateLimit = msgspec.field(
+        default_factory=lambda: RateLimit(_CHANGES_PER_SECOND, _CHANGES_AT_ONCE)
+    )
+    """How often it may subscribe and leave."""
 
 
 class _Announce(msgspec.Struct, frozen=True):
@@ -151,6 +161,8 @@ class PubSubRouter:
                 self._on_new_message(peer, message, now, effects)
         if rpc.control is not None:
             self._on_control(peer, rpc.control, now, effects)
+        elif not rpc.publish and not rpc.subscriptions:
+            effects.append(trace.Refuse(peer, reasons.EMPTY_RPC))
 
     # What subclasses decide.
 
@@ -332,15 +344,12 @@ class PubSubRouter:
         known = state.topics
         limit = self._settings.max_subscriptions_per_peer
         interests, admits = self._subscription_filter, self._peer_filter
-        filtered = refused = 0
+        filtered = refused = too_often = 0
         for sub in subscriptions:
             topic = sub.topic
-            if not sub.subscribe:
-                if topic in known:
-                    del known[topic]
-                    self._forget_subscriber(peer, topic)
-                    self._on_peer_left_topic(peer, topic, now, effects)
-            elif topic not in known:
+            if sub.subscribe == (topic in known):
+                continue
+            if sub.subscribe:
                 if interests is not None and not interests(topic):
                     filtered += 1
                     continue
@@ -350,12 +359,21 @@ class PubSubRouter:
                 if len(known) >= limit:
                     refused += 1
                     continue
+            if not state.changes.take(now):
+                too_often += 1
+            elif sub.subscribe:
                 known[topic] = None
                 self.topics.setdefault(topic, {})[peer] = None
+            else:
+                del known[topic]
+                self._forget_subscriber(peer, topic)
+                self._on_peer_left_topic(peer, topic, now, effects)
         if filtered:
             effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=filtered))
         if refused:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_SUBSCRIPTIONS, count=refused))
+        if too_often:
+            effects.append(trace.Refuse(peer, reasons.SUBSCRIBED_TOO_OFTEN, count=too_often))
 
     def _on_new_message(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         if not message.id:

@@ -1,0 +1,263 @@
+"""One bad peer is felt by nobody: floods, crowds, half-open sockets, slow readers."""
+
+import asyncio
+import contextlib
+import importlib.util
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_peer import HostilePeer
+
+from live_nodes import honest_pair, run, take, until
+from rumormill import Node
+from rumormill.core.errors import LocalError
+from rumormill.libp2p.connection import Connection
+from rumormill.node.config import NodeConfig
+from rumormill.node.readers import SLOW_PEER, STUCK_PEER
+from rumormill.wire.keys import PrivateKey
+
+
+def _floods() -> Any:
+    """The floods of `bench/floods.py`, which measures what they cost."""
+    path = Path(__file__).parents[2] / "bench" / "floods.py"
+    spec = importlib.util.spec_from_file_location("floods", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FLOODS = _floods()
+
+
+async def pour(mallory: HostilePeer, chunk: bytes) -> None:
+    """Send a chunk of frames again and again, on a new stream when one is reset."""
+    stream, rest = mallory.hello(), b""
+    while not mallory.closed:
+        if stream not in mallory.session._streams:
+            stream, rest = mallory.hello(), b""
+        rest = rest or chunk
+        rest = rest[mallory.session.send(stream, rest) :]
+        mallory.flush()
+        await mallory.drain()
+        await asyncio.sleep(0)
+
+
+async def pour_frames(mallory: HostilePeer, chunks: Iterator[bytes]) -> None:
+    mallory.hello("honest")
+    for chunk in chunks:
+        if mallory.closed:
+            return
+        mallory.frames(chunk)
+        await mallory.drain()
+        await asyncio.sleep(0)
+
+
+async def attack(key: PrivateKey, node: Node, flood: str) -> None:
+    """Flood, and come back whenever the node hangs up."""
+    while True:
+        mallory = HostilePeer(key)
+        await mallory.call(node)
+        async with mallory:
+            with contextlib.suppress(ConnectionError, AssertionError, LocalError):
+                await mallory.shake_hands()
+                if flood in FLOODS.YAMUX_FLOODS:
+                    await pour_frames(mallory, FLOODS.YAMUX_FLOODS[flood]())
+                else:
+                    await pour(mallory, FLOODS.PUBSUB_FLOODS[flood](key))
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("flood", [*FLOODS.PUBSUB_FLOODS, *FLOODS.YAMUX_FLOODS])
+def test_a_flood_is_cut_off_and_kept_out_and_an_honest_pair_goes_on(flood: str) -> None:
+    """No turn of the loop is long meanwhile: every test is watched for that."""
+
+    async def story() -> None:
+        key = PrivateKey(secrets.token_bytes(32))
+        async with honest_pair(NodeConfig(close_timeout=0.2)) as pair:
+            alice = pair.alice
+            await alice.subscribe(FLOODS.TOPIC)
+            attacking = asyncio.ensure_future(attack(key, alice, flood))
+            while not any(reason.startswith("cut-off-") for reason in alice.refusals):
+                await pair.more(1)
+            await until(lambda: alice.refusals.get("banned", 0) > 2, "it is kept out")
+            attacking.cancel()
+            await asyncio.gather(attacking, return_exceptions=True)
+            await pair.more()
+
+    run(story)
+
+
+def test_half_open_sockets_do_not_keep_newcomers_out() -> None:
+    """Seventy that say nothing, more than there are places; whoever does speak comes in."""
+
+    async def story() -> None:
+        config = NodeConfig(max_pending_upgrades=64, close_timeout=0.2)
+        async with honest_pair(config) as pair:
+            silent = [await HostilePeer().call(pair.alice) for _ in range(70)]
+            for number in range(25):
+                async with Node(None) as newcomer:
+                    await newcomer.connect(pair.alice.tickets[0], keep=False)
+                    assert newcomer.peers, f"newcomer {number}"
+            for one in silent:
+                await one.hang_up()
+
+    run(story)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs more addresses than 127.0.0.1")
+def test_sybils_of_other_addresses_make_room_for_a_newcomer() -> None:
+    """All places are taken by two addresses; each newcomer takes one from the larger crowd."""
+
+    async def story() -> None:
+        config = NodeConfig(max_connections=16, close_timeout=0.2)
+        async with honest_pair(config) as pair:
+            sybils = []
+            for number in range(15):
+                sybil = HostilePeer()
+                sybil.address = f"127.0.0.{2 + number % 2}"
+                sybils.append(await sybil.connect(pair.alice))
+            swarm = pair.alice._swarm
+            await until(lambda: len(swarm._places) == 16, "all places are taken")
+            for _ in range(5):
+                async with Node(None) as newcomer:
+                    await newcomer.connect(pair.alice.tickets[0], keep=False)
+                    await until(lambda n=newcomer: bool(n.peers), "the newcomer is in")
+            assert pair.alice.refusals["crowded-out"] >= 1
+            assert pair.bob.id in swarm.connections, "who was there first stays"
+            for one in sybils:
+                await one.hang_up()
+
+    run(story)
+
+
+def test_a_reader_that_trickles_holds_nobody_up_and_is_given_up() -> None:
+    """Whoever moves at all does not count as moving: the age of the queue and its speed do."""
+
+    async def story() -> None:
+        config = NodeConfig(
+            queue_messages=64,
+            queue_bytes=1 << 20,
+            slow_peer_after=60.0,
+            slow_peer_limit=2.0,
+            trace_interval=0.2,
+            close_timeout=0.2,
+        )
+        async with honest_pair(config) as pair, HostilePeer() as slow:
+            await slow.connect(pair.alice)
+            slow.hello("bulk")
+            peer = slow.key.peer_id
+            machine: Any = pair.alice._driver.machine
+            reads = await pair.bob.subscribe("bulk")
+            await until(lambda: len(machine.topics.get("bulk", ())) == 2, "both subscribe")
+            slow.gives_window = False
+            published = received = 0
+
+            async def read() -> None:
+                nonlocal received
+                async for _ in reads:
+                    received += 1
+
+            async def trickle() -> None:
+                """Let a kibibyte through now and then, so that the queue always moves."""
+                session = slow.session
+                while not slow.closed:
+                    for stream_id, stream in list(session._streams.items()):
+                        if stream.unconsumed > 1024:
+                            stream.unconsumed -= 1024
+                            session._unconsumed -= 1024
+                            stream.credit += 1024
+                            slow.frames(FLOODS.yamux(1, 0, stream_id, 1024))
+                    await asyncio.sleep(0.1)
+
+            async def publish() -> None:
+                nonlocal published
+                while True:
+                    await pair.alice.publish("bulk", bytes(16 * 1024))
+                    published += 1
+
+            tasks = [asyncio.ensure_future(each()) for each in (read, trickle, publish)]
+            await until(lambda: SLOW_PEER in pair.alice.refusals, "it is found slow")
+            before = published
+            await until(lambda: received > before + 100, "publishing goes on")
+            await until(lambda: STUCK_PEER in pair.alice.refusals, "it is given up")
+            await until(lambda: bytes(peer) not in pair.alice._swarm.connections, "it is gone")
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(story)
+
+
+def test_a_socket_that_is_gone_when_it_is_to_be_closed_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ENOTCONN when our half is closed: everything is cleaned up, and the peer dialled again."""
+
+    async def story() -> None:
+        async with Node(None) as alice, Node(None) as bob:
+            await alice.connect(bob.tickets[0])
+            connection = alice._swarm.connections[bob.id]
+            transport: Any = connection._transport
+
+            def not_connected() -> None:
+                raise OSError(107, "Transport endpoint is not connected")
+
+            monkeypatch.setattr(transport, "write_eof", not_connected, raising=False)
+            connection.close("test")
+            await until(lambda: connection not in alice._swarm._all, "its place is free")
+            await until(
+                lambda: alice._swarm.connections.get(bob.id) not in (None, connection),
+                "the kept peer is dialled again",
+            )
+
+    run(story)
+
+
+def test_a_message_of_many_small_frames_does_not_end_with_the_stream() -> None:
+    """Whatever a peer sent before it went is handled, however many turns that takes."""
+
+    async def story() -> None:
+        async with Node(None) as alice, HostilePeer() as quick:
+            events = await alice.subscribe("news")
+            await quick.connect(alice)
+            stream = quick.hello("news")
+            await until(lambda: any(each.protocol for each in alice.peers), "it is a peer")
+            for number in range(300):
+                said = FLOODS.rpcs(FLOODS.Rpc(publish=(quick.message("news", b"x", number),)))
+                quick.session.send(stream, said)
+            quick.session.end(stream)
+            quick.flush()
+            quick._writer.close()
+            assert len(await take(events, 300)) == 300
+
+    run(story)
+
+
+def test_turns_are_short_and_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one connection has before it does not keep another waiting for more than a turn."""
+
+    async def story() -> None:
+        async with honest_pair() as pair, HostilePeer() as mallory:
+            await mallory.connect(pair.alice)
+            peer, connections = bytes(mallory.key.peer_id), pair.alice._swarm.connections
+            await until(lambda: peer in connections, "it is connected")
+            connection = connections[peer]
+            turns = 0
+
+            def counted() -> None:
+                nonlocal turns
+                turns += 1
+                Connection._take_turn(connection)
+
+            monkeypatch.setattr(connection, "_take_turn", counted)
+            mallory.frames(FLOODS.yamux(0, 0, 1, 0) * 9_000)
+            await until(lambda: turns > 3, "it takes several turns")
+            await pair.more()
+
+    run(story)
