@@ -69,7 +69,13 @@ class Driver:
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
         self.queued_bytes = 0
-        self._readers = Readers(self.channels, config, self.now, self._on_slow)
+        self._readers = Readers(
+            self.channels,
+            config,
+            self.now,
+            self._on_slow,
+            lambda: self.on_change(),  # noqa: PLW0108 (set later)
+        )
         self._held: dict[Stream, None] = {}
         self._encode = spec.encode
         self._swarm = swarm
