@@ -18,11 +18,13 @@ from live_nodes import run, take, until
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
+from rumormill.daemon.control_service import NodeService
 from rumormill.libp2p.noise import NoiseSession
 from rumormill.node.identity import create_policy, create_topic_key, load_topic_keys
 from rumormill.node.node import Node
 from rumormill.node.policy import NOT_A_PUBLISHER, sign_policy
 from rumormill.node.subscription import Subscription
+from rumormill.node.sync import SyncNode
 from rumormill.protocols.pulsarcast.commands import PublishEvent
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.topic_cipher import (
@@ -262,8 +264,23 @@ def test_many_that_cannot_be_read_do_not_stop_a_reader(key: Path) -> None:
             assert await take(events, 1) == [b"in clear"]
             (found,) = await node.history("orders", limit=1)
             assert found.offset == 600
+            service = NodeService(node, "gossipsub")
+            batch = await service.history("orders", limit=10)
+            assert [each.offset for each in batch.events] == [600]
+            assert batch.unreadable == 600
+            raw = await service.history("orders", limit=10, raw=True)
+            assert [is_encrypted(each.data) for each in raw.events] == [True] * 10
 
     run(story)
+
+
+def test_scripts_have_keys_too(key: Path) -> None:
+    with SyncNode(None) as node:
+        node.access.set_keys("orders", key)
+        node.publish("orders", SECRET)
+        assert [each.data for each in node.history("orders")] == [SECRET]
+        node.access.set_keys("orders", None)
+        assert node.history("orders") == []
 
 
 def test_a_validator_sees_clear_text(key: Path) -> None:

@@ -419,8 +419,8 @@ class Node:
     ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
-        `since_offset` and `since` (a time in seconds, of reception) say where to begin; events
-        that retention has deleted are passed over. At most `limit` events come back.
+        `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
+        retention has deleted, or that no key reads, are passed over. At most `limit` come back.
         """
         self._check_running()
         check_topic(topic, self._store_config)
