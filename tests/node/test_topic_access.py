@@ -417,6 +417,21 @@ def test_a_relay_with_the_policy_passes_no_outsider_on(protocol: str, tmp_path: 
     run(story)
 
 
+@pytest.mark.parametrize("protocol", ["floodsub", "skipring"])
+def test_an_outsider_who_goes_on_is_cut_off(protocol: str, tmp_path: Path) -> None:
+    """Whoever brings what is refused pays for it, until it is disconnected."""
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            bob, rita = made.bob, made.rita
+            bob.access.add_policy(signed(tmp_path / "rule", made.topic, bob.id))
+            while not any(reason.startswith("cut-off") for reason in bob.refusals):
+                await rita.publish_many(made.topic, [b"by an outsider"] * 50)
+            assert [each.data for each in await bob.history(made.topic)] == [b"hello"] * 3
+
+    run(story)
+
+
 def test_nobody_publishes_for_an_outsider_who_asks(tmp_path: Path) -> None:
     """A Pulsarcast topic in which Alice alone publishes, and others ask her to."""
 
