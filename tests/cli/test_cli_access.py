@@ -87,7 +87,7 @@ def test_a_policy_is_signed_shown_and_followed(home: Path, tmp_path: Path) -> No
         assert "does not let this node publish" in done.stderr
     for wrong in (new[:4] + new[-1:], (*new[:5], "somebody", *new[-1:])):
         assert rumormill(*wrong, "--home", str(home)).returncode == 2
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")  # no signature ends so
     assert "bad-signature" in rumormill("policy", "show", str(path)).stderr
 
 

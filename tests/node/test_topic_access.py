@@ -473,7 +473,7 @@ def test_a_later_version_of_the_same_owner_counts(tmp_path: Path) -> None:
             with pytest.raises(LocalError, match="policies of two owners"):
                 node.access.add_policy(foreign)
             forged = tmp_path / "4"
-            forged.write_bytes(opened.read_bytes()[:-1] + b"\0")
+            forged.write_bytes(opened.read_bytes()[:-1] + b"\xff")  # no signature ends so
             with pytest.raises(LocalError, match="cannot be used: bad-signature"):
                 node.access.add_policy(forged)
             node.access.add_policy(opened)
