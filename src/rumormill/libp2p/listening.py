@@ -45,7 +45,10 @@ class Listening:
 
     async def close(self) -> None:
         """Take none any more."""
-        for accepting in self._sockets.values():
+        loop = asyncio.get_running_loop()
+        for listener, accepting in self._sockets.items():
+            # Whoever knocks in this very turn of the loop would be accepted by a task that is gone.
+            loop.remove_reader(listener)
             accepting.cancel()
         await asyncio.gather(*self._sockets.values(), return_exceptions=True)
         for listener in self._sockets:
