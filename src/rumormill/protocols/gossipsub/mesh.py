@@ -372,6 +372,7 @@ class Mesh:
 
     def _remove(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
         del self.links[topic][peer]
+        self._again.pop(peer, None)
         if self._trust.scores is not None:
             self._trust.scores.prune(peer, topic, now)
         effects.append(trace.Prune(peer, topic))
