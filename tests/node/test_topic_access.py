@@ -417,12 +417,11 @@ def test_a_relay_with_the_policy_passes_no_outsider_on(protocol: str, tmp_path: 
     run(story)
 
 
-@pytest.mark.parametrize("protocol", ["floodsub", "skipring"])
-def test_an_outsider_who_goes_on_is_cut_off(protocol: str, tmp_path: Path) -> None:
+def test_an_outsider_who_goes_on_is_cut_off(tmp_path: Path) -> None:
     """Whoever brings what is refused pays for it, until it is disconnected."""
 
     async def story() -> None:
-        async with trio(protocol) as made:
+        async with trio("floodsub") as made:
             bob, rita = made.bob, made.rita
             bob.access.add_policy(signed(tmp_path / "rule", made.topic, bob.id))
             while not any(reason.startswith("cut-off") for reason in bob.refusals):
