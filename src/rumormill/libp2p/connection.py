@@ -165,6 +165,7 @@ class Connection(asyncio.Protocol):
             self._behind = self._work(self._loop.time() + _TURN)
         except PeerError as error:
             self._fail(error)
+        self.wake()  # for answers, and for windows that opened whichever turn it was
         useless = (self.session.useless - self._useless) // _USELESS_AT_A_TIME
         if useless:
             self._useless += useless * _USELESS_AT_A_TIME
@@ -195,11 +196,7 @@ class Connection(asyncio.Protocol):
             elif not self._has_unread():
                 break
             else:
-                plain = b"" if session.unread else self._decrypted()
-                try:
-                    events.extend(session.receive(plain))
-                finally:
-                    self.wake()
+                events.extend(session.receive(b"" if session.unread else self._decrypted()))
             if time() > end:
                 return self._late is not None or bool(events) or self._has_unread()
         return False
