@@ -196,14 +196,20 @@ class Channel(StreamHandler):
         self.protocol = stream.protocol
         self.refused = ""
         self.driver.on_channel_open(self)
-        early, self._early = self._early, []
-        for _, message in early:
-            self.driver.receive(self.peer, message)
-        if self.protocol:
+        self._hand_on_early()
+        if self.protocol and self.queued_messages:
+            self._pump()
+
+    def _hand_on_early(self) -> None:
+        """Hand on what came before our stream was open, one a turn; then read on."""
+        if not self.protocol:
+            return
+        if self._early:
+            self.driver.receive(self.peer, self._early.pop(0)[1])
+            get_running_loop().call_soon(self._hand_on_early)
+        else:
             for incoming in self._incoming:
                 incoming.release()
-            if self.queued_messages:
-                self._pump()
 
     def on_writable(self, stream: Stream) -> None:
         """There is room again."""
@@ -304,7 +310,7 @@ class Channel(StreamHandler):
 
     def receive(self, stream: Stream, messages: list[WireMessage]) -> None:
         """Hand on what arrived, or keep it until our own stream is open."""
-        if self.protocol:
+        if self.protocol and not self._early:
             receive, peer = self.driver.receive, self.peer
             for message in messages:
                 receive(peer, message)
@@ -323,7 +329,8 @@ class Channel(StreamHandler):
         the other say it again. go does the same.
         """
         self.driver.intake.forget(stream)
-        self._early = [early for early in self._early if early[0] is not stream]
+        if not self.protocol:
+            self._early = [early for early in self._early if early[0] is not stream]
         if stream not in self._incoming:
             return
         del self._incoming[stream]

@@ -72,8 +72,8 @@ class Driver:
         self.queued_bytes = 0
         self._readers = Readers(self.channels, config, self.now, self._on_slow, self._unsent)
         self.intake = Intake(swarm, journal, config, self.record)
-        self._sender: PeerId | None = None
-        """Who sent the message whose effects are being carried out."""
+        self._input: inputs.Input | None = None
+        """Whose effects are being carried out."""
         self._encode = spec.encode
         self._swarm = swarm
         self._recorder = recorder
@@ -153,12 +153,13 @@ class Driver:
         if self._stopped:
             return
         self._moment = now
+        outer, self._input = self._input, event
         wanted, self._effects = self._effects, []
         self.machine.handle(event, now, wanted)
         if wanted:
             self._carry_out(wanted, now)
             wanted.clear()
-        self._effects = wanted
+        self._effects, self._input = wanted, outer
         self._recorder.maybe_flush()
 
     async def command(self, body: object) -> object:
@@ -179,9 +180,7 @@ class Driver:
         """Give the machine a message from a peer."""
         now = self._loop.time() + self._epoch
         self._record((now, self.id, trace.RecvRPC(peer, message.meta)))
-        self._sender = peer
         self._feed(Received(peer, message), now)
-        self._sender = None
 
     def record(self, entry: trace.TracePayload) -> None:
         """Trace something that happens now."""
@@ -283,13 +282,13 @@ class Driver:
 
     def _all_actions(self) -> dict[type, Callable[[Any], None]]:
         """What is done about each kind of effect; what is none of these is traced."""
-        swarm, journal, queries = self._swarm, self.journal, self.queries
+        journal, queries = self.journal, self.queries
         actions: dict[type, Callable[[Any], None]] = {
             effects.Send: self._send,
             effects.SendAll: self._send_all,
             effects.Mail: self._mail,
             effects.Ask: self._refuse_question,
-            effects.Learn: lambda effect: swarm.take_hint(effect.peer, effect.addresses),
+            effects.Learn: self._learn,
             effects.Outcome: self._end_command,
             effects.Append: self._append,
             effects.KeepNote: journal.keep_note,
@@ -319,9 +318,13 @@ class Driver:
             else:
                 action(effect)
 
+    def _learn(self, effect: effects.Learn) -> None:
+        informant: PeerId = effect.informant or getattr(self._input, "peer", b"")
+        self._swarm.take_hint(effect.peer, effect.addresses, informant)
+
     def _append(self, effect: effects.Append) -> None:
-        if self._sender is not None:
-            self.intake.charge(self._sender, effect.event)
+        if isinstance(self._input, Received):
+            self.intake.charge(self._input.peer, effect.event)
         self.journal.append(effect)
 
     def _validate(self, effect: effects.Validate) -> None:
