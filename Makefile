@@ -5,7 +5,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo compare test-quick test test-slow test-interop lint docs bench requirements
+.PHONY: help setup demo compare test-quick test test-slow test-chaos test-interop lint docs bench requirements
 
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-quick    run a part of the tests that touches every package, in a minute"
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the tests that take minutes"
+	@echo "make test-chaos    let faults befall real nodes: ROUNDS= or MINUTES=, SEED=, PROTOCOL=, JOBS="
 	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
 	@echo "make lint          check style and types"
 	@echo "make docs          build the documentation into build/docs"
@@ -34,7 +35,7 @@ compare: $(READY)
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
 # Tests start hundreds of processes: let the first of them compile the package for all.
-test-quick test test-slow: export PYTHONDONTWRITEBYTECODE :=
+test-quick test test-slow test-chaos: export PYTHONDONTWRITEBYTECODE :=
 
 test-quick: $(READY)
 	$(VENV)/bin/python -m pytest @tests/quick.args -n 2 --dist loadgroup -q
@@ -45,6 +46,13 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2 --dist loadgroup
+
+# One option of the program for each variable that is set.
+CHAOS := rounds minutes seed protocol jobs nodes seconds
+upper = $(shell echo $(1) | tr a-z A-Z)
+test-chaos: $(READY)
+	$(VENV)/bin/python tests/chaos/chaos_suite.py $(foreach option,$(CHAOS),\
+		$(if $($(call upper,$(option))),--$(option) $($(call upper,$(option)))))
 
 test-interop: $(READY)
 	$(VENV)/bin/python -m pytest tests/interop -q

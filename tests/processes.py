@@ -1,7 +1,6 @@
 """Programs beside a test: it waits for their lines, talks to them, and ends them as it likes."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -156,23 +155,3 @@ class Terminal(Program):
 
     def __init__(self, *arguments: str | Path, **extra: str) -> None:
         super().__init__([*RUMORMILL, *arguments], env=environment(**extra))
-
-
-class Group(Program):
-    """Some nodes in one script, which answers each line of its stdin by one line of JSON."""
-
-    def __init__(self, script: Path, names: list[str], arguments: list[str]) -> None:
-        self.names = names
-        command = [sys.executable, script, *arguments, *names]
-        super().__init__(command, stdin=subprocess.PIPE, stderr=None)
-
-    def answer(self) -> Any:
-        """Read one line."""
-        return json.loads(self.hears())
-
-
-def ask_all(groups: list[Group], request: str) -> list[Any]:
-    """Ask all at once; return their answers, each a list, as one list."""
-    for group in groups:
-        group.told(request)
-    return [each for group in groups for each in group.answer()]

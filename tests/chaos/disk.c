@@ -195,8 +195,12 @@ static struct watched *watched(int file) {
 static int open_at(int at, const char *path, int flags, mode_t mode) {
     char place[PATH_MAX];
     const char *name = below(at, path, place);
-    if (!name)
-        return (int)syscall(SYS_openat, at, path, flags, mode);
+    if (!name) {
+        int other = (int)syscall(SYS_openat, at, path, flags, mode);
+        if (other >= 0 && other < MOST_FILES)
+            files[other].inode = 0; /* closedir() and fclose() close unseen: this number was another's */
+        return other;
+    }
     pthread_mutex_lock(&lock);
     struct stat before, now;
     int was_there = !fstatat(at, path, &before, AT_SYMLINK_NOFOLLOW);

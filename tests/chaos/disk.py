@@ -207,10 +207,11 @@ def _folder(path: str) -> str:
 class Disk:
     """A directory on a disk of its own. `root` is where programs find it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, library: Path | None = None) -> None:
+        """What is in the directory already is on the disk; `library` is built unless given."""
         self.root = folder / "disk"
-        self.root.mkdir(parents=True)
-        self._library = built(folder)
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._library = library or built(folder)
         self._journal = folder / "journal"
         self.faults = folder / "faults"
         self.rules()
@@ -233,7 +234,7 @@ class Disk:
 
     def cut_power(self, luck: random.Random | None = None) -> None:
         """Put what is on the disk in the place of what programs saw. None of them may run."""
-        left = self._model().after_cut(luck)
+        left = self._caught_up().after_cut(luck)
         for path in self.root.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         for name, content in left.items():
@@ -243,14 +244,45 @@ class Disk:
             else:
                 path.touch(mode=0o600)
                 path.write_bytes(content)
-        self._journal.unlink()
+        self._journal.unlink(missing_ok=True)
         self._remember()
 
-    def _model(self) -> Model:
-        model = Model(*self._begin)
+    def notice(self) -> None:
+        """A program was killed: write down what it had done, and had no time to write down."""
+        model = self._caught_up()
+        there = {
+            str(path.relative_to(self.root)): path
+            for path in sorted(self.root.rglob("*"))
+            if not path.name.endswith("-shm")
+        }
+        for name in [name for name in model.names if name not in there]:
+            self._note("U", 0, 0, name)
+        for name, path in there.items():
+            if path.is_dir():
+                if name not in model.names:
+                    self._note("M", 0, 0, name)
+                continue
+            inode, seen = path.stat().st_ino, path.read_bytes()
+            if name not in model.names:
+                self._note("C", inode, 0, name)
+            known = model.names.get(name)
+            known_bytes = b"" if known is None else bytes(known.cache)
+            if len(seen) < len(known_bytes):
+                self._note("T", inode, len(seen), "")
+            for at in range(0, len(seen), PAGE):
+                if seen[at : at + PAGE] != known_bytes[at : at + PAGE]:
+                    self._note("W", inode, at, "", seen[at : at + PAGE])
+
+    def _note(self, kind: str, inode: int, place: int, name: str, data: bytes = b"") -> None:
+        head = _RECORD.pack(kind.encode(), len(name.encode()), inode, place, len(data))
+        with self._journal.open("ab") as journal:
+            journal.write(head + name.encode() + data)
+
+    def _caught_up(self) -> Model:
+        """The model after everything that the journal has by now."""
         for record in self._records():
-            model.apply(*record)
-        return model
+            self._model.apply(*record)
+        return self._model
 
     def _remember(self) -> None:
         """Everything that is there now is on the disk."""
@@ -262,10 +294,17 @@ class Disk:
                 names[name] = None
             else:
                 names[name] = inodes[path.stat().st_ino] = Content(path.read_bytes())
-        self._begin = names, inodes
+        self._model = Model(names, inodes)
+        self._read = 0
 
     def _records(self) -> Iterator[tuple[str, int, int, str, bytes]]:
-        journal = self._journal.read_bytes() if self._journal.exists() else b""
+        """What the journal has that was not read before."""
+        journal = b""
+        if self._journal.exists():
+            with self._journal.open("rb") as file:
+                file.seek(self._read)
+                journal = file.read()
+        self._read += len(journal)
         at = 0
         while at < len(journal):
             kind, named, inode, place, size = _RECORD.unpack_from(journal, at)

@@ -360,9 +360,9 @@ class TestAuthorship:
 def test_configurable_max_message_size() -> None:
     """A limit of 4 MiB lets 2 MiB through, 1 MiB does not. go: TestConfigurableMaxMessageSize."""
     rig = Rig()
-    peers = rig.add_floodsub(10, max_rpc_size=1 << 22)
     limits = PubsubLimits(rpc_bytes=1 << 22)
     rig.network.round_trip = lambda rpc: decode_rpc(encode_rpc(rpc), limits)
+    peers = rig.add_floodsub(10, max_rpc_size=1 << 22)
     rig.connect_sparsely(peers)
     rig.subscribe(peers)
     rig.run(1)

@@ -1,4 +1,4 @@
-"""A connection and its streams: TCP bytes through noise and yamux to streams, and back.
+"""A connection: TCP bytes through noise and yamux to streams, and back.
 
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
@@ -10,10 +10,6 @@ So whoever sends more than we can handle fills its own buffers, and holds up its
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
 buffer is full, bytes stay in the bounded queues of yamux, and from there push back.
-
-A stream negotiates its protocol, then belongs to a handler, which gets bytes by calls and sends by
-calls. It must take what it is given; a handler that wants its peer to slow down holds the stream,
-and the window stays closed until it lets go.
 """
 
 import asyncio
@@ -165,7 +161,7 @@ class Connection(asyncio.Protocol):
             self._behind = self._work(self._loop.time() + _TURN)
         except PeerError as error:
             self._fail(error)
-        self.wake()  # for answers, and for windows that opened whichever turn it was
+        self.wake()  # windows have been reopened, streams refused, pings answered
         useless = (self.session.useless - self._useless) // _USELESS_AT_A_TIME
         if useless:
             self._useless += useless * _USELESS_AT_A_TIME

@@ -38,10 +38,10 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     more than a node verifies. Beyond, the peer is not read from until it has bytes again."""
 
     slow_peer_after: float = 5.0
-    """Seconds that a message may wait in a peer's queue before publishing stops waiting for it."""
+    """Seconds without reading, or with hardly any, before publishing stops waiting for a peer."""
 
     slow_peer_limit: float = 60.0
-    """Seconds that a message may wait in a peer's queue before the peer is disconnected: until then
+    """Seconds that a message may wait for a slow peer before the peer is disconnected: until then
     it holds up to `queue_bytes`. Twice `keep_alive_timeout`, which finds a peer that is dead; this
     one lives, and answers pings, and does not read."""
 

@@ -70,7 +70,14 @@ class Driver:
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
         self.queued_bytes = 0
-        self._readers = Readers(self.channels, config, self.now, self._on_slow, self._unsent)
+        self._readers = Readers(
+            self.channels,
+            config,
+            self.now,
+            self._on_slow,
+            lambda: self.on_change(),  # noqa: PLW0108 (set later)
+            self._unsent,
+        )
         self.intake = Intake(swarm, journal, config, self.record)
         self._input: inputs.Input | None = None
         """Whose effects are being carried out."""

@@ -3,13 +3,13 @@
 A publisher is made to wait while a peer that reads has half a queue of messages before it: so a
 burst loses nothing. That must not let one peer hold up all others, so nobody is waited for who
 
-  - has let a message wait in its queue for `slow_peer_after` seconds, or
-  - reads less than half as fast as another has been seen to read lately.
+  - reads less than half as fast as another has been seen to read lately, or
+  - has not taken a byte for `slow_peer_after` seconds, or hardly any while messages waited so long.
 
 Such a peer is slow until its queue is empty: what does not fit its queue meanwhile is lost to it,
-counted, and told to the protocol. Whoever lets a message wait for `slow_peer_limit` seconds is
-disconnected, however slowly its queue moves; and so is the one with the longest queue when all
-queues together have no room left. The rule: a slow reader costs itself, and nobody else.
+counted, and told to the protocol. A slow peer that has let a message wait for `slow_peer_limit`
+seconds is disconnected, whether or not its queue moves; and so is the one with the longest queue
+when all queues together have no room left. The rule: a slow reader costs itself, and nobody else.
 """
 
 import asyncio
@@ -30,6 +30,8 @@ QUEUES_FULL: Final = "queues-full"
 _LOOK: Final = 0.5
 """Seconds for which a peer is watched that makes publishers wait: what that costs at most."""
 _SHARE: Final = 0.5
+_HARDLY: Final = 64 << 10
+"""Bytes per second under which nobody is waited for, even where there is nobody to compare with."""
 _FADING: Final = 0.98
 """By which the best speed seen counts less with each second: it is half after half a minute."""
 
@@ -39,6 +41,7 @@ class _Reader(msgspec.Struct):
 
     taken: int = 0
     seen_at: float = 0.0
+    moved_at: float = 0.0
     best: float = 0.0
     """The most bytes per second that it read lately."""
 
@@ -52,6 +55,7 @@ class Readers:
         config: NodeConfig,
         now: Callable[[], float],
         on_slow: Callable[[PeerId, str], None],
+        on_room: Callable[[], None],
         unsent: Callable[[], dict[Connection, int]],
     ) -> None:
         self._channels = channels
@@ -59,6 +63,7 @@ class Readers:
         self._now = now
         self._on_slow = on_slow
         """Told of peers that are not waited for any more."""
+        self._on_room = on_room
         self._unsent = unsent
         """What waits for each peer, wherever it waits."""
         self._seen: dict[Channel, _Reader] = {}
@@ -70,7 +75,7 @@ class Readers:
         if behind and self._look is None:
             self._note(self._now())
             loop = asyncio.get_running_loop()
-            self._look = loop.call_later(_LOOK, self._judge)
+            self._look = loop.call_later(_LOOK, self._end_look)
         return behind
 
     def inspect(self, seconds: float) -> None:
@@ -79,10 +84,10 @@ class Readers:
         for reader in self._seen.values():
             reader.best *= _FADING**seconds
         if self._look is None:
-            self._note(now)
+            self._judge(now)
         for channel in list(self._channels.values()):
             since = channel.waits_since
-            if since is not None and now - since > self._config.slow_peer_limit:
+            if channel.slow and since is not None and now - since > self._config.slow_peer_limit:
                 self._on_slow(channel.peer, STUCK_PEER)
                 channel.connection.close(STUCK_PEER)
         self._shrink(self._config.queue_bytes_total)
@@ -112,28 +117,36 @@ class Readers:
         speeds = {}
         seen, self._seen = self._seen, {}
         for channel in self._channels.values():
-            reader = self._seen[channel] = seen.get(channel) or _Reader(0, channel.since)
+            reader = seen.get(channel) or _Reader(0, channel.since, channel.since)
+            self._seen[channel] = reader
             if now > reader.seen_at:
                 speed = speeds[channel] = (channel.taken - reader.taken) / (now - reader.seen_at)
                 reader.best = max(reader.best, speed)
+            if channel.taken > reader.taken or channel.waits_since is None:
+                reader.moved_at = now
             reader.taken, reader.seen_at = channel.taken, now
         return speeds
 
-    def _judge(self) -> None:
-        """Stop waiting for those that have been behind and hold up others."""
-        self._look = None
-        now = self._now()
+    def _judge(self, now: float) -> None:
+        """Find those slow that have something before them and do not read it as they should."""
+        patience = self._config.slow_peer_after
         speeds = self._note(now)
-        for channel in self._channels.values():
-            if channel.slow or not channel.behind:
+        for channel, speed in speeds.items():
+            since = channel.waits_since
+            if channel.slow or since is None:
                 continue
-            best = max((self._seen[each].best for each in speeds if each is not channel), default=0)
-            since = channel.waits_since or now
-            late = now - since > self._config.slow_peer_after
-            if late or speeds.get(channel, 0.0) < _SHARE * best:
+            others = (self._seen[each].best for each in speeds if each is not channel)
+            if (
+                (channel.behind and speed < _SHARE * max(others, default=0.0))
+                or now - self._seen[channel].moved_at > patience
+                or (now - since > patience and speed < _HARDLY)
+            ):
                 channel.slow = True
                 self._on_slow(channel.peer, SLOW_PEER)
+
+    def _end_look(self) -> None:
+        """Publishers have waited for a while: need they wait longer?"""
+        self._look = None
+        self._judge(self._now())
         if not self.hold_up():
-            for channel in self._channels.values():
-                channel.driver.on_change()
-                break
+            self._on_room()
