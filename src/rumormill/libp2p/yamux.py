@@ -106,6 +106,11 @@ class YamuxSession:
         """Bytes that wait to be sent on all streams, for room or for the peer's window."""
         return self._queued
 
+    @property
+    def has_output(self) -> bool:
+        """Whether there is anything to send, or somebody to be told of room."""
+        return bool(self._control or self._ready or self._starved)
+
     def open_stream(self) -> int:
         """Open a stream; it may be sent on at once. LimitError when there are too many."""
         config = self.config

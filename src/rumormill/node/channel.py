@@ -103,6 +103,8 @@ class Channel(StreamHandler):
         self.since = driver.now()
         self.taken = 0
         """Bytes that its stream has taken."""
+        self.duplicates = 0
+        """Events of the peer that others had brought before."""
         self._stream: Stream | None = None
         self._urgent: deque[tuple[bytes, float]] = deque()
         self._bulk: deque[tuple[bytes, float]] = deque()

@@ -38,10 +38,11 @@ from rumormill.wire.keys import PeerId as ReadablePeerId
 
 _MOST_AT_ONCE = 10
 _REJECTED = 5.0
-_DUPLICATE = 0.02
-"""What is held against a peer (`libp2p.admission`), against one for a refusal: how much at most for
-all that one message was refused, for an event that is not valid, and for one that others brought
-before, which is nobody's fault unless there are thousands a second."""
+_DUPLICATES = 50
+"""What is held against a peer (`libp2p.admission`), beside a point for a refusal: how much at most
+for all that one message was refused, how much for an event that is not valid, and how many events
+that others had brought before make one point: nobody's fault, unless they are thousands a second.
+"""
 NO_QUESTIONS = "the protocol has no questions"
 
 
@@ -350,7 +351,11 @@ class Driver:
 
     def _note_duplicate(self, effect: trace.DuplicateMessage) -> None:
         self._record((self._moment, self.id, effect))
-        self._swarm.blame(effect.received_from, "duplicates", _DUPLICATE)
+        channel = self.channels.get(effect.received_from)
+        if channel is not None:
+            channel.duplicates += 1
+            if not channel.duplicates % _DUPLICATES:
+                self._swarm.blame(channel.peer, "duplicates")
 
     def _send(self, effect: effects.Send) -> None:
         message = effect.message

@@ -23,6 +23,10 @@ PER_PEER_MAX: Final = 1000
 SLACK: Final = 1.0
 """Seconds that we wait on top of a back-off, since the peer may count them differently. rust and
 js: one heartbeat."""
+MAX_GRAFTS_AGAIN: Final = 64
+"""GRAFTs of a linked peer between two heartbeats; our choice: both sides may graft at once, in as
+many topics, and then there is no more to say."""
+
 NEVER: Final = float("-inf")
 """The expiry of a backoff that does not exist."""
 
@@ -167,6 +171,8 @@ class Mesh:
         self.backoff = Backoff(limit=config.max_backoffs, longest=config.max_backoff)
         self._config, self._randomness = config, table.randomness
         self._table, self._trust = table, table.trust
+        self._again: dict[PeerId, int] = {}
+        """How often peers that are linked have grafted since the last heartbeat."""
 
     # Joining and leaving.
 
@@ -198,13 +204,14 @@ class Mesh:
         """Take a subscriber into a mesh; return why not, when it must not be.
 
         `GRAFT_UNKNOWN_TOPIC` deserves no answer, so that nobody can probe or flood us with
-        topics; every other refusal is answered with a PRUNE.
+        topics, nor does `GRAFT_AGAIN`; every other refusal is answered with a PRUNE.
         """
         links = self.links.get(topic)
         if links is None:
             return reasons.GRAFT_UNKNOWN_TOPIC
         if peer in links:
-            return None
+            again = self._again[peer] = self._again.get(peer, 0) + 1
+            return reasons.GRAFT_AGAIN if again > MAX_GRAFTS_AGAIN else None
         if peer not in self._table.topics.get(topic, ()):
             # We must wait as long as the peer does, or it would take our own GRAFT for an attack.
             backoff = self.backoff_after(reasons.GRAFT_NOT_SUBSCRIBED)
@@ -267,6 +274,7 @@ class Mesh:
         self, topic: Topic, improve: bool, now: float, changes: MeshChanges, effects: Effects
     ) -> None:
         """Bring the mesh of a topic back within its bounds."""
+        self._again.clear()
         config = self._config
         links = self.links[topic]
         scores = {peer: self._trust.score(peer, now) for peer in links}
@@ -364,6 +372,7 @@ class Mesh:
 
     def _remove(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
         del self.links[topic][peer]
+        self._again.pop(peer, None)
         if self._trust.scores is not None:
             self._trust.scores.prune(peer, topic, now)
         effects.append(trace.Prune(peer, topic))

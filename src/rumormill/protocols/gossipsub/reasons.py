@@ -25,6 +25,7 @@ GRAFT_NO_MESH = "graft: sender speaks floodsub"
 GRAFT_DIRECT_PEER = "graft: direct peer"
 GRAFT_DURING_BACKOFF = "graft: during backoff"
 GRAFT_FLOOD = "graft: flood"
+GRAFT_AGAIN = "graft: linked already"
 GRAFT_MESH_FULL = "graft: mesh full"
 
 IHAVE_TOO_MANY_MESSAGES = "ihave: too many per heartbeat"

@@ -205,7 +205,7 @@ class GossipSub(PubSubRouter):
                 continue
             effects.append(trace.Refuse(peer, refusal, topic))
             px = px and refusal == reasons.GRAFT_MESH_FULL
-            if refusal != reasons.GRAFT_UNKNOWN_TOPIC:
+            if refusal not in (reasons.GRAFT_UNKNOWN_TOPIC, reasons.GRAFT_AGAIN):
                 refused[topic] = self.mesh.backoff_after(refusal)
         return tuple(
             self._prune_for(peer, topic, backoff, now, px=px) for topic, backoff in refused.items()
