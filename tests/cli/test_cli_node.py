@@ -2,16 +2,18 @@
 
 import json
 import re
+import resource
 import shlex
 import signal
 import stat
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from processes import SOURCES, Terminal, rumormill
+from processes import RUMORMILL, SOURCES, Program, Terminal, rumormill
 
 
 @pytest.fixture
@@ -100,6 +102,16 @@ def test_a_daemon_prints_its_ticket_and_stops_in_order(home: Path) -> None:
     with Terminal("node", "--home", home) as again:
         assert again.prints()[0].rpartition("/")[2] == ticket.rpartition("/")[2]
         assert again.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks for another process's limits")
+def test_a_daemon_may_have_as_many_files_open_as_the_system_allows(home: Path) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = ["sh", "-c", 'ulimit -S -n 64 && exec "$@"', "sh"]
+    with Program([*few, *RUMORMILL, "node", "--home", home]) as node:
+        node.prints()
+        limits = resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE)
+        assert limits == (most, most)
 
 
 def test_commands_use_the_running_node(home: Path, daemon: Terminal) -> None:

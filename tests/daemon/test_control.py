@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import stat
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class Watched(NodeService):
         self.gate.set()
         self.publications = 0
         self.handed_out = 0
+        self.refused: Counter[str] = Counter()
 
     async def answer(self, request: messages.Request) -> messages.Answer:
         if isinstance(request, messages.Publish):
@@ -52,11 +54,13 @@ class Watched(NodeService):
 
 
 @contextlib.asynccontextmanager
-async def daemon(home: Path, *, max_clients: int = 8) -> AsyncIterator[tuple[Watched, Path]]:
+async def daemon(home: Path, **options: float) -> AsyncIterator[tuple[Watched, Path]]:
     """A node in memory behind a control socket."""
     async with Node(None) as node:
         service = Watched(node)
-        server = ControlServer(service, socket_path(home), max_clients=max_clients)
+        server = ControlServer(
+            service, socket_path(home), lambda reason: service.refused.update([reason]), **options
+        )
         await server.start()
         try:
             yield service, socket_path(home)
@@ -72,6 +76,12 @@ async def client_of(path: Path) -> AsyncIterator[ControlClient]:
         yield client
     finally:
         await client.close()
+
+
+def expected_refusal(answer: messages.Answer | None) -> str:
+    """The code of a refusal, which the answer must be."""
+    assert isinstance(answer, messages.Refused)
+    return answer.code
 
 
 @contextlib.asynccontextmanager
@@ -277,18 +287,66 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     run(story)
 
 
-def test_one_client_too_many_is_told_so(tmp_path: Path) -> None:
+def test_one_client_too_many_is_told_so_and_what_to_do(tmp_path: Path) -> None:
+    """However late it speaks: the sentence is not lost in a connection that is reset."""
+
     async def story() -> None:
-        async with daemon(tmp_path, max_clients=2) as (_, path):
+        async with daemon(tmp_path, max_clients=2) as (service, path):
             async with client_of(path), client_of(path):
-                with pytest.raises(messages.ControlError) as raised:
-                    await ControlClient.connect(path)
-                assert raised.value.code == "busy"
+                for turn in range(20):
+                    with pytest.raises(
+                        messages.ControlError, match="serves 2 commands already: end"
+                    ) as raised:
+                        await ControlClient.connect(path)
+                    assert raised.value.code == "busy"
+                    assert service.refused == {"busy": turn + 1}
+                async with raw(path) as (reader, writer):
+                    await until(lambda: service.refused["busy"] == 21, "it is turned away")
+                    await asyncio.sleep(0.01)  # the daemon has said it all
+                    writer.write(messages.encode(messages.Hello()))
+                    await writer.drain()
+                    assert expected_refusal(await messages.read_answer(reader)) == "busy"
             async with contextlib.AsyncExitStack() as stack:
                 while True:  # until the daemon has seen that they are gone
                     with contextlib.suppress(messages.ControlError):
                         await stack.enter_async_context(client_of(path))
                         break
+
+    run(story)
+
+
+def test_whoever_is_turned_away_and_stays_takes_no_place(tmp_path: Path) -> None:
+    """As many as may be served are told so at a time; the others are hung up on."""
+
+    async def story() -> None:
+        async with (
+            daemon(tmp_path, max_clients=1) as (service, path),
+            client_of(path) as client,
+            raw(path) as (told, _),
+        ):
+            assert expected_refusal(await messages.read_answer(told)) == "busy"
+            async with raw(path) as (reader, _):
+                assert await reader.read() == b""
+            assert service.refused == {"busy": 2}
+            assert await client.peers() == []
+
+    run(story)
+
+
+def test_a_client_that_says_nothing_is_let_go_and_one_that_has_spoken_may_pause(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with (
+            daemon(tmp_path, max_clients=2, patience=0.1) as (service, path),
+            client_of(path) as client,
+        ):
+            async with raw(path) as (reader, writer):
+                writer.write(messages.encode(messages.ListPeers())[:3])
+                assert expected_refusal(await messages.read_answer(reader)) == "silent"
+                assert await reader.read() == b""
+            assert service.refused == {"silent": 1}
+            assert await client.peers() == [], "who has spoken is waited for"
 
     run(story)
 

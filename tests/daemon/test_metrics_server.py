@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
 
-from live_nodes import run, until
+from live_nodes import run
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.metrics_server import MAX_CLIENTS, MAX_REQUEST, MetricsServer
 
@@ -14,12 +15,13 @@ from rumormill.daemon.metrics_server import MAX_CLIENTS, MAX_REQUEST, MetricsSer
 @contextlib.asynccontextmanager
 async def served(
     page: str = "up 1\n", **options: float
-) -> AsyncIterator[tuple[MetricsServer, Endpoint]]:
-    """A server of a page, and where it listens."""
-    server = MetricsServer(lambda: page, **options)
+) -> AsyncIterator[tuple[Counter[str], Endpoint]]:
+    """A server of a page: whom it refuses and why, and where it listens."""
+    refused: Counter[str] = Counter()
+    server = MetricsServer(lambda: page, lambda reason: refused.update([reason]), **options)
     endpoint = await server.start(Endpoint("127.0.0.1", 0))
     try:
-        yield server, endpoint
+        yield refused, endpoint
     finally:
         await server.close()
 
@@ -62,21 +64,20 @@ def test_whoever_says_nothing_is_cut_off() -> None:
     """A silent client holds its place for a bounded time."""
 
     async def story() -> None:
-        async with served(timeout=0.05) as (server, endpoint):
+        async with served(timeout=0.05) as (refused, endpoint):
             assert await exchange(endpoint, b"GET /metrics") == b""
-            assert server.refused == 1
+            assert refused == {"cut-off": 1}
 
     run(story)
 
 
 def test_too_many_clients_are_turned_away() -> None:
     async def story() -> None:
-        async with served() as (server, endpoint), contextlib.AsyncExitStack() as stack:
+        async with served() as (refused, endpoint), contextlib.AsyncExitStack() as stack:
             for _ in range(MAX_CLIENTS):
                 _, writer = await asyncio.open_connection(*endpoint)
                 stack.callback(writer.close)
-            await until(lambda: len(server._clients) == MAX_CLIENTS, "all are waited for")
             answer = await exchange(endpoint, b"GET /metrics HTTP/1.1\r\n\r\n")
-            assert (answer, server.refused) == (b"", 1)
+            assert (answer, refused) == (b"", {"busy": 1})
 
     run(story)

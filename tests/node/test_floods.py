@@ -15,6 +15,7 @@ from hostile_peer import HostilePeer
 from live_nodes import honest_pair, run, take, until
 from rumormill import Node
 from rumormill.core.errors import LocalError
+from rumormill.libp2p import connection
 from rumormill.libp2p.connection import Connection
 from rumormill.node.config import NodeConfig
 from rumormill.node.readers import SLOW_PEER, STUCK_PEER
@@ -239,6 +240,22 @@ def test_a_message_of_many_small_frames_does_not_end_with_the_stream() -> None:
     run(story)
 
 
+def test_windows_open_whichever_turn_used_them_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every frame has a turn of its own, so most are handled long after they were read."""
+    monkeypatch.setattr(connection, "_TURN", -1.0)
+
+    async def story() -> None:
+        async with Node(None) as alice, Node(None) as bob:
+            events = await bob.subscribe("news")
+            await alice.connect(bob.tickets[0])
+            await alice.wait_until_ready("news")
+            data = [b"%d" % number + bytes(10_000) for number in range(300)]
+            await alice.publish_many("news", data)
+            assert await take(events, 300) == data
+
+    run(story)
+
+
 def test_turns_are_short_and_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one connection has before it does not keep another waiting for more than a turn."""
 
@@ -247,15 +264,15 @@ def test_turns_are_short_and_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
             await mallory.connect(pair.alice)
             peer, connections = bytes(mallory.key.peer_id), pair.alice._swarm.connections
             await until(lambda: peer in connections, "it is connected")
-            connection = connections[peer]
+            busy = connections[peer]
             turns = 0
 
             def counted() -> None:
                 nonlocal turns
                 turns += 1
-                Connection._take_turn(connection)
+                Connection._take_turn(busy)
 
-            monkeypatch.setattr(connection, "_take_turn", counted)
+            monkeypatch.setattr(busy, "_take_turn", counted)
             mallory.frames(FLOODS.yamux(0, 0, 1, 0) * 9_000)
             await until(lambda: turns > 3, "it takes several turns")
             await pair.more()

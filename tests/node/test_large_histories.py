@@ -16,6 +16,7 @@ from rumormill.log import Durability, EventLog, StoreConfig
 from rumormill.node.identity import KEY_FILE, NodeIdentity, load_or_create_key
 from rumormill.node.node import Node
 from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, Summary
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import Terms
@@ -113,5 +114,30 @@ def test_joins_for_a_topic_with_a_long_history(tmp_path: Path) -> None:
             await until(admitted, "somebody is a child")
             feed = driver.machine.feeds.open[descriptor.cid]
             assert feed.timeline.dates, "it has read its history"
+
+    run(story)
+
+
+def test_who_is_not_taken_in_has_nothing_read_for_it(tmp_path: Path) -> None:
+    """Admission is decided first: a JOIN that is turned away costs no look at the history."""
+    author = Hasty()
+    descriptor = TopicDescriptor("news", author.peer, dates.iso_at(1e9))
+    said = EventDescriptor(descriptor.cid, author.peer, b"x", dates.iso_at(1e9), author.peer, None)
+    keep(tmp_path, [stored(sign_event(said, author))], note_of(descriptor, 1e9))
+
+    async def story() -> None:
+        async with Node(tmp_path, protocol="pulsarcast") as node:
+            driver: Any = node._driver
+            driver.feed(PeerConnected(author.peer, OURS))
+            question = join(descriptor.cid, Terms(descriptor.cid, silent=True), 1e9)
+
+            def refused() -> bool:
+                driver.receive(author.peer, question)
+                return reasons.NOT_FARTHER in node.metrics()["rumormill_refused"]
+
+            await until(refused, "its author cannot be below us")
+            feeds = driver.machine.feeds
+            assert descriptor.cid not in feeds.opening
+            assert descriptor.cid not in feeds.open
 
     run(story)

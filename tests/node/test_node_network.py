@@ -300,7 +300,7 @@ def test_a_log_that_cannot_keep_up_slows_its_peers_down_and_loses_nothing(tmp_pa
             async def watch() -> None:
                 nonlocal held, most
                 while (info := bob._log.topic("bulk")) is None or info.next_offset < len(data):
-                    held = held or bool(bob._driver._held)
+                    held = held or bool(bob._driver.intake._held)
                     most = max(most, journal._waiting_bytes)
                     await asyncio.sleep(0)
 
@@ -310,7 +310,7 @@ def test_a_log_that_cannot_keep_up_slows_its_peers_down_and_loses_nothing(tmp_pa
             assert held, "the log kept up, so nothing was shown"
             assert most < (8 << 20) + (1 << 20)
             assert journal.lost == 0
-            assert not bob._driver._held
+            assert not bob._driver.intake._held
 
     run(story)
 

@@ -3,14 +3,22 @@
 import asyncio
 import itertools
 import random
+import time
 from typing import Any
 
 import pytest
+from hostile_peer import HostilePeer
 
 from live_nodes import run, take, until
 from rumormill.node.config import NodeConfig
+from rumormill.node.identity import NodeIdentity
 from rumormill.node.node import Node
-from rumormill.protocols.radius.router import Radius
+from rumormill.protocols.radius import reasons
+from rumormill.protocols.radius.messages import Frame, Interest, Spread, encode_frame, sign
+from rumormill.protocols.radius.router import RADIUS, Radius
+from rumormill.wire.frames import frame
+from rumormill.wire.keys import PrivateKey
+from rumormill.wire.multiaddr import Multiaddr
 
 QUICK = {
     "gather": 0.02,
@@ -191,5 +199,64 @@ def test_a_dead_subscriber_is_forgotten() -> None:
             await eve.close()
             await ann.publish("news", b"to nobody")
             await until(lambda: not ann.subscribers("news"), "the dead is forgotten")
+
+    run(story)
+
+
+def sybils(topic: str, count: int, address: bytes) -> bytes:
+    """Frames that tell of subscribers who are all at one address."""
+    date = int(time.time() * 1e6)
+    spreads = []
+    for number in range(count):
+        identity = NodeIdentity(PrivateKey(number.to_bytes(32)))
+        word = Interest(identity.peer, topic, date, date + 600_000_000, False, (address,))
+        sign(word, identity)
+        spreads.append(Spread(word, 0))
+    return b"".join(
+        frame(encode_frame(Frame(tuple(spreads[begin : begin + 64]))))
+        for begin in range(0, count, 64)
+    )
+
+
+def test_a_crowd_of_sybils_makes_a_node_dial_a_few_of_them_and_nobody_waits() -> None:
+    """No turn of the loop is long meanwhile: every test is watched for that."""
+
+    async def story() -> None:
+        knocks = 0
+
+        async def door(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal knocks
+            knocks += 1
+            writer.close()
+
+        links = {"overlay": "links", "network_size": 3}
+        async with (
+            await asyncio.start_server(door, "127.0.0.1", 0) as server,
+            radius(**links) as alice,
+            radius(**links) as bob,
+            HostilePeer() as mallory,
+        ):
+            host, port = server.sockets[0].getsockname()
+            address = Multiaddr.tcp(host, port).encode()
+            told = await asyncio.to_thread(sybils, "news", 7000, address)
+            events = await bob.subscribe("news")
+            await bob.connect(alice.tickets[0])
+            await alice.wait_until_ready("news")
+            mallory.protocols = (RADIUS,)
+            await mallory.connect(alice)
+            stream = mallory.open(RADIUS)
+            while told:
+                told = told[mallory.session.send(stream, told) :]
+                mallory.flush()
+                await asyncio.sleep(0.002)
+            metrics = alice.metrics
+            await until(
+                lambda: reasons.TOO_MANY_OWNERS in metrics()["rumormill_refused"], "it is heard"
+            )
+            assert len(machine(alice).subscriptions.interests) < 6_000
+            for number in range(200):
+                await alice.publish("news", b"%d" % number)
+                assert await take(events, 1) == [b"%d" % number]
+            assert 0 < knocks <= 1024, "and most of 5,000 are never dialled"
 
     run(story)

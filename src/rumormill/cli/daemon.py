@@ -7,9 +7,11 @@ end it in order: the doors are closed, queues are sent, the log is closed.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -73,6 +75,7 @@ def run_serve_store(options: argparse.Namespace) -> int:
     from rumormill.daemon.flight_door import flight_door
     from rumormill.daemon.flight_service import FlightService
 
+    _allow_most_files()
     home = Path(options.home).expanduser().absolute()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -91,6 +94,7 @@ def run_serve_store(options: argparse.Namespace) -> int:
 
 
 async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:
+    _allow_most_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -122,6 +126,13 @@ async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: b
             await asyncio.gather(*joining, return_exceptions=True)
     _log.info("stopped")
     return 0
+
+
+def _allow_most_files() -> None:
+    """Have as many files open as may be: every peer, reader and client needs one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS says "unlimited" and allows less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_with_stdin(stop: asyncio.Event) -> None:

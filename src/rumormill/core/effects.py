@@ -79,10 +79,15 @@ class Decline(Effect, frozen=True, gc=False):
 
 
 class Learn(Effect, frozen=True):
-    """Remember where a peer may be reached: binary multiaddrs, as others or settings say."""
+    """Remember where a peer may be reached: binary multiaddrs, as others or settings say.
+
+    `informant` is the peer that said so; where it is not named, the sender of the message that is
+    being handled, if one is.
+    """
 
     peer: PeerId
     addresses: tuple[bytes, ...]
+    informant: PeerId = b""
 
 
 class Outcome(Effect, frozen=True):

@@ -24,3 +24,7 @@ class RateLimit:
             return False
         self._left -= 1
         return True
+
+    def owe(self, count: float) -> None:
+        """Use more than there may be: until that has come back nothing is taken."""
+        self._left = max(self._left - count, -self._burst)

@@ -2,7 +2,8 @@
 
 A Unix socket in the node's home that only its owner can open. Requests of one client are served
 one after the other, so that a client that does not read its answers is not read from either: the
-socket's buffers are all that waits. Whoever holds the store's lock is the only daemon of a home, so
+socket's buffers are all that waits. A client that says nothing at all is let go after a while, and
+one too many is told so. Whoever holds the store's lock is the only daemon of a home, so
 a socket that is there when the lock has been taken was left by a dead one, and is replaced.
 """
 
@@ -12,7 +13,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +21,19 @@ from rumormill.core.errors import ConfigError, LocalError, RumormillError
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_service import Service
 from rumormill.daemon.endpoint import close_server
+from rumormill.libp2p.listening import Listening
 from rumormill.log import files
 from rumormill.log.errors import CorruptLogError, DiskFullError
 
 MAX_CLIENTS: Final = 64
 """Our choice: commands of one user at a time; each may hold two batches in buffers."""
+
+PATIENCE: Final = 30.0
+"""Seconds for the first request, after which a client may pause for ever: a program that publishes
+what it is given does."""
+
+_LAST_WORDS: Final = 5.0
+"""Seconds in which a client that is turned away has to hang up."""
 
 _CODES: Final = {CorruptLogError: "damaged", DiskFullError: "disk-full", ConfigError: "usage"}
 
@@ -41,13 +50,28 @@ def error_code(error: RumormillError) -> str:
 class ControlServer:
     """Serves a node to the commands of its owner."""
 
-    def __init__(self, service: Service, path: Path, *, max_clients: int = MAX_CLIENTS) -> None:
+    def __init__(
+        self,
+        service: Service,
+        path: Path,
+        count: Callable[[str], None],
+        *,
+        max_clients: int = MAX_CLIENTS,
+        patience: float = PATIENCE,
+    ) -> None:
         self._service = service
         self._path = path
+        self._count = count
+        """Told the reason of each refusal."""
         self._max_clients = max_clients
-        self._server: asyncio.Server | None = None
+        self._patience = patience
+        self._listening = Listening(self._protocol, count)
+        self._started = False
         self._clients: dict[asyncio.Task[None], None] = {}
-        self.refused = 0
+        self._turned_away: dict[asyncio.Task[None], None] = {}
+
+    def _protocol(self) -> asyncio.Protocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve)
 
     async def start(self) -> None:
         """Make the socket, private before anybody can connect."""
@@ -63,7 +87,8 @@ class ControlServer:
             self._clear()
             listener.bind(str(self._path))
             self._path.chmod(0o600)  # before it listens, it lets nobody in
-            self._server = await asyncio.start_unix_server(self._serve, sock=listener)
+            self._listening.take_from(listener)
+            self._started = True
         except OSError as error:
             listener.close()
             raise LocalError(
@@ -89,9 +114,9 @@ class ControlServer:
 
     async def close(self) -> None:
         """Hang up on everybody and remove the socket."""
-        if self._server is None:
+        if not self._started:
             return
-        await close_server(self._server, self._clients)
+        await close_server(self._listening, [*self._clients, *self._turned_away])
         with contextlib.suppress(OSError):  # the next one replaces it
             self._path.unlink()
 
@@ -100,23 +125,57 @@ class ControlServer:
         assert task is not None
         writer.transport.set_write_buffer_limits(high=messages.BATCH_BYTES)
         try:
-            if len(self._clients) >= self._max_clients:
-                self.refused += 1
-                raise messages.ControlError(
-                    f"the daemon serves {self._max_clients} commands already", "busy"
-                )
-            self._clients[task] = None
-            while (request := await read_or_refuse(reader, writer)) is not None:
-                await self._answer(request, reader, writer)
-                if isinstance(request, messages.Subscribe):
-                    break
+            if len(self._clients) < self._max_clients:
+                self._clients[task] = None
+                await self._converse(reader, writer)
+            else:
+                self._count("busy")
+                if len(self._turned_away) < self._max_clients:
+                    self._turned_away[task] = None
+                    await self._turn_away(reader, writer)
         except messages.ControlError as error:
             await _refuse(writer, error)
         except (OSError, asyncio.CancelledError):
             _log.debug("a command was cut off")
         finally:
             self._clients.pop(task, None)
+            self._turned_away.pop(task, None)
             writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer requests until the client hangs up, or begins to listen for good."""
+        patience: float | None = self._patience
+        while True:
+            try:
+                async with asyncio.timeout(patience):
+                    request = await read_or_refuse(reader, writer)
+            except TimeoutError:
+                self._count("silent")
+                raise messages.ControlError(
+                    f"no request came within {patience:g} seconds", "silent"
+                ) from None
+            if request is None:
+                return
+            await self._answer(request, reader, writer)
+            if isinstance(request, messages.Subscribe):
+                return
+            patience = None
+
+    async def _turn_away(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Say that there are too many, and wait until the client has read it and hung up.
+
+        Bytes that were not read would turn the close into a reset, which takes the answer with it.
+        """
+        error = messages.ControlError(
+            f"the daemon serves {self._max_clients} commands already: end one of them, such as a"
+            " `rumormill sub` that nobody needs, or try again later",
+            "busy",
+        )
+        async with asyncio.timeout(_LAST_WORDS):
+            await _refuse(writer, error)
+            writer.write_eof()
+            while await reader.read(messages.BATCH_BYTES):
+                pass
 
     async def _answer(
         self,

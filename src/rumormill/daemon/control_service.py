@@ -299,7 +299,11 @@ class ControlClient(Service):
                 f"cannot connect to the daemon at {path}: {error.strerror or error}"
             ) from error
         client = cls(path, reader, writer)
-        await client.welcome()
+        try:
+            await client.welcome()
+        except messages.ControlError:
+            await client.close()
+            raise
         return client
 
     async def close(self) -> None:

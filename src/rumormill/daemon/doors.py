@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -29,8 +30,8 @@ _Result = TypeVar("_Result")
 class Doors:
     """What `Node.serve` returns: `async with` it, or `await` it and `close` it.
 
-    What was not asked for is None. `siblings` are all doors of the node that are not closed; it
-    closes them when it is closed itself.
+    What was not asked for is None. `count` is told which door turned somebody away, and why.
+    `siblings` are all doors of the node that are not closed; it closes them when it is closed.
     """
 
     control: Path | None = None
@@ -50,6 +51,7 @@ class Doors:
         node: ServedNode,
         protocol: str,
         metrics_page: Callable[[], str],
+        count: Callable[[str, str], None],
         siblings: dict["Doors", None],
         *,
         control: bool,
@@ -67,6 +69,7 @@ class Doors:
         self._flight = flight_endpoint(flight)
         self._node = node
         self._page = metrics_page
+        self._count = count
         self._siblings = siblings
         self._tls = tls
         self._home = home
@@ -109,12 +112,12 @@ class Doors:
         if self._service is not None:
             assert self._home is not None
             path = socket_path(self._home)
-            control = ControlServer(self._service, path)
+            control = ControlServer(self._service, path, partial(self._count, "control"))
             self._stack.push_async_callback(control.close)
             await control.start()
             self.control = path
         if self._metrics is not None:
-            page = MetricsServer(self._page)
+            page = MetricsServer(self._page, partial(self._count, "metrics"))
             self._stack.push_async_callback(page.close)
             self.metrics = str(await page.start(self._metrics))
         if self._flight is not None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from rumormill.core.errors import ConfigError
+from rumormill.libp2p.listening import Listening
 from rumormill.wire.multiaddr import Multiaddr
 
 
@@ -58,14 +59,13 @@ flight_endpoint = partial(_endpoint, "flight", FLIGHT_ENDPOINT)
 """Where the Flight door is to be, likewise."""
 
 
-async def close_server(server: asyncio.Server, clients: Iterable[asyncio.Task[None]]) -> None:
+async def close_server(listening: Listening, clients: Iterable[asyncio.Task[None]]) -> None:
     """Listen no more, end what serves each client, and wait until all of it is over."""
-    server.close()
+    await listening.close()
     served = list(clients)
     for client in served:
         client.cancel()
     await asyncio.gather(*served, return_exceptions=True)
-    await server.wait_closed()
 
 
 def reachable(tickets: Iterable[str]) -> list[str]:

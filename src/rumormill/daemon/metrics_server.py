@@ -12,6 +12,7 @@ from typing import Final
 
 from rumormill.core.errors import LocalError
 from rumormill.daemon.endpoint import Endpoint, close_server
+from rumormill.libp2p.listening import Listening
 
 MAX_REQUEST: Final = 8192
 MAX_CLIENTS: Final = 16
@@ -23,36 +24,38 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 class MetricsServer:
     """Serves what `page` returns at `/metrics`."""
 
-    def __init__(self, page: Callable[[], str], *, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, page: Callable[[], str], count: Callable[[str], None], *, timeout: float = TIMEOUT
+    ) -> None:
         self._page = page
+        self._count = count
+        """Told the reason of each refusal."""
         self._timeout = timeout
-        self._server: asyncio.Server | None = None
+        self._listening = Listening(self._protocol, count)
         self._clients: dict[asyncio.Task[None], None] = {}
-        self.refused = 0
+
+    def _protocol(self) -> asyncio.Protocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(MAX_REQUEST), self._serve)
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
         """Listen; return where, also when the system chose the port."""
         try:
-            self._server = await asyncio.start_server(
-                self._serve, *endpoint, limit=MAX_REQUEST, backlog=MAX_CLIENTS
-            )
-        except OSError as error:
-            raise LocalError(
-                f"metrics: cannot listen on {endpoint}: {error.strerror or error}"
-            ) from error
-        return endpoint._replace(port=self._server.sockets[0].getsockname()[1])
+            await self._listening.listen(*endpoint)
+        except LocalError as error:
+            raise LocalError(f"metrics: {error}") from error
+        found = self._listening.addresses[0].tcp_endpoint
+        assert found is not None
+        return endpoint._replace(port=found[1])
 
     async def close(self) -> None:
         """Stop listening and drop whoever is still connected."""
-        if self._server is None:
-            return
-        await close_server(self._server, self._clients)
+        await close_server(self._listening, self._clients)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         if len(self._clients) >= MAX_CLIENTS:
-            self.refused += 1
+            self._count("busy")
             writer.transport.abort()
             return
         self._clients[task] = None
@@ -72,8 +75,8 @@ class MetricsServer:
                     writer.write_eof()
                     while await reader.read(MAX_REQUEST):
                         pass
-        except (OSError, TimeoutError):
-            self.refused += 1
+        except OSError:  # of which a timeout is one
+            self._count("cut-off")
         except asyncio.CancelledError:
             pass  # by `close`; asyncio's streams report a cancelled handler as an error
         finally:
@@ -92,7 +95,7 @@ class MetricsServer:
             status = 431
         if status == 200:
             return status, self._page().encode()
-        self.refused += 1
+        self._count("not-the-page")
         return status, f"{HTTPStatus(status).phrase}: GET /metrics\n".encode()
 
 

@@ -3,11 +3,13 @@
 Bounded in peers and in addresses of one peer; the peer that was heard of longest ago goes first.
 Addresses that a user gave are never pushed out. What one peer says of another is a hint: it is
 tried last and pushes out nothing but older hints, and as the handshake proves who is there, a false
-one costs a vain attempt and nothing more.
+one costs a vain attempt and nothing more. Nor does it lead where its author could not go itself: a
+peer out there does not have us knock at doors of our own network, or of our own machine.
 """
 
 from collections.abc import Iterable
 from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import Final, TypeVar
 
 from rumormill.core.errors import PeerError
@@ -87,6 +89,33 @@ def endpoints_among(addresses: Iterable[bytes]) -> list[tuple[str, int]]:
     """The TCP endpoints among a peer's addresses, which are binary multiaddrs."""
     endpoints = (address.tcp_endpoint for address in known_addresses(addresses)[0])
     return [endpoint for endpoint in endpoints if endpoint is not None]
+
+
+def credible(
+    endpoints: Iterable[tuple[str, int]], hosts: Iterable[str] | None
+) -> list[tuple[str, int]]:
+    """The endpoints that somebody at one of these hosts could reach; all, if it is no peer's word.
+
+    Who is on this machine may know of others on it, who is in a private network of others there.
+    Of a peer that has gone, only the hosts of those who are still there are known.
+    """
+    near = 2 if hosts is None else max(map(_nearness, hosts), default=0)
+    return [
+        (host, port)
+        for host, port in endpoints
+        if host not in WILDCARDS and _nearness(host) <= near
+    ]
+
+
+def _nearness(host: str) -> int:
+    """How close to us an address is: anywhere, in a private network, or on this machine."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return 0
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    return 2 if address.is_loopback else int(not address.is_global)
 
 
 @lru_cache(4096)

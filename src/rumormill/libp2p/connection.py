@@ -393,13 +393,16 @@ class Connection(asyncio.Protocol):
         self.wake()
 
     @property
+    def unsent(self) -> int:
+        """Bytes that wait here for the kernel to take them, or for the peer's windows."""
+        transport = self._transport
+        buffered = 0 if transport is None else transport.get_write_buffer_size()
+        return self.session.queued_bytes + buffered
+
+    @property
     def drained(self) -> bool:
         """Whether everything that was queued has been given to the kernel."""
-        return self._transport is None or not (
-            self._flush_scheduled
-            or self.session.queued_bytes
-            or self._transport.get_write_buffer_size()
-        )
+        return self._transport is None or not (self._flush_scheduled or self.unsent)
 
     def _give_up(self, what: str) -> None:
         self._owner.count(f"{what}-timeout")

@@ -1,8 +1,8 @@
-"""Where connections come in: the sockets that a node listens on.
+"""Where connections come in: the sockets that a node and its doors listen on.
 
 asyncio's own server, when no descriptor is left, reports each failure of a burst and tries again
-without pause. The rule here: what cannot be taken is counted, and tried again in a while; peers
-that wait meanwhile do so in the kernel's queue.
+without pause. The rule here: what cannot be taken is counted, and tried again in a while; whoever
+waits meanwhile does so in the kernel's queue.
 """
 
 import asyncio
@@ -34,14 +34,18 @@ class Listening:
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for family, _, _, _, address in dict.fromkeys(found):
-                listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-                listener.setblocking(False)
+                listener = socket.create_server(address[:2], family=family)
                 self.addresses.append(Multiaddr.tcp(*listener.getsockname()[:2]))
-                self._sockets[listener] = asyncio.ensure_future(self._accept(listener))
+                self.take_from(listener)
         except OSError as error:
-            raise LocalError(
-                f"cannot listen on {host} port {port}: {error.strerror or error}"
-            ) from error
+            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            raise LocalError(f"cannot listen on {where}: {error.strerror or error}") from error
+
+    def take_from(self, listener: socket.socket) -> None:
+        """Take connections from a socket that is bound, and close it in the end."""
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        self._sockets[listener] = asyncio.ensure_future(self._accept(listener))
 
     async def close(self) -> None:
         """Take none any more."""

@@ -24,6 +24,7 @@ from rumormill.libp2p.address_book import (
     MAX_HINTS,
     WILDCARDS,
     AddressBook,
+    credible,
     encoded,
     endpoints_among,
 )
@@ -433,11 +434,13 @@ class Swarm:
         if said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
-    def take_hint(self, peer: PeerId, encoded: Sequence[bytes]) -> None:
-        """Remember where a peer may be, as others say or as the configuration does."""
+    def take_hint(self, peer: PeerId, encoded: Sequence[bytes], informant: PeerId = b"") -> None:
+        """Remember where a peer may be, as another says or, without one, the configuration."""
         if peer != self.id:
-            endpoints = endpoints_among(encoded[: 4 * MAX_HINTS])
-            self.book.hint(peer, [each for each in endpoints if each[0] not in WILDCARDS])
+            told = self.connections.get(informant)
+            sources = self.connections.values() if told is None else (told,)
+            hosts = [each.origin.address for each in sources] if informant else None
+            self.book.hint(peer, credible(endpoints_among(encoded[: 4 * MAX_HINTS]), hosts))
 
     def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""

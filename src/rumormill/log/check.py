@@ -79,12 +79,14 @@ def refuse_damage(home: Path, complaint: Finding | None, state: State) -> None:
 
 
 def opening_error(
-    home: Path, witness: Witness | None, error: sqlite3.Error | errors.NotAStoreError
+    home: Path, witness: Witness | None, error: sqlite3.Error | OSError | errors.NotAStoreError
 ) -> errors.StoreError:
     """What to tell about a database that cannot be opened."""
     if isinstance(error, errors.NotAStoreError):
         if witness is None or witness.generation == 0:
             return error
+    elif isinstance(error, OSError):
+        return errors.from_os(error, str(home))
     elif errors.has_no_room(error, home):
         return errors.from_os(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), str(home))
     elif not errors.is_corruption(error):

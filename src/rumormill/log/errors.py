@@ -73,6 +73,10 @@ class DiskFullError(StoreError):
     """There is no room for the append; it was not acknowledged, and a retry is safe."""
 
 
+class NoDescriptorsError(StoreError):
+    """The process has no file descriptor left; nothing was done, and a retry is safe."""
+
+
 class StoreLockedError(StoreError):
     """Another process, or this one, already has the store open for writing."""
 
@@ -163,6 +167,9 @@ _READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQ
 _CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _READ_ONLY_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
+_CONNECTION_FILES = 4
+"""The database, its write-ahead log, the log's index, and the directory."""
 _LEAST_ROOM = 1 << 20
 """Less than this is no room for a store: its first files take half of it."""
 
@@ -177,6 +184,8 @@ def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
     code = _primary_code(error)
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(f"no room left for the store {where}: free some space and try again")
+    if code == sqlite3.SQLITE_CANTOPEN and not _descriptors_left():
+        return _no_descriptors(where)
     if code in _READ_ONLY_CODES:
         return StoreReadOnlyError(f"the store {where} cannot be opened for writing: {error}")
     if code in _CORRUPT_CODES:
@@ -205,11 +214,31 @@ def from_os(error: OSError, where: str) -> StoreError:
         return StoreReadOnlyError(f"the store {where} cannot be written: {error.strerror}")
     if error.errno in _FULL_ERRNOS:
         return DiskFullError(f"no room left for the store {where}: free some space and try again")
+    if error.errno in _DESCRIPTOR_ERRNOS:
+        return _no_descriptors(where)
     if error.errno == errno.ELOOP:
         return StoreFailedError(
             f"in the store {where} a symbolic link stands for {error.filename}: remove it"
         )
     return StoreFailedError(f"the store {where} failed and must be reopened: {error.strerror}")
+
+
+def _no_descriptors(where: str) -> NoDescriptorsError:
+    return NoDescriptorsError(
+        f"no file descriptor is left to open the store {where}: close files or connections, or"
+        " raise the limit of open files (`ulimit -n`), and try again"
+    )
+
+
+def _descriptors_left() -> bool:
+    """Whether there are as many as a connection needs, of which SQLite does not say a word."""
+    with contextlib.ExitStack() as opened:
+        try:
+            for _ in range(_CONNECTION_FILES):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            return error.errno not in _DESCRIPTOR_ERRNOS
+    return True
 
 
 @contextlib.contextmanager

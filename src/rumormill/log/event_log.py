@@ -309,7 +309,7 @@ class EventLog:
                 schema.migrate(self._db, schema.check_version(self._db, str(home)))
                 state = check.examine(self._db, path, witness, self.config.open_verify_bytes)
                 check.refuse_damage(home, complaint, state)
-        except (sqlite3.Error, errors.NotAStoreError) as error:
+        except (sqlite3.Error, OSError, errors.NotAStoreError) as error:
             raise check.opening_error(home, witness, error) from error
         return state
 
@@ -345,7 +345,7 @@ class EventLog:
                     raise errors.StoreVersionError(
                         f"the store {home} has an older version: open it for writing once"
                     )
-        except (sqlite3.Error, errors.NotAStoreError) as error:
+        except (sqlite3.Error, OSError, errors.NotAStoreError) as error:
             raise check.opening_error(home, witness, error) from error
         findings = ([] if complaint is None else [complaint]) + state.findings
         self.findings = tuple(findings)

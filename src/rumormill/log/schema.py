@@ -238,6 +238,7 @@ def _harden(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
     db.execute("PRAGMA fullfsync = ON")  # on macOS, plain fsync does not reach the disk
+    db.execute("PRAGMA temp_store = MEMORY")  # a commit needs no further file, nor descriptor
 
 
 def create_schema(db: sqlite3.Connection, store_id: bytes) -> None:

@@ -19,6 +19,7 @@ from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import RETIRED, Connection
 from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
 from rumormill.node.config import NodeConfig
+from rumormill.node.intake import Intake
 from rumormill.wire.frames import FrameReader
 
 QUEUE_FULL = "queue full"
@@ -53,6 +54,12 @@ class MachineSide(Protocol):
     def count(self) -> Callable[[str], None]:
         """Counts a refusal under a reason."""
 
+    queued_bytes: int
+    """Of all channels, and of all answers."""
+
+    def make_room(self) -> None:
+        """All queues together are full: give up whoever has the most in its own."""
+
 
 class _Owner(MachineSide, Protocol):
     """What a channel tells the driver, and what it needs of it."""
@@ -62,8 +69,7 @@ class _Owner(MachineSide, Protocol):
     max_frame: int
     decode: Callable[[bytes], WireMessage]
     on_change: Callable[[], None]
-    queued_bytes: int
-    """Of all channels."""
+    intake: Intake
 
     def receive(self, peer: PeerId, message: WireMessage) -> None: ...
 
@@ -72,10 +78,6 @@ class _Owner(MachineSide, Protocol):
     def on_channel_lost(self, channel: "Channel", reason: str, *, was_open: bool) -> None: ...
 
     def on_channel_replaced(self, channel: "Channel") -> None: ...
-
-    def hold_if_busy(self, stream: Stream) -> None: ...
-
-    def forget_held(self, stream: Stream) -> None: ...
 
 
 class Channel(StreamHandler):
@@ -196,14 +198,20 @@ class Channel(StreamHandler):
         self.protocol = stream.protocol
         self.refused = ""
         self.driver.on_channel_open(self)
-        early, self._early = self._early, []
-        for _, message in early:
-            self.driver.receive(self.peer, message)
-        if self.protocol:
+        self._hand_on_early()
+        if self.protocol and self.queued_messages:
+            self._pump()
+
+    def _hand_on_early(self) -> None:
+        """Hand on what came before our stream was open, one a turn; then read on."""
+        if not self.protocol:
+            return
+        if self._early:
+            self.driver.receive(self.peer, self._early.pop(0)[1])
+            get_running_loop().call_soon(self._hand_on_early)
+        else:
             for incoming in self._incoming:
                 incoming.release()
-            if self.queued_messages:
-                self._pump()
 
     def on_writable(self, stream: Stream) -> None:
         """There is room again."""
@@ -253,6 +261,7 @@ class Channel(StreamHandler):
             if taken < len(frame):
                 self._rest, self._cut_short = memoryview(frame)[taken:], frame
                 self._rest_since = self.driver.now()
+                self._queue(len(self._rest))
             return True
         config = self.driver.config
         if (
@@ -277,9 +286,9 @@ class Channel(StreamHandler):
                     break
                 self._cut_short, self._rest_since = queue.popleft()
                 self._rest = self._cut_short
-                self._queue(-len(self._rest))
             taken = stream.send(bytes(self._rest))
             self.taken += taken
+            self._queue(-taken)
             if taken < len(self._rest):
                 self._rest = memoryview(self._rest)[taken:]
                 break
@@ -303,12 +312,12 @@ class Channel(StreamHandler):
 
     def receive(self, stream: Stream, messages: list[WireMessage]) -> None:
         """Hand on what arrived, or keep it until our own stream is open."""
-        if self.protocol:
+        if self.protocol and not self._early:
             receive, peer = self.driver.receive, self.peer
             for message in messages:
                 receive(peer, message)
             if stream in self._incoming:
-                self.driver.hold_if_busy(stream)
+                self.driver.intake.hold_if_busy(stream)
             return
         self._early.extend((stream, message) for message in messages)
         if len(self._early) > _HELD_MESSAGES:
@@ -321,8 +330,9 @@ class Channel(StreamHandler):
         Whoever loses its own stream forgets what the other subscribes to. Only a new stream makes
         the other say it again. go does the same.
         """
-        self.driver.forget_held(stream)
-        self._early = [early for early in self._early if early[0] is not stream]
+        self.driver.intake.forget(stream)
+        if not self.protocol:
+            self._early = [early for early in self._early if early[0] is not stream]
         if stream not in self._incoming:
             return
         del self._incoming[stream]

@@ -26,7 +26,16 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     """Bytes that wait for one peer."""
 
     queue_bytes_total: int = 128 << 20
-    """Bytes that wait for all peers together: over it, whoever has most of them is disconnected."""
+    """Bytes that wait for all peers together, answers and what connections hold included: over it,
+    whoever has most of them is disconnected."""
+
+    stored_bytes_at_once: int = 64 << 20
+    """Bytes that one peer may have this node store in a burst: all that a lively topic says while
+    a peer was away for a minute."""
+
+    stored_bytes_per_second: int = 8 << 20
+    """Bytes that it may have stored all the time: as much as 8,000 messages of a kibibyte, which is
+    more than a node verifies. Beyond, the peer is not read from until it has bytes again."""
 
     slow_peer_after: float = 5.0
     """Seconds without reading, or with hardly any, before publishing stops waiting for a peer."""
@@ -56,7 +65,10 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     """Questions of our own that wait for an answer or for their turn."""
 
     questions_served: int = 1024
-    """Questions of peers that wait for our answer."""
+    """Questions of peers that wait for our answer; over it, whoever has most of them loses one."""
+
+    questions_served_per_peer: int = 64
+    """Questions of one peer that do: a node asks eight at a time."""
 
     answer_timeout: float = 30.0
     """Seconds after which a question that a peer has ended is not answered any more."""

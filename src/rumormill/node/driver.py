@@ -26,6 +26,7 @@ from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
+from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
@@ -76,8 +77,11 @@ class Driver:
             self.now,
             self._on_slow,
             lambda: self.on_change(),  # noqa: PLW0108 (set later)
+            self._unsent,
         )
-        self._held: dict[Stream, None] = {}
+        self.intake = Intake(swarm, journal, config, self.record)
+        self._input: inputs.Input | None = None
+        """Whose effects are being carried out."""
         self._encode = spec.encode
         self._swarm = swarm
         self._recorder = recorder
@@ -98,7 +102,6 @@ class Driver:
         journal.feed = self.feed
         journal.now = self.now
         journal.congested = self._readers.hold_up
-        journal.on_room = self._release_held
         swarm.has_queued = lambda: any(each.queued_messages for each in self.channels.values())
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
@@ -158,12 +161,13 @@ class Driver:
         if self._stopped:
             return
         self._moment = now
+        outer, self._input = self._input, event
         wanted, self._effects = self._effects, []
         self.machine.handle(event, now, wanted)
         if wanted:
             self._carry_out(wanted, now)
             wanted.clear()
-        self._effects = wanted
+        self._effects, self._input = wanted, outer
         self._recorder.maybe_flush()
 
     async def command(self, body: object) -> object:
@@ -205,9 +209,25 @@ class Driver:
         channel = self.channels.get(connection.remote_peer)
         return None if channel is None else channel.accept(stream)
 
-    def _on_slow(self, channel: Channel, reason: str) -> None:
+    def _on_slow(self, peer: PeerId, reason: str) -> None:
         self.count(reason)
-        self.record(trace.Penalise(channel.peer, reason, 0.0))
+        self.record(trace.Penalise(peer, reason, 0.0))
+
+    def make_room(self) -> None:
+        """All queues together are full: give up whoever has the most in its own."""
+        self._readers.make_room()
+
+    def _unsent(self) -> dict[Connection, int]:
+        """What waits for each peer: in the queue of its channel, as answers, in its connections."""
+        swarm = self._swarm
+        found = {each: each.unsent for each in swarm.spares.values()}
+        for peer, connection in swarm.connections.items():
+            found[connection] = connection.unsent
+            if (channel := self.channels.get(peer)) is not None:
+                found[connection] += channel.queued_bytes
+            if self.queries is not None:
+                found[connection] += self.queries.unsent.get(peer, 0)
+        return found
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
@@ -241,21 +261,6 @@ class Driver:
             del self._connecting[peer]
             self.feed(inputs.ConnectFailed(peer, reason))
 
-    def hold_if_busy(self, stream: Stream) -> None:
-        """Stop reading from a stream until the log keeps up, if it does not."""
-        if self.journal.is_full():
-            stream.hold()
-            self._held[stream] = None
-
-    def _release_held(self) -> None:
-        """The log keeps up: go on reading."""
-        while self._held:
-            self._held.popitem()[0].release()
-
-    def forget_held(self, stream: Stream) -> None:
-        """A stream is gone."""
-        self._held.pop(stream, None)
-
     def _on_peer_gone(self, peer: PeerId, reason: str) -> None:
         channel = self.channels.pop(peer, None)
         if channel is not None:
@@ -285,19 +290,19 @@ class Driver:
 
     def _all_actions(self) -> dict[type, Callable[[Any], None]]:
         """What is done about each kind of effect; what is none of these is traced."""
-        swarm, journal, queries = self._swarm, self.journal, self.queries
+        journal, queries = self.journal, self.queries
         actions: dict[type, Callable[[Any], None]] = {
             effects.Send: self._send,
             effects.SendAll: self._send_all,
             effects.Mail: self._mail,
             effects.Ask: self._refuse_question,
-            effects.Learn: lambda effect: swarm.take_hint(effect.peer, effect.addresses),
+            effects.Learn: self._learn,
             effects.Outcome: self._end_command,
-            effects.Append: journal.append,
+            effects.Append: self._append,
             effects.KeepNote: journal.keep_note,
             effects.Load: journal.load,
             effects.Published: journal.published,
-            effects.Validate: lambda effect: self.on_validate(effect.event, effect.received_from),
+            effects.Validate: self._validate,
             effects.SetTimer: self._set_timer,
             effects.CancelTimer: self._cancel_timer,
             effects.Connect: self._connect,
@@ -320,6 +325,19 @@ class Driver:
                 record((now, self.id, effect))  # type: ignore[arg-type]
             else:
                 action(effect)
+
+    def _learn(self, effect: effects.Learn) -> None:
+        informant: PeerId = effect.informant or getattr(self._input, "peer", b"")
+        self._swarm.take_hint(effect.peer, effect.addresses, informant)
+
+    def _append(self, effect: effects.Append) -> None:
+        if isinstance(self._input, Received):
+            self.intake.charge(self._input.peer, effect.event)
+        self.journal.append(effect)
+
+    def _validate(self, effect: effects.Validate) -> None:
+        self.intake.charge(effect.received_from, effect.event)
+        self.on_validate(effect.event, effect.received_from)
 
     def _refuse(self, effect: trace.Refuse) -> None:
         self._record((self._moment, self.id, effect))
@@ -369,7 +387,7 @@ class Driver:
             self._swarm.count("queue-full")
             self._record((now, self.id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
             if self.queued_bytes + len(framed) > self.config.queue_bytes_total:
-                self._loop.call_soon(self._readers.make_room)
+                self._loop.call_soon(self.make_room)
             self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
 
     def _refuse_question(self, effect: effects.Ask) -> None:

@@ -438,6 +438,11 @@ class Journal:
         self._reader.load(effect, self.feed, behind=self._taken)
         self._reader.go_on(self._settled)
 
+    @property
+    def reads_refused(self) -> int:
+        """Reads that were answered with nothing because too many waited."""
+        return self._reader.refused
+
     # The end.
 
     def _note_progress(self) -> None:

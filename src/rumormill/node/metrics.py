@@ -93,6 +93,7 @@ METRICS: Final[Mapping[str, Description]] = {
             "table",
             "entries that full tables gave up or refused",
         ),
+        ("rumormill_doors_refused", "counter", "reason", "clients of doors turned away, by door"),
         ("rumormill_events_lost", "counter", "", "events of peers that could not be stored"),
         ("rumormill_connections", "gauge", "", "open connections"),
         ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
@@ -103,6 +104,7 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_log_commits", "counter", "", "group commits"),
         ("rumormill_log_failed", "counter", "", "appends that failed"),
         ("rumormill_log_heads_failed", "counter", "", "times that heads could not be written"),
+        ("rumormill_log_reads_refused", "counter", "", "reads for peers that found too many wait"),
         ("rumormill_log_segments", "counter", "outcome", "what became of sealed segments"),
     )
 }
@@ -234,6 +236,7 @@ def gather_metrics(
         "log_commits": log.counters.commits,
         "log_failed": log.counters.failed,
         "log_heads_failed": log.counters.heads_failed,
+        "log_reads_refused": journal.reads_refused,
     }
     for name, value in now.items():
         found[f"rumormill_{name}"][""] = value

@@ -242,6 +242,7 @@ class Node:
             self,
             self._spec.name,
             lambda: render_metrics(self.metrics()),
+            lambda door, why: self._counts.add("rumormill_doors_refused", f"{door}-{why}"),
             self._doors,
             control=control,
             metrics=metrics,

@@ -5,9 +5,11 @@ several questions on one stream, one after the other, as go's kad-dht does; each
 machine as it arrives, and answers go back in the order in which the machine gives them.
 
 Bounds: a peer is asked so many questions at a time, the others wait their turn within their own
-timeouts; so many are open in all; of peers' questions so many are open at a time, and so many on
-one stream, where the oldest is taken for one that wants no answer. What breaks a rule ends the
-stream that it came on and is counted; an answer that cannot be read fails its question.
+timeouts; so many are open in all; of peers' questions so many are open at a time, so many of each
+peer, and so many on one stream, where the oldest is taken for one that wants no answer. When there
+are too many, whoever has most of them loses one. Answers that a peer does not read count among what
+waits for it. What breaks a rule ends the stream that it came on and is counted; an answer that
+cannot be read fails its question.
 """
 
 import asyncio
@@ -35,6 +37,7 @@ from rumormill.protocols.registry import QuerySpec
 from rumormill.wire.frames import FrameReader, frame
 
 TOO_MANY_QUESTIONS: Final = "too many questions are open"
+UNREAD_ANSWERS: Final = "unread-answers"
 TIMED_OUT: Final = "no answer in time"
 UNANSWERED: Final = "the peer ended without an answer"
 
@@ -75,6 +78,10 @@ class Queries:
         self._open: dict[int, Asking] = {}
         self._partners: dict[PeerId, _Partner] = {}
         self._asked: dict[int, Answering] = {}
+        self._askers: dict[PeerId, dict[int, None]] = {}
+        """Which of these questions each peer has asked, the oldest first."""
+        self.unsent: dict[PeerId, int] = {}
+        """Bytes of answers that wait for each peer to read."""
         self._numbers = count(1)
         self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
@@ -188,12 +195,19 @@ class Queries:
 
     def put(self, asker: "Answering", peer: PeerId, message: WireMessage) -> None:
         """Put a peer's question to the machine."""
+        if len(self._askers.get(peer, ())) >= self.config.questions_served_per_peer:
+            raise PeerError("too-many-questions", "its questions wait for answers")
         if len(self._asked) >= self.config.questions_served:
-            raise PeerError("too-many-questions", "peers' questions wait for answers")
+            self.driver.count("too-many-questions")
+            busiest = max(self._askers.values(), key=len)
+            self._asked[next(iter(busiest))].stream.reset()
+            if asker.gone:
+                return
         if len(asker.open) >= _OPEN_ON_STREAM:
-            self._asked.pop(asker.open.popleft(), None)
+            self._forget_question(asker.open.popleft(), peer)
         number = next(self._numbers)
         self._asked[number] = asker
+        self._askers.setdefault(peer, {})[number] = None
         asker.open.append(number)
         self.driver.record(trace.RecvRPC(peer, message.meta))
         self.driver.feed(Asked(peer, number, message))
@@ -212,15 +226,37 @@ class Queries:
             asker.decline()
 
     def _take(self, number: int) -> "Answering | None":
-        asker = self._asked.pop(number, None)
+        asker = self._asked.get(number)
         if asker is not None:
+            self._forget_question(number, asker.peer)
             asker.open.remove(number)
         return asker
+
+    def _forget_question(self, number: int, peer: PeerId) -> None:
+        if self._asked.pop(number, None) is not None:
+            del self._askers[peer][number]
+            if not self._askers[peer]:
+                del self._askers[peer]
+
+    def may_wait(self, asker: "Answering", size: int) -> bool:
+        """Whether there is room for so many bytes of an answer that its peer does not read yet."""
+        config, driver = self.config, self.driver
+        if driver.queued_bytes + size > config.queue_bytes_total:
+            self._loop.call_soon(driver.make_room)
+            return False
+        return self.unsent.get(asker.peer, 0) + size <= config.queue_bytes
+
+    def note_unsent(self, peer: PeerId, more: int) -> None:
+        """More or less of the answers to a peer waits."""
+        self.driver.queued_bytes += more
+        total = self.unsent.pop(peer, 0) + more
+        if total:
+            self.unsent[peer] = total
 
     def forget(self, asker: "Answering") -> None:
         """A peer's stream is gone, and its questions with it."""
         for number in asker.open:
-            self._asked.pop(number, None)
+            self._forget_question(number, asker.peer)
         asker.open.clear()
         lingering = self._lingering.get(asker.stream.connection)
         if lingering is not None:
@@ -334,6 +370,7 @@ class Answering(StreamHandler):
 
     def __init__(self, queries: Queries, stream: Stream) -> None:
         self.stream = stream
+        self.peer = stream.connection.remote_peer
         self.open: deque[int] = deque()
         """The numbers of the questions that wait for answers, oldest first."""
         self.timer: asyncio.TimerHandle | None = None
@@ -342,7 +379,7 @@ class Answering(StreamHandler):
         self._rest = b""
         self._peer_ended = False
         self._declined = False
-        self._gone = False
+        self.gone = False
 
     @property
     def unread(self) -> bool:
@@ -355,30 +392,35 @@ class Answering(StreamHandler):
         connection.active = True
         for frame_ in self._frames.feed(data):
             queries.put(self, connection.remote_peer, queries.decode(frame_))
-            if self._gone:
+            if self.gone:
                 return
         if self._frames.error is not None:
             raise self._frames.error
 
     def send(self, framed: bytes) -> None:
         """Send an answer, or what fits of it; a peer that reads none of its answers is cut off."""
-        if self._gone:
+        if self.gone:
             return
-        if self._rest:
-            if len(self._rest) + len(framed) > 2 * self._queries.max_frame:
-                self._queries.driver.count("unread-answers")
+        if not self._rest:
+            framed = framed[self.stream.send(framed) :]
+        if framed:
+            too_long = len(self._rest) + len(framed) > 2 * self._queries.max_frame
+            if too_long or not self._queries.may_wait(self, len(framed)):
+                self._queries.driver.count(UNREAD_ANSWERS)
                 self.stream.reset()
                 return
-            self._rest += framed
-        else:
-            self._rest = framed[self.stream.send(framed) :]
+            self._set_rest(self._rest + framed)
         self._finish()
 
     def on_writable(self, stream: Stream) -> None:
         """Go on with an answer."""
         if self._rest:
-            self._rest = self._rest[stream.send(self._rest) :]
+            self._set_rest(self._rest[stream.send(self._rest) :])
             self._finish()
+
+    def _set_rest(self, rest: bytes) -> None:
+        self._queries.note_unsent(self.peer, len(rest) - len(self._rest))
+        self._rest = rest
 
     def decline(self) -> None:
         """A question on this stream has no answer, which the peer is to know at once.
@@ -390,7 +432,7 @@ class Answering(StreamHandler):
 
     def _finish(self) -> None:
         """End our side when the peer has ended its own and has all its answers."""
-        if self._gone or self.open or self._rest:
+        if self.gone or self.open or self._rest:
             return
         if self._peer_ended:
             self.stream.end()
@@ -404,13 +446,14 @@ class Answering(StreamHandler):
         if reason == ENDED:
             self._peer_ended = True
             self._finish()
-            if not self._gone:
+            if not self.gone:
                 self._queries.linger(self)
         else:
             self._let_go()
 
     def _let_go(self) -> None:
-        self._gone = True
+        self.gone = True
+        self._set_rest(b"")
         if self.timer is not None:
             self.timer.cancel()
         self._queries.forget(self)

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.ids import PeerId
+from rumormill.libp2p.connection import Connection
 from rumormill.node.channel import Channel
 from rumormill.node.config import NodeConfig
 
@@ -53,8 +54,9 @@ class Readers:
         channels: Mapping[PeerId, Channel],
         config: NodeConfig,
         now: Callable[[], float],
-        on_slow: Callable[[Channel, str], None],
+        on_slow: Callable[[PeerId, str], None],
         on_room: Callable[[], None],
+        unsent: Callable[[], dict[Connection, int]],
     ) -> None:
         self._channels = channels
         self._config = config
@@ -62,6 +64,8 @@ class Readers:
         self._on_slow = on_slow
         """Told of peers that are not waited for any more."""
         self._on_room = on_room
+        self._unsent = unsent
+        """What waits for each peer, wherever it waits."""
         self._seen: dict[Channel, _Reader] = {}
         self._look: asyncio.TimerHandle | None = None
 
@@ -84,14 +88,24 @@ class Readers:
         for channel in list(self._channels.values()):
             since = channel.waits_since
             if channel.slow and since is not None and now - since > self._config.slow_peer_limit:
-                self._on_slow(channel, STUCK_PEER)
+                self._on_slow(channel.peer, STUCK_PEER)
                 channel.connection.close(STUCK_PEER)
+        self._shrink(self._config.queue_bytes_total)
 
     def make_room(self) -> None:
         """All queues together are full: give up whoever has the most in its own."""
-        channel = max(self._channels.values(), key=lambda each: each.queued_bytes)
-        self._on_slow(channel, QUEUES_FULL)
-        channel.connection.close(QUEUES_FULL)
+        self._shrink(sum(self._unsent().values()) - 1)
+
+    def _shrink(self, most: int) -> None:
+        """Give up those with the most, until no more than so many bytes wait in all."""
+        unsent = self._unsent()
+        total = sum(unsent.values())
+        for connection in sorted(unsent, key=unsent.__getitem__, reverse=True):
+            if total <= most:
+                return
+            total -= unsent[connection]
+            self._on_slow(connection.remote_peer, QUEUES_FULL)
+            connection.close(QUEUES_FULL)
 
     def close(self) -> None:
         """Judge nobody any more."""
@@ -128,7 +142,7 @@ class Readers:
                 or (now - since > patience and speed < _HARDLY)
             ):
                 channel.slow = True
-                self._on_slow(channel, SLOW_PEER)
+                self._on_slow(channel.peer, SLOW_PEER)
 
     def _end_look(self) -> None:
         """Publishers have waited for a while: need they wait longer?"""

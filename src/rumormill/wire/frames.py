@@ -13,6 +13,8 @@ from rumormill.wire.protobuf import varint
 _MAX_PREFIX_BITS = 63
 _FRAMES_AT_A_TIME = 8
 """Our choice: about a millisecond's work if each of them is a message to be verified."""
+_BYTES_AT_A_TIME = 16 * 1024
+"""Our choice: a frame that is longer may hold hundreds of things to be verified."""
 
 
 def frame(data: bytes) -> bytes:
@@ -54,9 +56,9 @@ class FrameReader:
         if self.unread:
             data, self.unread = self.unread + data, b""
         frames: list[bytes] = []
-        position, end = 0, len(data)
+        position, end, last = 0, len(data), _BYTES_AT_A_TIME
         while position < end or self._length == 0:
-            if len(frames) == _FRAMES_AT_A_TIME:
+            if frames and (len(frames) == _FRAMES_AT_A_TIME or position >= last):
                 self.unread = data[position:]
                 break
             if self._length < 0:

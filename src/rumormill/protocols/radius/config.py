@@ -105,6 +105,17 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
     max_interests_per_owner: int = 5000
     """The same of one owner. As many as a peer of this configuration may have."""
 
+    max_interests_per_neighbour: int = 10_000
+    """The same that one neighbour told us of first. Our choice: what five neighbours bring fits a
+    topic's bound, so none of them can fill it alone. Strangers count as one neighbour."""
+
+    owner_rate: float = 200.0
+    """Subscribers per second that one peer may tell us of for the first time. Our choice: as many
+    newcomers as a network of thousands has in a busy moment."""
+
+    owner_burst: float = 5000.0
+    """The same at once. Our choice: a neighbour's greeting in a network of thousands."""
+
     verify_rate: float = 2000.0
     """Interests and publications per second, of one peer, whose signatures are checked. Our
     choice: a core checks about 10,000."""
@@ -170,6 +181,7 @@ _AT_LEAST_ONE = (
     "max_interests",
     "max_interests_per_topic",
     "max_interests_per_owner",
+    "max_interests_per_neighbour",
     "max_pending_validations",
 )
 _POSITIVE = (
@@ -179,6 +191,8 @@ _POSITIVE = (
     "publication_lifetime",
     "verify_rate",
     "verify_burst",
+    "owner_rate",
+    "owner_burst",
 )
 
 RELAY_OVERHEAD = MAX_PEER_BYTES

@@ -33,6 +33,10 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """From when on it has been known that the owner subscribes, without a break."""
     lost: bool = False
     """Whether the owner could not be reached since it said this."""
+    brought_by: PeerId = b""
+    """The neighbour that told us first; nobody in particular, if it was a stranger."""
+    tried: bool = False
+    """Whether a letter has gone there since it was last lost."""
 
 
 class _Topic(msgspec.Struct, eq=False):
@@ -45,12 +49,14 @@ class _Topic(msgspec.Struct, eq=False):
 class InterestTable:
     """The table. Times in it are microseconds, as interests carry them."""
 
-    __slots__ = ("_config", "_count", "_topics", "owners")
+    __slots__ = ("_brought", "_config", "_count", "_topics", "owners")
 
     def __init__(self, config: RadiusConfig) -> None:
         self._config = config
         self._topics: dict[Topic, _Topic] = {}
         self._count = 0
+        self._brought: dict[PeerId, int] = {}
+        """How many interests each neighbour has told us of first."""
         self.owners: dict[PeerId, int] = {}
         """How many interests each owner has, withdrawn ones included."""
 
@@ -81,7 +87,7 @@ class InterestTable:
                 found[topic] = tuple(live)
         return found
 
-    def no_room(self, topic: Topic, owner: PeerId) -> str | None:
+    def no_room(self, topic: Topic, owner: PeerId, informant: PeerId) -> str | None:
         """Return why one more interest does not fit, or None."""
         config = self._config
         if self._count >= config.max_interests:
@@ -90,9 +96,11 @@ class InterestTable:
             return reasons.OWNER_FULL
         if len(self.of_topic(topic)) >= config.max_interests_per_topic:
             return reasons.TOPIC_FULL
+        if self._brought.get(informant, 0) >= config.max_interests_per_neighbour:
+            return reasons.SENDER_FULL
         return None
 
-    def put(self, interest: Interest, hops: int, now: float) -> Entry:
+    def put(self, interest: Interest, hops: int, now: float, informant: PeerId = b"") -> Entry:
         """Note a verified interest that is newer than what is known; room must have been found."""
         topic, owner = interest.topic, interest.owner
         table = self._topics.get(topic)
@@ -104,8 +112,11 @@ class InterestTable:
         if entry is None:
             self._count += 1
             self.owners[owner] = self.owners.get(owner, 0) + 1
-            entry = table.entries[owner] = Entry(interest, hops, now)
+            self._brought[informant] = self._brought.get(informant, 0) + 1
+            entry = table.entries[owner] = Entry(interest, hops, now, brought_by=informant)
             return entry
+        if entry.lost:
+            entry.tried = False
         if entry.lost or not self._continues(entry.interest, interest):
             entry.since = now
         entry.interest = interest
@@ -124,14 +135,14 @@ class InterestTable:
             abs(later.sequence - earlier.sequence - due) <= _IRREGULAR * ttl
         )
 
-    def lose(self, owner: PeerId) -> int:
-        """Serve an owner no more until it speaks again; return how many interests that touches."""
-        lost = 0
+    def lose(self, owner: PeerId) -> list[PeerId]:
+        """Serve an owner no more until it speaks again; return who told us of its interests."""
+        lost = []
         for table in self._topics.values() if owner in self.owners else ():
             entry = table.entries.get(owner)
             if entry is not None and not entry.lost and not entry.interest.withdrawn:
                 entry.lost = True
-                lost += 1
+                lost.append(entry.brought_by)
         return lost
 
     def clean(self, now: float) -> None:
@@ -145,9 +156,10 @@ class InterestTable:
                     kept[owner] = entry
                     continue
                 self._count -= 1
-                self.owners[owner] -= 1
-                if not self.owners[owner]:
-                    del self.owners[owner]
+                for counts, key in ((self.owners, owner), (self._brought, entry.brought_by)):
+                    counts[key] -= 1
+                    if not counts[key]:
+                        del counts[key]
             if kept:
                 soonest = min([entry.interest.expires for entry in kept.values()])
                 table.entries, table.soonest = kept, soonest

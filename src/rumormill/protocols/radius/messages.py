@@ -46,8 +46,9 @@ class FrameLimits(Config, frozen=True, kw_only=True):
 
     frame_bytes: int = 1 << 20
     """As pub/sub RPCs: 1 MiB."""
-    interests: int = 4096
-    """Our choice: interests take 150 bytes and more, so that this many nearly fill a frame."""
+    interests: int = 256
+    """Our choice: each has a signature to be checked, and a frame is handled in one go: this many
+    take twenty milliseconds."""
     publications: int = 256
     """PUB and DIRECTMSG together. Our choice: a peer sends one at a time."""
     membership: int = 16

@@ -23,8 +23,6 @@ from rumormill.core import inputs, trace
 from rumormill.core.effects import (
     Append,
     Effects,
-    Learn,
-    Mail,
     Published,
     SendAll,
     SetTimer,
@@ -41,6 +39,7 @@ from rumormill.overlay.hyparview.hyparview import HyParView
 from rumormill.overlay.hyparview.messages import Membership
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
+from rumormill.protocols.radius.letters import POST, Letters
 from rumormill.protocols.radius.messages import (
     MARK_BYTES,
     Frame,
@@ -114,6 +113,7 @@ class Radius:
             config,
             neighbours=self.neighbours,
             may_verify=self._may_verify,
+            may_introduce=self._may_introduce,
             addresses=hooks.addresses,
         )
         self.publish_only: dict[Topic, None] = {}
@@ -138,6 +138,11 @@ class Radius:
         self._unsaid: Unsaid[Publication] = Unsaid()
         self._rate_limits: dict[PeerId, RateLimit] = {}
         self._strangers = RateLimit(config.verify_rate, config.verify_burst)
+        self._introductions: dict[PeerId, RateLimit] = {}
+        self._by_strangers = RateLimit(config.owner_rate, config.owner_burst)
+        self._letters = Letters(
+            identity.peer, self.subscriptions.interests, self._rate_limits, self.overlay.touch
+        )
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -246,11 +251,13 @@ class Radius:
             return
         config = self._config
         self._rate_limits[peer] = RateLimit(config.verify_rate, config.verify_burst)
+        self._introductions[peer] = RateLimit(config.owner_rate, config.owner_burst)
         effects.append(trace.AddPeer(peer, event.protocol))
         self.overlay.on_connected(peer, event.outbound, now, effects)
 
     def _on_peer_disconnected(self, event: PeerDisconnected, now: float, effects: Effects) -> None:
         if self._rate_limits.pop(event.peer, None) is not None:
+            del self._introductions[event.peer]
             effects.append(trace.RemovePeer(event.peer))
             self.overlay.on_disconnected(event.peer, now, effects)
 
@@ -268,6 +275,10 @@ class Radius:
     def _may_verify(self, peer: PeerId, now: float) -> bool:
         """Whether a peer may have us check one more signature now."""
         return self._rate_limits.get(peer, self._strangers).take(now)
+
+    def _may_introduce(self, peer: PeerId, now: float) -> bool:
+        """Whether a peer may tell us of one more subscriber that we have not heard of."""
+        return self._introductions.get(peer, self._by_strangers).take(now)
 
     # What peers send.
 
@@ -426,21 +437,15 @@ class Radius:
         if onward:
             relay = Relay(publication, copy.hops - 1, marks)
             effects.append(SendAll(onward, Frame(publications=(relay,))))
-        if chosen:
-            letter = Frame(direct=(publication,))
-            for owner in chosen:
-                self.overlay.touch(owner, now)
-                addresses = entries[owner].interest.addresses
-                if addresses:
-                    effects.append(Learn(owner, addresses))
-                effects.append(Mail(owner, letter))
-        return len(onward) + len(chosen)
+        return len(onward) + self._letters.send(publication, chosen, now, effects)
 
     # Time, and what could not be sent.
 
     def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
         timer = event.timer
-        if timer == GATHER:
+        if timer == POST:
+            self._letters.go_on(now, effects)
+        elif timer == GATHER:
             self.subscriptions.flush(effects)
         elif timer == RENEW:
             self.subscriptions.renew(self.sub_hops, now, effects)
@@ -459,8 +464,10 @@ class Radius:
         frame: Frame = event.message  # type: ignore[assignment]
         if frame.direct and event.reason not in reasons.CONGESTION:
             # A letter failed, and not for want of room here: its addressee is out of reach.
-            lost = self.subscriptions.interests.lose(peer)
-            if lost:
+            informants = self.subscriptions.interests.lose(peer)
+            if informants:
+                lost = len(informants)
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
+                self._letters.on_missing(informants)
         if frame.interests and peer in self.neighbours:
             effects.append(SetTimer(Greet(peer), now + _GREET_RETRY))

@@ -49,6 +49,7 @@ class Subscriptions:
         *,
         neighbours: Mapping[PeerId, float],
         may_verify: Callable[[PeerId, float], bool],
+        may_introduce: Callable[[PeerId, float], bool],
         addresses: Callable[[PeerId], Sequence[bytes]],
     ) -> None:
         self.own: dict[Topic, Entry] = {}
@@ -59,6 +60,7 @@ class Subscriptions:
         self._config = config
         self._neighbours = neighbours
         self._may_verify = may_verify
+        self._may_introduce = may_introduce
         self._addresses = addresses
         self._sequence = 0
         self._ended: dict[Topic, Entry] = {}
@@ -157,7 +159,7 @@ class Subscriptions:
             if reason is not None:
                 refused[reason] = refused.get(reason, 0) + 1
                 continue
-            entry = self.interests.put(interest, hops, now)
+            entry = self.interests.put(interest, hops, now, self._informant(peer))
             if hops:
                 self._pass_on(entry, (peer,), now, effects)
         for reason, count in refused.items():
@@ -178,14 +180,22 @@ class Subscriptions:
         if interest.expires > (latest + config.max_ttl) * 1e6 or interest.sequence > latest * 1e6:
             return reasons.TOO_FAR_AHEAD
         if entry is None:
-            full = self.interests.no_room(interest.topic, interest.owner)
+            owner = interest.owner
+            full = self.interests.no_room(interest.topic, owner, self._informant(peer))
             if full is not None:
                 return full
+            new = owner != peer and owner not in self.interests.owners
+            if new and not self._may_introduce(peer, now):
+                return reasons.TOO_MANY_OWNERS
         if not self._may_verify(peer, now):
             return reasons.TOO_MANY_NEW
         if not is_signed(interest, self._identity):
             return reasons.INVALID_SIGNATURE
         return None
+
+    def _informant(self, peer: PeerId) -> PeerId:
+        """Who answers for what a peer said: a neighbour for itself, strangers together."""
+        return peer if peer in self._neighbours else b""
 
     # Spreading.
 
