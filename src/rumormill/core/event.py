@@ -42,3 +42,19 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     received: float = 0.0
     offset: int = UNASSIGNED
     protocol: str = ""
+
+
+def filled(event: Event, received: float, offset: int, protocol: str) -> Event:
+    """The event with what only its receiver knows; by hand, because each event comes here twice."""
+    return Event(
+        event.topic,
+        event.data,
+        event.author,
+        event.id,
+        event.parents,
+        event.created,
+        event.proof,
+        received,
+        offset,
+        protocol,
+    )

@@ -23,7 +23,7 @@ import msgspec
 from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.event import UNASSIGNED, Event, Note
+from rumormill.core.event import UNASSIGNED, Event, Note, filled
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
@@ -238,7 +238,7 @@ class Journal:
             self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
             return
         self._waiting_bytes += len(event.data)
-        received = _filled(event, self.now(), UNASSIGNED, self._protocol)
+        received = filled(event, self.now(), UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self._notes.append(self._note)
@@ -342,7 +342,7 @@ class Journal:
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
             if append.deliver and not place.duplicate and event.topic in self._subscriptions:
-                placed = opened(_filled(event, event.received, place.offset, event.protocol))
+                placed = opened(filled(event, event.received, place.offset, event.protocol))
                 if placed is not None:
                     for subscription in self._subscriptions[event.topic]:
                         subscription.offer(placed)
@@ -482,22 +482,6 @@ _REASONS: Final[dict[type[StoreError], str]] = {
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
     middle = len(batch) // 2
     return [batch[:middle], batch[middle:]]
-
-
-def _filled(event: Event, received: float, offset: int, protocol: str) -> Event:
-    """The event with what only we know of it; made by hand, because each one passes here twice."""
-    return Event(
-        event.topic,
-        event.data,
-        event.author,
-        event.id,
-        event.parents,
-        event.created,
-        event.proof,
-        received,
-        offset,
-        protocol,
-    )
 
 
 def _store_error(error: BaseException) -> StoreError:
