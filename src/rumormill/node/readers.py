@@ -93,8 +93,11 @@ class Readers:
         self._shrink(self._config.queue_bytes_total)
 
     def make_room(self) -> None:
-        """All queues together are full: give up whoever has the most in its own."""
-        self._shrink(sum(self._unsent().values()) - 1)
+        """All queues together are full: give up whoever has the most, until a quarter is free.
+
+        Until then, and no further: everything that finds no room in a turn asks for it.
+        """
+        self._shrink(self._config.queue_bytes_total * 3 // 4)
 
     def _shrink(self, most: int) -> None:
         """Give up those with the most, until no more than so many bytes wait in all."""
