@@ -10,7 +10,7 @@ from live_nodes import take
 from rumormill.core import trace
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.services import PING
-from rumormill.libp2p.stream import Stream
+from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.node.node import Node
 from rumormill.wire.keys import PeerId
 from trace_log import TraceLog
@@ -142,7 +142,7 @@ async def _publish(peer: Node | ForeignPeer, batch: list[bytes], rate: float | N
             await asyncio.sleep(1 / rate)
 
 
-class _Pinging:
+class _Pinging(StreamHandler):
     """Pings a peer once."""
 
     def __init__(self) -> None:
@@ -158,9 +158,6 @@ class _Pinging:
         if self._echo == self._sent:
             self.answered.set_result(None)
             stream.end()
-
-    def on_writable(self, stream: Stream) -> None:
-        pass
 
     def on_close(self, stream: Stream, reason: str) -> None:
         if not self.answered.done():
