@@ -1,6 +1,7 @@
 """Programs beside a test: it waits for their lines, talks to them, and ends them as it likes."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -37,6 +38,15 @@ def rumormill(
         input=stdin,
         env=environment(**extra),
     )
+
+
+def examined(*arguments: str | Path) -> tuple[int, dict[str, dict[str, str]]]:
+    """What `rumormill doctor` says, by the name of the check, and its exit code."""
+    done = rumormill("doctor", "--json", *arguments)
+    assert "Traceback" not in done.stderr
+    report = json.loads(done.stdout)
+    assert report["healthy"] == (done.returncode == 0)
+    return done.returncode, {check["name"]: check for check in report["checks"]}
 
 
 class Program:

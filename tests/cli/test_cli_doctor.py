@@ -1,6 +1,5 @@
 """The doctor: every fault is found and comes with what to do about it."""
 
-import json
 import os
 import shutil
 import socket
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import rumormill
+from processes import examined
 from rumormill.cli import doctor
 from rumormill.cli.doctor import FAILED, OK, WARNING
 from rumormill.log import EventLog, StoreConfig
@@ -127,20 +126,13 @@ def test_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.check_space("disk", Path(os.devnull), "--home").state == FAILED
 
 
-def examined(*arguments: str) -> dict[str, dict[str, str]]:
-    """What the command says, by the name of the check."""
-    done = rumormill("doctor", "--json", *arguments)
-    assert "Traceback" not in done.stderr
-    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-
-
 def test_the_command_looks_at_everything(tmp_path: Path) -> None:
     """Java too where Spark is installed; the taken port of the Flight door; a path too long."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         taken = f"127.0.0.1:{listener.getsockname()[1]}"
-        checks = examined("--home", str(tmp_path / ("long" * 30)), "--flight", taken)
+        checks = examined("--home", str(tmp_path / ("long" * 30)), "--flight", taken)[1]
     for name in ("python", "packages", "java", "clock", "open files", "temporary files", "disk"):
         assert checks[name]["state"] in (OK, WARNING), checks[name]
     assert checks["flight"]["state"] == FAILED
@@ -150,7 +142,7 @@ def test_the_command_looks_at_everything(tmp_path: Path) -> None:
 
 
 def test_an_address_that_this_machine_does_not_have(tmp_path: Path) -> None:
-    checks = examined("--home", str(tmp_path / "h"), "--listen", "/ip4/192.0.2.1/tcp/4001")
+    checks = examined("--home", str(tmp_path / "h"), "--listen", "/ip4/192.0.2.1/tcp/4001")[1]
     assert checks["listen"]["state"] == FAILED
     assert "no such address" in checks["listen"]["advice"]
 
@@ -171,7 +163,7 @@ def test_a_home_that_others_may_look_into_and_a_log_without_a_second_witness(
             log.append([make_event(number)]).result()
         shutil.copytree(home, tmp_path / "crashed")
         monkeypatch.undo()
-    checks = examined("--home", str(tmp_path / "crashed"))
+    checks = examined("--home", str(tmp_path / "crashed"))[1]
     assert checks["home"]["state"] == WARNING
     assert checks["home"]["advice"] == f"chmod 700 {tmp_path / 'crashed'}"
     assert checks["log"]["state"] == WARNING

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import Terminal, rumormill
+from processes import Terminal, examined, rumormill
 
 NOBODY = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 
@@ -19,9 +19,7 @@ def key(tmp_path: Path) -> Path:
 
 def check(*arguments: str | Path) -> dict[str, str]:
     """What the doctor says of the network."""
-    done = rumormill("doctor", "--json", *map(str, arguments))
-    (found,) = (each for each in json.loads(done.stdout)["checks"] if each["name"] == "network")
-    return dict(found)
+    return examined(*arguments)[1]["network"]
 
 
 def test_a_key_is_made_private_and_once(tmp_path: Path) -> None:

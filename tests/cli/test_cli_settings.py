@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import SOURCES, Terminal, rumormill
+from processes import SOURCES, Terminal, examined, rumormill
 from rumormill.cli.grammar import CommandError
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import compile_format
@@ -145,14 +145,6 @@ def test_only_the_living_are_found_at_the_meeting_place(tmp_path: Path) -> None:
     (home / "meet" / "dead").write_text("/two")
     assert find_tickets(home) == []
     assert list((home / "meet").iterdir()) == []
-
-
-def examined(*arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """What the doctor says, by the name of the check."""
-    done = rumormill("doctor", "--json", *arguments)
-    report = json.loads(done.stdout)
-    assert report["healthy"] == (done.returncode == 0)
-    return done.returncode, {check["name"]: check for check in report["checks"]}
 
 
 def test_the_doctor_finds_a_new_home_healthy_and_makes_nothing(tmp_path: Path) -> None:

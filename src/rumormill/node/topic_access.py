@@ -120,6 +120,8 @@ class TopicAccess:
 
     def admits(self, event: Event, peer: PeerId) -> bool:
         """Whether an event that a peer brings may be taken, as far as keys and policies go."""
+        if not self._keys and not self._policies:  # most nodes, for every event
+            return True
         reason = self._fault(event)
         if reason:
             self.record(trace.Refuse(peer, reason, event.topic))

@@ -261,9 +261,10 @@ def sweep(
             build_tables(spark, draft, window, tell)
     except Exception as error:
         raise plain(error) from error
-    for unfinished in folder.glob(".*~*"):  # what tasks left that were killed
-        if not is_being_written(unfinished):
-            unfinished.unlink(missing_ok=True)
+    finally:
+        for unfinished in folder.glob(".*~*"):  # what tasks left that were killed
+            if not is_being_written(unfinished):
+                unfinished.unlink(missing_ok=True)
     return {"runs": len(runs), "new": len(waiting)}
 
 
