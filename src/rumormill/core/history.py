@@ -2,8 +2,8 @@
 
 Peers compare what they have of a topic as sets of keys in one order, the same at every peer: by the
 author's date, then by id. Nobody on the way can change a date that an author has signed, and who
-was away lacks one stretch of it. A set is known by its count and the sum of its keys' hashes: sums of
-neighbouring ranges add up, so a store can keep them, and 4,096 bits are long enough that nobody can
+was away lacks one stretch of it. A set is known by its count and the sum of its keys' hashes: sums
+of neighbouring ranges add up, so a store can keep them, and 4,096 bits are too long for anybody to
 make two sets with one sum (Meyer, Range-Based Set Reconciliation, section V).
 
 A runtime answers a `HistoryQuery` where the log is: the query is a value, and says itself what it
