@@ -23,6 +23,7 @@ UNDATED: Final = 0
 """The stamp of an event whose author has signed no date: such events are ordered by their ids."""
 
 _SEQNO_BYTES: Final = 8
+_COUNT_BYTES: Final = 8
 _SUM_BYTES: Final = 512
 _MODULUS: Final = 1 << (8 * _SUM_BYTES)
 
@@ -71,7 +72,15 @@ class Summary(msgspec.Struct, frozen=True, gc=False):
     @property
     def encoded(self) -> bytes:
         """Both numbers as bytes: what a fingerprint covers, and what a store keeps."""
-        return self.count.to_bytes(8, "big") + self.total.to_bytes(_SUM_BYTES, "big")
+        return self.count.to_bytes(_COUNT_BYTES, "big") + self.total.to_bytes(_SUM_BYTES, "big")
+
+    @classmethod
+    def decoded(cls, encoded: bytes) -> "Summary":
+        """The opposite of `encoded`; `ValueError` if it is not of that length."""
+        if len(encoded) != _COUNT_BYTES + _SUM_BYTES:
+            raise ValueError(f"a summary has {_COUNT_BYTES + _SUM_BYTES} bytes")
+        both = int.from_bytes(encoded, "big")
+        return cls(both >> 8 * _SUM_BYTES, both % _MODULUS)
 
 
 def summary_of(topic: Topic, keys: Sequence[Key]) -> Summary:

@@ -24,6 +24,8 @@ from rumormill.core.event import Event, Note
 from rumormill.log import check, errors, model, reader, schema
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
+from rumormill.log.histories import StoredHistories, Tags
+from rumormill.log.indexer import Indexer
 from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_topic
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
@@ -213,6 +215,17 @@ class EventLog:
             position = events[-1].offset + 1
             yield events
 
+    @contextlib.contextmanager
+    def histories(self) -> Iterator[StoredHistories]:
+        """All topics' histories, as they are at one moment not before the call.
+
+        May index first what was appended since: a reader's thread is the place for it.
+        """
+        self.writer()
+        self._indexer.catch_up()
+        with self.snapshot() as db:
+            yield StoredHistories(db, self._tags)
+
     def verify(self) -> model.Report:
         """Verify every row and every record; takes as long as reading the whole file."""
         with self.snapshot() as db:
@@ -373,6 +386,9 @@ class EventLog:
             where=self._where,
         )
         self._cleanup.callback(self._writer.close)
+        self._indexer = Indexer(self._writer)
+        self._writer.run(self._indexer.load).result()
+        self._tags = Tags(self._writer)
 
     def _close_connections(self, db: sqlite3.Connection) -> None:
         """Close the connections, the writing one last unless the disk has failed.

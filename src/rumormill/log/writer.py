@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +38,9 @@ _Places = tuple[list[int], dict[int, None]]
 _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
+_SPARE_EVENTS = 4096
+"""Index by itself from so many events behind: our choice. Who asks for histories waits for fewer,
+which is some ten milliseconds."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
@@ -58,6 +62,9 @@ class Counters(msgspec.Struct):
     failed: int = 0
     refused: int = 0
     heads_failed: int = 0
+    gone: int = 0
+    """Events that were not kept because retention has deleted what was before their date."""
+    indexes_rebuilt: int = 0
 
 
 class Writer:
@@ -80,6 +87,14 @@ class Writer:
         self.names: dict[str, None] = dict.fromkeys(topics)
         self.config = config
         self.counters = Counters()
+        self.unindexed: dict[str, None] = {}
+        """Topics that may have events that are not in the index of histories."""
+        self.backlog = 0
+        """About how many such events there are."""
+        self.keep_from: dict[str, int] = {}
+        """Before which dates topics' events may have been deleted."""
+        self.spare_work: Callable[[], None] | None = None
+        """What to do about the backlog when there is nothing else to do."""
         self._db_lock = db_lock
         self._upkeep = upkeep
         self._unwitnessed = unwitnessed
@@ -136,6 +151,11 @@ class Writer:
         with self._lock:
             self._admit_topics([name for name in names if name not in self.names])
 
+    def names_from(self, start: int) -> list[str]:
+        """All names of topics but the first so many."""
+        with self._lock:
+            return list(islice(self.names, start, None))
+
     def run(self, job: Callable[[], Any]) -> Future[Any]:
         """Have `job` run by the writer between two groups."""
         future: Future[Any] = Future()
@@ -174,6 +194,10 @@ class Writer:
         self._generation, self._unwitnessed = generation, behind
         self.counters.commits += 1
         for row in rows:
+            known = self.topics.get(row.name)
+            end = row.first_offset if known is None else known.next_offset
+            self.backlog += row.next_offset - end
+            self.unindexed[row.name] = None
             self.topics[row.name] = row
             self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
         if self._upkeep is not None:
@@ -254,6 +278,8 @@ class Writer:
             while not self._calls and not self._jobs:
                 if self._closing:
                     return [], None, True
+                if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
+                    return [], (self.spare_work, Future()), False
                 pause = None if self._upkeep is None else self._upkeep.wait(time.monotonic())
                 if not self._work.wait(pause) and pause is not None:
                     return [], None, False
