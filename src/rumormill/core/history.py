@@ -114,8 +114,11 @@ class History(Protocol):
     def keys(self, low: Key, high: Key, limit: int) -> list[Key]:
         """The first keys of a range, at most so many."""
 
-    def events(self, keys: Sequence[Key]) -> list[Event]:
-        """The events of these keys, without those that are known but not stored."""
+    def events(self, keys: Sequence[Key], max_bytes: int) -> list[Event]:
+        """The events of these keys, without those that are known but not stored.
+
+        The list ends behind the event with which its data and proofs reach `max_bytes`.
+        """
 
 
 class Histories(Protocol):

@@ -24,7 +24,7 @@ from rumormill.core.config import Config
 from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import Answered, Asked, AskFailed
+from rumormill.core.inputs import NO_ANSWER, Answered, Asked, AskFailed
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import ENDED, REFUSED, Carrier, Stream, StreamHandler
@@ -38,7 +38,6 @@ from rumormill.wire.frames import FrameReader, frame
 
 TOO_MANY_QUESTIONS: Final = "too many questions are open"
 UNREAD_ANSWERS: Final = "unread-answers"
-TIMED_OUT: Final = "no answer in time"
 UNANSWERED: Final = "the peer ended without an answer"
 
 _OPEN_ON_STREAM: Final = 16
@@ -187,7 +186,7 @@ class Queries:
             self.driver.feed(AskFailed(ask.peer, ask.number, reason))
 
     def _time_out(self, question: "Asking") -> None:
-        self.fail(question, TIMED_OUT)
+        self.fail(question, NO_ANSWER)
         if question.stream is not None:
             question.stream.reset()
 

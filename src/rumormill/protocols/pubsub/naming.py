@@ -85,13 +85,18 @@ class Authorship:
         """Begin sequence numbers at the time, so that a restart does not repeat them."""
         self._next_seqno = max(self._next_seqno, int(now * 1e9) + 1)
 
-    def compose(self, topic: Topic, data: bytes) -> Message:
-        """Make a message of ours, signed where the policy says so."""
+    def compose(self, topic: Topic, data: bytes, now: float = 0.0) -> Message:
+        """Make a message of ours, signed where the policy says so.
+
+        Its sequence number is a date in nanoseconds, later than that of any before: numbers must
+        grow, and by dates peers can tell what they missed.
+        """
         if not self._signs:
             return Message(topic, data)
         identity = self._identity
-        seqno = self._next_seqno.to_bytes(8, "big")
-        self._next_seqno += 1
+        number = max(self._next_seqno, int(now * 1e9))
+        self._next_seqno = number + 1
+        seqno = number.to_bytes(8, "big")
         message = Message(topic, data, identity.peer, seqno)
         sign_message(message, identity.sign, identity.public_key)
         return message
