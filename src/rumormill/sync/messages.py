@@ -20,7 +20,7 @@ from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import OperationMeta, RpcMeta
 from rumormill.protocols.registry import QuerySpec
 from rumormill.wire.fields import LeftOut, Nested, Number, Octets, OneOf
-from rumormill.wire.protobuf import read_varint, varint
+from rumormill.wire.protobuf import field_size, read_varint, varint
 from rumormill.wire.schema import Schema
 
 SYNC_PROTOCOL: Final = "/rumormill/sync/1.0.0"
@@ -190,7 +190,8 @@ class SyncMessage(msgspec.Struct, gc=False):
         meta = self.cached_meta
         if meta is None:
             body = self.body
-            data = sum(_EVENT.size(each) for each in body.events) if type(body) is Events else 0
+            events = body.events if type(body) is Events else ()
+            data = sum(field_size(_EVENT.size(each)) for each in events)
             meta = RpcMeta(
                 size=_MESSAGE.size(self), data_size=data, operations=_OPERATIONS[type(body)]
             )

@@ -379,8 +379,8 @@ class SyncedPeer:
             self._blame(peer, error, now, effects)
             return
         others = [each for each in self._sessions.values() if each is not session]
-        for topic in list(session.unequal):
-            if any(topic in other.unequal for other in others):
+        for topic in list(session.doubtful):
+            if any(topic in other.doubtful for other in others):
                 session.leave_out(topic)
                 partner = self._partners[peer]
                 partner.offered[topic] = None

@@ -202,12 +202,15 @@ class FindUnequal(HistoryQuery, frozen=True):
         history = histories.history(self.topic)
         wanted: list[Wanted] = []
         parts: list[tuple[Key, Key, bytes]] = []
-        for low, high, hashed in compared(self.low, self.spans):
+        for begin, high, hashed in compared(self.low, self.spans):
+            low = begin
             own = Summary() if history is None else history.summary(low, high)
             if fingerprint(self.salt, own) == hashed:
                 continue
             if history is None or own.count <= LISTED:
                 known = () if history is None else history.keys(low, high, LISTED)
+                if not known and wanted and wanted[-1].high == low and not wanted[-1].known:
+                    low = wanted.pop().low
                 short = b"".join([short_id(self.salt, key.id) for key in known])
                 wanted.append(Wanted(low, high, short))
             else:

@@ -96,8 +96,10 @@ class Session:
         """The topics, each with the date from which on its events are wanted."""
         self.offered = offered
         """Whether the partner said that it has something."""
-        self.unequal: dict[Topic, int] = {}
-        """The topics in which something differs, and how many events the partner has there."""
+        self.doubtful: dict[Topic, int] = {}
+        """The topics in which the partner has, or may have, something else, and how many events."""
+        self.unequal: dict[Topic, None] = {}
+        """Those in which something differs indeed."""
         self.unknown: dict[Topic, None] = {}
         """Those of which it has none."""
         self.events = 0
@@ -131,19 +133,26 @@ class Session:
         if self._in_vain >= MAX_IN_VAIN:
             return None
         question: Compare | Fetch | None = None
-        for topic, wanted in self._wanted.items():
-            self._asked_topic = topic
-            some, self._wanted[topic] = wanted[:MAX_WANTED], wanted[MAX_WANTED:]
-            if not self._wanted[topic]:
-                del self._wanted[topic]
-            question = Fetch(self.salt, topic_tag(topic), tuple(some))
-            break
-        else:
-            if self._cuts:
-                cut = self._cuts.pop()
-                self._asked_topic = cut.topic
-                question = Compare(self.salt, topic_tag(cut.topic), cut.low, cut.spans)
+        if self._wanted:
+            question = self._next_fetch()
+        elif self._cuts:
+            cut = self._cuts.pop()
+            self._asked_topic = cut.topic
+            question = Compare(self.salt, topic_tag(cut.topic), cut.low, cut.spans)
         self._asked = question
+        return question
+
+    def _next_fetch(self) -> Fetch:
+        """Fetch one range of which nothing is known, or several others: they hold little."""
+        topic, wanted = next(iter(self._wanted.items()))
+        few = 1
+        while few < min(len(wanted), MAX_WANTED) and wanted[few].known and wanted[0].known:
+            few += 1
+        self._asked_topic = topic
+        question = Fetch(self.salt, topic_tag(topic), tuple(wanted[:few]))
+        del wanted[:few]
+        if not wanted:
+            del self._wanted[topic]
         return question
 
     def _next_slice(self) -> Arrived:
@@ -170,6 +179,8 @@ class Session:
             return answer
         if isinstance(answer, Unequal):
             topic = self._asked_topic
+            if answer.cuts or answer.wanted:
+                self.unequal[topic] = None
             wanted = self._wanted.get(topic, [])
             room = MAX_LEFT - len(self._cuts) - sum(map(len, self._wanted.values()))
             wanted += answer.wanted[: max(0, room)]
@@ -216,12 +227,12 @@ class Session:
         self.unknown.update((self.topics[place][0], None) for place in verdict.unknown)
         for difference in verdict.differences:
             topic = self.topics[difference.place][0]
-            self.unequal[topic] = difference.count
+            self.doubtful[topic] = difference.count
             self._answers.append(_Cut(topic, BEGIN, difference.spans))
 
     def leave_out(self, topic: Topic) -> None:
         """Do nothing about a topic: somebody else is asked about it."""
-        del self.unequal[topic]
+        del self.doubtful[topic]
         self._answers = [answer for answer in self._answers if answer.topic != topic]
 
     def _on_compared(self, asked: Compare, answer: Compared) -> None:

@@ -16,10 +16,16 @@ from functools import partial
 from typing import Final
 
 from rumormill.core.errors import DecodeError
+from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.codec import decode_rpc, sign_message, signing_payload
+from rumormill.protocols.pubsub.codec import (
+    decode_rpc,
+    from_event,
+    sign_message,
+    signing_payload,
+)
 from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPolicy
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
 from rumormill.protocols.pubsub.messages import Message, Rpc
@@ -123,3 +129,12 @@ class Authorship:
         if self._identity.verify(message.author, message.key, payload, message.signature):
             return None
         return reasons.INVALID_SIGNATURE
+
+    def check_kept(self, event: Event, name: Callable[[Message], MessageId]) -> str | None:
+        """Return why an event that somebody has kept is not one that the policy accepts."""
+        try:
+            message = from_event(event)
+        except DecodeError as error:
+            return error.reason
+        refusal = self.check(message)
+        return reasons.WRONG_ID if refusal is None and name(message) != event.id else refusal

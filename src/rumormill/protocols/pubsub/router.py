@@ -27,7 +27,7 @@ from rumormill.core.effects import (
     SetTimer,
     Validate,
 )
-from rumormill.core.errors import DecodeError, LimitError, LocalError
+from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
@@ -36,7 +36,7 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.codec import from_event, proof_of
+from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship, message_namer
@@ -439,21 +439,12 @@ class PubSubRouter:
         """A stored event that we asked for. It may be one of ours, of which our log knows nothing
         any more, and one that was seen and could not be stored.
         """
-        peer, given = event.peer, event.event
-        if given.topic not in self.subscriptions or given.id in self._pending:
-            return
-        try:
-            message = from_event(given)
-        except DecodeError as error:
-            self._recovery.take(peer, given, error.reason, effects)
-            return
-        message.id = self._name(message)
-        refusal = self._authorship.check(message)
-        if refusal is None and message.id != given.id:
-            refusal = reasons.WRONG_ID
-        if refusal is None:
-            self._seen.add(message.id, now)
-        self._recovery.take(peer, given, refusal, effects)
+        given = event.event
+        if given.topic in self.subscriptions and given.id not in self._pending:
+            refusal = self._authorship.check_kept(given, self._name)
+            if refusal is None:
+                self._seen.add(given.id, now)
+            self._recovery.take(event.peer, given, refusal, effects)
 
     def _accept(
         self, peer: PeerId, message: Message, event: Event, now: float, effects: Effects
