@@ -64,6 +64,7 @@ class Queries:
         config: NodeConfig,
         spec: QuerySpec,
         settings: Config,
+        first_number: int = 1,
     ) -> None:
         self.driver = driver
         self.config = config
@@ -81,7 +82,8 @@ class Queries:
         """Which of these questions each peer has asked, the oldest first."""
         self.unsent: dict[PeerId, int] = {}
         """Bytes of answers that wait for each peer to read."""
-        self._numbers = count(1)
+        self._numbers = count(first_number)
+        """Of peers' questions; each format has numbers of its own."""
         self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
             swarm.services[protocol] = lambda _, stream: Answering(self, stream)

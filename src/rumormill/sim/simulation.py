@@ -71,6 +71,11 @@ class Simulation:
             "disk.limit",
             f"has no meaning with {self.spec.name}, which reads nothing back, and without sync",
         )
+        require(
+            self.spec.recovers or not scenario.sync.enabled,
+            "sync.enabled",
+            f"{self.spec.name} repairs histories itself",
+        )
         links, check = scenario.links, scenario.check_codec
         self.network = Network(
             scenario.seed,
