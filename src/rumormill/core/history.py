@@ -123,8 +123,11 @@ class History(Protocol):
     def keys(self, low: Key, high: Key, limit: int) -> list[Key]:
         """The first keys of a range, at most so many."""
 
-    def events(self, keys: Sequence[Key]) -> list[Event]:
-        """The events of these keys, without those that are known but not stored."""
+    def events(self, keys: Sequence[Key], max_bytes: int) -> list[Event]:
+        """The events of these keys, without those that are known but not stored.
+
+        The list ends behind the event with which its data and proofs reach `max_bytes`.
+        """
 
 
 class Histories(Protocol):
@@ -141,8 +144,8 @@ class HistoryQuery(msgspec.Struct, frozen=True):
     """A question about stored histories, worked out where they are."""
 
     def work_out(self, histories: Histories) -> object:
-        """Find the answer."""
-        raise NotImplementedError
+        """Find the answer; each kind of question says how."""
+        return None
 
 
 def topic_tag(topic: Topic) -> bytes:

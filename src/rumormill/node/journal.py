@@ -13,6 +13,7 @@ is kept what fits.
 """
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
@@ -21,7 +22,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.api import Receipt
-from rumormill.core.effects import Append, KeepNote, Load, Published
+from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Note, filled
 from rumormill.core.ids import MessageId, PeerId, Topic
@@ -437,6 +438,11 @@ class Journal:
         """Read behind what was appended so far; `Loaded` answers."""
         self._reader.load(effect, self.feed, behind=self._taken)
         self._reader.go_on(self._settled)
+
+    def disregard(self, effect: Disregard) -> None:
+        """Know an event that our own rules refuse; it is forgotten if the log is busy."""
+        with contextlib.suppress(StoreError):
+            self.log.know(effect.topic, (effect.key,))
 
     @property
     def reads_refused(self) -> int:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from rumormill.core.effects import ById, Load, Notes
 from rumormill.core.event import Event
+from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
@@ -81,6 +82,9 @@ class LogReader:
                 notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
                 more = len(notes) > _PIECE_EVENTS
                 return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+            if isinstance(query, HistoryQuery):
+                with log.histories() as histories:
+                    return Loaded(load.number, answer=query.work_out(histories))
             if isinstance(query, ById):
                 events, more = _read_ids(log, load.topic, query.ids)
             else:
