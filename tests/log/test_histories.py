@@ -3,6 +3,7 @@
 import random
 import sys
 from bisect import bisect_left
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -87,7 +88,7 @@ def check_cut(history, inside: list[Key], low: Key, high: Key, parts: int) -> No
     assert cuts == sorted(set(cuts))
     assert all(low < cut < high for cut in cuts)
     places = [0, *(bisect_left(inside, cut) for cut in cuts), len(inside)]
-    largest = max(end - start for start, end in zip(places, places[1:], strict=False))
+    largest = max(end - start for start, end in pairwise(places))
     assert largest * parts <= 2 * len(inside) or largest == 1
 
 
