@@ -252,7 +252,6 @@ def test_an_index_that_cannot_be_used_is_made_anew_without_a_word_from_anybody(
 
 def test_an_index_that_cannot_be_made_anew_costs_no_event(store):
     """Its pages are destroyed: events are taken and read, only histories are refused."""
-    from rumormill.log import StoreConfig
 
     path = store / "events-1.db"
     db = sqlite3.connect(path)
