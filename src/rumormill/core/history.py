@@ -22,6 +22,9 @@ from rumormill.core.ids import MessageId, Topic
 UNDATED: Final = 0
 """The stamp of an event whose author has signed no date: such events are ordered by their ids."""
 
+AHEAD_SECONDS: Final = 60
+"""By how much clocks may differ: our choice. What is dated later when it comes has a wrong date."""
+
 _SEQNO_BYTES: Final = 8
 _COUNT_BYTES: Final = 8
 _SUM_BYTES: Final = 512
@@ -53,6 +56,20 @@ def stamp_of(event: Event) -> int:
     created = event.created
     stamp = 0 if created is None else round(created * 1e6)
     return stamp if UNDATED < stamp < END.stamp else UNDATED
+
+
+def is_ahead(stamp: int, now: float) -> bool:
+    """Whether a date lies so far ahead that it is wrong."""
+    return stamp > 1e6 * (now + AHEAD_SECONDS)
+
+
+def is_over(event: Event, keep_from: int) -> bool:
+    """Whether an event is one of those that retention has deleted, as far as its date tells.
+
+    One that came soon after its date is not: it is new, whoever's clock is ahead.
+    """
+    stamp = stamp_of(event)
+    return UNDATED < stamp < min(keep_from, 1e6 * (event.received - AHEAD_SECONDS))
 
 
 class Summary(msgspec.Struct, frozen=True, gc=False):
@@ -105,6 +122,14 @@ class Window(msgspec.Struct, frozen=True):
     keep_from: int = UNDATED + 1
     undated: bool = True
     ahead: bool = True
+
+    def without(self, stamp: int, received: float) -> "Window":
+        """What is left when retention has deleted an event of this date that came at this time."""
+        if stamp == UNDATED:
+            return Window(self.keep_from, undated=False, ahead=self.ahead)
+        if is_ahead(stamp, received):
+            return Window(self.keep_from, undated=self.undated, ahead=False)
+        return Window(max(self.keep_from, stamp + 1), undated=self.undated, ahead=self.ahead)
 
 
 class History(Protocol):

@@ -66,14 +66,22 @@ class StoredHistory:
         """The first keys of a range, at most so many."""
         return get_keys(self._db, self._number, low, high, limit)
 
-    def events(self, keys: Sequence[Key]) -> list[Event]:
-        """The events of these keys, verified, without those that are known but not stored."""
+    def events(self, keys: Sequence[Key], max_bytes: int) -> list[Event]:
+        """The events of these keys, verified, without those that are known but not stored.
+
+        The list ends behind the event with which its data and proofs reach `max_bytes`.
+        """
         name, encoded = self._topic.name, self._topic.name.encode()
-        found = []
+        found: list[Event] = []
         for key in keys:
             row = self._db.execute(_EVENT, (self._number, *key)).fetchone()
-            if row is not None and row[2] == key.id and row_is_whole(row, self._number, encoded):
-                found.append(row_event(row, name))
+            if row is None or row[2] != key.id or not row_is_whole(row, self._number, encoded):
+                continue
+            event = row_event(row, name)
+            found.append(event)
+            max_bytes -= len(event.data) + len(event.proof)
+            if max_bytes <= 0:
+                break
         return found
 
     def _fold(self, level: int, low: Key, high: Key, leaf: _Leaf) -> Summary:

@@ -15,6 +15,7 @@ Windows and refusals are the only facts here that the events do not tell again.
 """
 
 import sqlite3
+import struct
 from collections.abc import Sequence
 from itertools import chain
 from typing import Final, NamedTuple
@@ -22,13 +23,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rumormill.core.event import Event
-from rumormill.core.history import BEGIN, END, Key, Summary, Window, stamp_of
+from rumormill.core.history import AHEAD_SECONDS, BEGIN, END, Key, Summary, Window, stamp_of
 from rumormill.log.errors import RecordDamagedError
 from rumormill.log.rows import TopicRow, seal_history, seal_refusal
-
-AHEAD_SECONDS: Final = 60
-"""A date that was later than this when the event came is wrong: our choice, GossipSub's peers with
-clocks by NTP are within one second."""
 
 LEVELS: Final = 3
 """A range of 10^8 keys is summed over a few hundred nodes."""
@@ -97,10 +94,10 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Entry(NamedTuple):
-    """A key, and the offset of its event."""
+    """A key, and where its event is: its offset, or minus the number of its refusal."""
 
     key: Key
-    offset: int
+    place: int
 
 
 class Node(NamedTuple):
@@ -153,32 +150,32 @@ def _sealed(record: Record) -> tuple[int | bytes, ...]:
     return (*fields, seal_history(*fields))
 
 
-def new_record(db: sqlite3.Connection, topic: TopicRow) -> Record:
-    """The record of a topic that is not indexed yet.
+def likely_window(db: sqlite3.Connection, topic: TopicRow) -> Window:
+    """The window of a topic for which nobody has kept one.
 
-    Of events that went before anybody kept a record the dates are gone. None can be later than
-    the oldest event that is left, by more than a clock may be wrong.
+    Of events that are gone the dates are not known. None can be later than the oldest event that
+    is left, by more than clocks may differ.
     """
-    window = Window()
-    if topic.first_offset:
-        query = "SELECT received FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT 1"
-        keys = topic.key(topic.first_offset), topic.key(topic.next_offset)
-        (latest,) = db.execute(query, keys).fetchone() or (topic.received_max,)
-        keep_from = int(1e6 * max(latest + AHEAD_SECONDS, 0.0)) + 1
-        window = Window(min(keep_from, END.stamp - 1), undated=False, ahead=False)
-    return Record(topic.topic_id, topic.first_offset, window)
+    if not topic.first_offset:
+        return Window()
+    query = "SELECT received FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT 1"
+    keys = topic.key(topic.first_offset), topic.key(topic.next_offset)
+    (latest,) = db.execute(query, keys).fetchone() or (topic.received_max,)
+    keep_from = 1 + int(1e6 * max(latest + AHEAD_SECONDS, 0.0))
+    return Window(min(keep_from, END.stamp), undated=False, ahead=False)
 
 
 # Keys
 
 
-def entry_of(topic: str, offset: int, event_id: bytes, author: bytes, created: object) -> Entry:
-    """A stored event's entry; `RecordDamagedError` if its row holds no event."""
+def stored_key(
+    topic: TopicRow, event_id: bytes, author: bytes, created: float | None
+) -> Key | None:
+    """A stored event's key; None if its row holds no event any more."""
     try:
-        event = Event(topic, b"", author, event_id, created=created)  # type: ignore[arg-type]
-        return Entry(Key(stamp_of(event), event_id), offset)
-    except (TypeError, AttributeError):
-        raise RecordDamagedError(f"the event at offset {offset} of {topic!r} is damaged") from None
+        return Key(stamp_of(Event(topic.name, b"", author, event_id, created=created)), event_id)
+    except (TypeError, AttributeError, ValueError, OverflowError):
+        return None  # a flipped type code can give any type here
 
 
 def get_keys(
@@ -240,26 +237,17 @@ def _take_over(db: sqlite3.Connection, topic_id: int, key: Key, offset: int) -> 
 # Refusals
 
 
-def get_refusals(
-    db: sqlite3.Connection, topic_id: int, upto: int = 2**62
-) -> tuple[list[Entry], int]:
-    """The refusals up to a number, by number, and how many could not be believed."""
-    query = (
-        "SELECT number, stamp, id, seal FROM refusals WHERE topic_id = ? AND number <= ?"
-        " ORDER BY number"
-    )
-    whole: list[Entry] = []
-    broken = 0
+def get_refusals(db: sqlite3.Connection, topic_id: int, upto: int = 2**62) -> list[Entry]:
+    """The refusals up to a number, those that are what was written."""
+    query = "SELECT number, stamp, id, seal FROM refusals WHERE topic_id = ? AND number <= ?"
+    whole = []
     for number, stamp, event_id, seal in db.execute(query, (topic_id, upto)):
         try:
-            is_whole = seal_refusal(topic_id, number, stamp, event_id) == seal
-        except Exception:  # noqa: BLE001 - a flipped type code can give any type here
-            is_whole = False
-        if is_whole:
-            whole.append(Entry(Key(stamp, event_id), -number))
-        else:
-            broken += 1
-    return whole, broken
+            if seal_refusal(topic_id, number, stamp, event_id) == seal:
+                whole.append(Entry(Key(stamp, event_id), -number))
+        except (TypeError, struct.error):
+            continue  # a flipped type code can give any type here
+    return whole
 
 
 def put_refusals(db: sqlite3.Connection, topic_id: int, refusals: Sequence[Entry]) -> None:

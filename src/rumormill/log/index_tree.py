@@ -15,18 +15,23 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
-from rumormill.core.history import BEGIN, Key, Summary, summary_of
+from rumormill.core.history import BEGIN, Key, Summary, Window, summary_of
 from rumormill.log.errors import RecordDamagedError
 from rumormill.log.index_rows import (
     LEVELS,
+    Entry,
     Node,
+    Record,
     count_keys,
     drop_node,
     following,
     get_keys,
     get_nodes,
     node_at,
+    put_keys,
     put_node,
+    put_record,
+    put_refusals,
 )
 from rumormill.log.rows import TopicRow
 
@@ -53,11 +58,6 @@ class Tree:
         self._db = db
         self._topic = topic
         self._number = topic.topic_id
-
-    def begin(self) -> None:
-        """Make the sums of no keys."""
-        for level in range(LEVELS):
-            put_node(self._db, self._number, level, Node(BEGIN, Summary()))
 
     def add(self, keys: Sequence[Key]) -> None:
         """Take account of keys that were not there; sorted, their rows written."""
@@ -150,6 +150,19 @@ class Tree:
 
     def _sum(self, keys: Sequence[Key]) -> Summary:
         return summary_of(self._topic.name, keys)
+
+
+def begin_history(
+    db: sqlite3.Connection, topic: TopicRow, window: Window, refusals: Sequence[Entry] = ()
+) -> Record:
+    """Begin the index of a topic of which nothing is indexed, with what is known otherwise."""
+    record = Record(topic.topic_id, topic.first_offset, window)
+    put_record(db, record)
+    for level in range(LEVELS):
+        put_node(db, topic.topic_id, level, Node(BEGIN, Summary()))
+    put_refusals(db, topic.topic_id, refusals)
+    Tree(db, topic).add(put_keys(db, topic.topic_id, sorted(refusals)))
+    return record
 
 
 def _evenly(items: Sequence[Item], parts: int) -> list[Sequence[Item]]:

@@ -12,13 +12,13 @@ even that fails, there are no histories until a repair, and events are served an
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from rumormill.core.history import UNDATED, Key, Window
+from rumormill.core.history import Key, Window
 from rumormill.log.errors import (
     CorruptLogError,
     Finding,
@@ -27,21 +27,20 @@ from rumormill.log.errors import (
     is_corruption,
 )
 from rumormill.log.index_rows import (
-    AHEAD_SECONDS,
     INDEX_TABLES,
     Entry,
     Record,
     drop_keys,
-    entry_of,
     get_record,
     get_refusals,
     last_refusal,
-    new_record,
+    likely_window,
     put_keys,
     put_record,
     put_refusals,
+    stored_key,
 )
-from rumormill.log.index_tree import Tree
+from rumormill.log.index_tree import Tree, begin_history
 from rumormill.log.rows import MAX_OFFSET, Group, TopicRow
 from rumormill.log.writer import Writer
 
@@ -58,6 +57,15 @@ _log = logging.getLogger("rumormill.log")
 
 class IndexDamagedError(Exception):
     """The index is not what was written; inside the store only."""
+
+
+class Gone(NamedTuple):
+    """What must be known of an event that is deleted."""
+
+    received: float
+    id: bytes
+    author: bytes
+    created: float | None
 
 
 class Indexer:
@@ -106,19 +114,29 @@ class Indexer:
         with contextlib.suppress(CorruptLogError):
             self.attempt(self._writer.exclusively(self._load))
 
-    def forget(self, topic: TopicRow, end: int, gone: Mapping[Entry, float]) -> Window:
-        """Let go of the events before an offset, with the times at which they came.
+    def forget(self, topic: TopicRow, gone: Sequence[Gone | None]) -> Window:
+        """Let go of a topic's first events; None stands for one that was lost before.
 
-        Part of the transaction that deletes them; `topic` is as it was before.
+        Part of the transaction that deletes them; `topic` is as it was before. What was not
+        indexed yet never will be.
         """
         with _guarded():
             record = self._record(topic)
             window = record.window
-            for (key, _), received in gone.items():
-                window = _without(window, key.stamp, received)
-            indexed = sorted(entry for entry in gone if entry.offset < record.indexed_to)
-            Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, indexed))
-            indexed_to = max(record.indexed_to, end)
+            indexed = []
+            for offset, event in enumerate(gone, topic.first_offset):
+                key = (
+                    None
+                    if event is None
+                    else stored_key(topic, event.id, event.author, event.created)
+                )
+                if event is None or key is None:
+                    continue
+                window = window.without(key.stamp, event.received)
+                if offset < record.indexed_to:
+                    indexed.append(Entry(key, offset))
+            Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(indexed)))
+            indexed_to = max(record.indexed_to, topic.first_offset + len(gone))
             put_record(self._db, Record(topic.topic_id, indexed_to, window))
         return window
 
@@ -190,9 +208,7 @@ class Indexer:
         """A topic's record, made if there is none, with the sums of nothing."""
         record = get_record(self._db, topic.topic_id)
         if record is None:
-            record = new_record(self._db, topic)
-            put_record(self._db, record)
-            Tree(self._db, topic).begin()
+            record = begin_history(self._db, topic, likely_window(self._db, topic))
         return record
 
     def _entries(self, topic: TopicRow, start: int, stop: int) -> list[Entry]:
@@ -205,10 +221,10 @@ class Indexer:
                 with contextlib.suppress(sqlite3.Error):
                     rows += self._db.execute(_EVENTS, (topic.key(offset),) * 2).fetchall()
         found: dict[Key, int] = {}
-        for number, *fields in rows:
-            with contextlib.suppress(RecordDamagedError):
-                key, offset = entry_of(topic.name, number & MAX_OFFSET, *fields)
-                found[key] = offset
+        for row, *fields in rows:
+            key = stored_key(topic, *fields)
+            if key is not None:
+                found[key] = row & MAX_OFFSET
         return [Entry(*item) for item in sorted(found.items())]
 
     def _know(self, name: str, keys: Sequence[Key], group: Group) -> None:
@@ -225,7 +241,7 @@ class Indexer:
         tree = Tree(self._db, topic)
         tree.add(put_keys(self._db, number, sorted(refusals)))
         oldest = last + len(keys) - MAX_REFUSALS
-        tree.remove(drop_keys(self._db, number, sorted(get_refusals(self._db, number, oldest)[0])))
+        tree.remove(drop_keys(self._db, number, sorted(get_refusals(self._db, number, oldest))))
         self._db.execute(
             "DELETE FROM refusals WHERE topic_id = ? AND number <= ?", (number, oldest)
         )
@@ -245,16 +261,13 @@ class Indexer:
                 self._db.execute(f"DROP TABLE IF EXISTS {name}")
                 self._db.execute(statement)
         for topic in self._writer.topics.values():
-            record = new_record(self._db, topic)
+            window = likely_window(self._db, topic)
             with contextlib.suppress(RecordDamagedError):
-                record = get_record(self._db, topic.topic_id) or record
-            put_record(self._db, msgspec.structs.replace(record, indexed_to=topic.first_offset))
-            tree = Tree(self._db, topic)
-            tree.begin()
-            refusals = get_refusals(self._db, topic.topic_id)[0]
+                record = get_record(self._db, topic.topic_id)
+                window = window if record is None else record.window
+            refusals = get_refusals(self._db, topic.topic_id)
             self._db.execute("DELETE FROM refusals WHERE topic_id = ?", (topic.topic_id,))
-            put_refusals(self._db, topic.topic_id, refusals)
-            tree.add(put_keys(self._db, topic.topic_id, sorted(refusals)))
+            begin_history(self._db, topic, window, refusals)
 
     def _transact(self, body: Callable[[Group], None]) -> None:
         """A transaction that changes no topic's own record, and is kept nevertheless."""
@@ -276,12 +289,3 @@ def _guarded() -> Iterator[None]:
         if is_corruption(error):
             raise IndexDamagedError(str(error)) from error
         raise
-
-
-def _without(window: Window, stamp: int, received: float) -> Window:
-    """What is left of a window without an event."""
-    if stamp == UNDATED:
-        return msgspec.structs.replace(window, undated=False)
-    if stamp > 1e6 * (received + AHEAD_SECONDS):
-        return msgspec.structs.replace(window, ahead=False)
-    return msgspec.structs.replace(window, keep_from=max(window.keep_from, stamp + 1))

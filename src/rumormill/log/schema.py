@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from rumormill.log import errors, files
-from rumormill.log.index_rows import INDEX_TABLES, new_record, put_record
+from rumormill.log.index_rows import INDEX_TABLES, likely_window
+from rumormill.log.index_tree import begin_history
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
     EventRow,
@@ -104,7 +105,7 @@ def _add_index(db: sqlite3.Connection) -> None:
         db.execute(statement)
     for topic in get_topics(db)[0].values():
         if topic.first_offset:
-            put_record(db, new_record(db, topic))
+            begin_history(db, topic, likely_window(db, topic))
 
 
 MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _add_index}

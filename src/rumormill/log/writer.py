@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rumormill.core.event import Event, Note
+from rumormill.core.event import UNASSIGNED, Event, Note
+from rumormill.core.history import is_over
 from rumormill.log import errors
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
@@ -355,6 +356,9 @@ class Writer:
             self.counters.appended += len(offsets) - len(known)
             self.counters.duplicates += len(known)
             if known:
+                gone = offsets.count(UNASSIGNED)
+                self.counters.gone += gone
+                self.counters.duplicates -= gone
                 appended = [Appended(at, n in known, durable) for n, at in enumerate(offsets)]
             else:
                 appended = [Appended(offset, False, durable) for offset in offsets]
@@ -364,13 +368,16 @@ class Writer:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
         rows: list[EventRow] = []
         results: list[_Places] = []
-        name, topic, encoded = "", None, b""
+        name, topic, encoded, keep_from = "", None, b"", 0
         for call in calls:
             offsets: list[int] = []
             for event in call.events:
                 if topic is None or event.topic != name:
                     name = event.topic
                     topic, encoded = group.topic(name), group.encoded[name]
+                    keep_from = self.keep_from.get(name, 0)
+                if keep_from > 1 and is_over(event, keep_from):
+                    raise _KnownIdError
                 offset = topic.next_offset
                 row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
                 group.add(topic, row)
@@ -382,25 +389,35 @@ class Writer:
         return results
 
     def _insert_each(self, group: Group, calls: list[Call]) -> list[_Places]:
-        """Insert events of which some may be known; those keep the offset they have."""
+        """Insert events of which some may be known; those keep the offset they have.
+
+        What retention would have deleted by its date is taken for known, whether it was or not.
+        """
         results: list[_Places] = []
         for call in calls:
             offsets: list[int] = []
             known: dict[int, None] = {}
             for event in call.events:
                 topic = group.topic(event.topic)
+                if is_over(event, self.keep_from.get(event.topic, 0)):
+                    known[len(offsets)] = None
+                    offsets.append(self._offset_of(topic, event))
+                    continue
                 offset, encoded = topic.next_offset, group.encoded[event.topic]
                 row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
                 if self.db.execute(INSERT, row).rowcount == 1:
                     group.add(topic, row)
                 else:
-                    query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
-                    (key,) = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
-                    offset = key & MAX_OFFSET
+                    offset = self._offset_of(topic, event)
                     known[len(offsets)] = None
                 offsets.append(offset)
             results.append((offsets, known))
         return results
+
+    def _offset_of(self, topic: TopicRow, event: Event) -> int:
+        query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
+        found = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
+        return UNASSIGNED if found is None else found[0] & MAX_OFFSET
 
     def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
         if not future.set_running_or_notify_cancel():
