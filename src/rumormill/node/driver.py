@@ -123,20 +123,14 @@ class Driver:
         swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
         dialler = Dialler(swarm)
         self.pending_sends = PendingSends(self, dialler, config)
-        self.queries = self._make_queries(spec, settings, dialler)
+        common = (self, swarm, dialler, config)
+        self.sync_queries = Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)
+        self.queries: Queries | None = None
+        if spec.queries is not None:
+            self.queries = Queries(*common, spec.queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
         self._actions = self._all_actions()
-
-    def _make_queries(
-        self, spec: ProtocolSpec, settings: Config, dialler: Dialler
-    ) -> dict[bool, Queries]:
-        """Questions and answers: those of the protocol where it has some, and those of sync."""
-        common = (self, self._swarm, dialler, self.config)
-        made = {True: Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)}
-        if spec.queries is not None:
-            made[False] = Queries(*common, spec.queries, settings)
-        return made
 
     def now(self) -> float:
         """Seconds since 1970 that never go back while the node runs."""
@@ -156,8 +150,9 @@ class Driver:
         self._timers.clear()
         self.pending_sends.close()
         self._readers.close()
-        for queries in self.queries.values():
-            queries.close()
+        self.sync_queries.close()
+        if self.queries is not None:
+            self.queries.close()
         for waiting in self._commands.values():
             if not waiting.done():
                 waiting.set_exception(LocalError(CLOSED))
@@ -246,8 +241,9 @@ class Driver:
             found[connection] = connection.unsent
             if (channel := self.channels.get(peer)) is not None:
                 found[connection] += channel.queued_bytes
-            for queries in self.queries.values():
-                found[connection] += queries.unsent.get(peer, 0)
+            found[connection] += self.sync_queries.unsent.get(peer, 0)
+            if self.queries is not None:
+                found[connection] += self.queries.unsent.get(peer, 0)
         return found
 
     def on_channel_open(self, channel: Channel) -> None:
@@ -411,7 +407,7 @@ class Driver:
             self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
 
     def _ask(self, effect: effects.Ask) -> None:
-        queries = self.queries.get(type(effect.message) is SyncMessage)
+        queries = self.sync_queries if type(effect.message) is SyncMessage else self.queries
         if queries is None:
             failed = inputs.AskFailed(effect.peer, effect.number, NO_QUESTIONS)
             self._loop.call_soon(self.feed, failed)
@@ -419,10 +415,16 @@ class Driver:
             queries.ask(effect)
 
     def _answer(self, effect: effects.Answer) -> None:
-        self.queries[effect.number >= _SYNC_NUMBERS].answer(effect)
+        self._asked_for(effect.number).answer(effect)
 
     def _decline(self, effect: effects.Decline) -> None:
-        self.queries[effect.number >= _SYNC_NUMBERS].decline(effect)
+        self._asked_for(effect.number).decline(effect)
+
+    def _asked_for(self, number: int) -> Queries:
+        """Where a peer's question came from."""
+        if self.queries is not None and number < _SYNC_NUMBERS:
+            return self.queries
+        return self.sync_queries
 
     def _end_command(self, effect: effects.Outcome) -> None:
         waiting = self._commands.get(effect.number)
