@@ -172,18 +172,22 @@ class Swarm:
 
     def blame(self, peer: PeerId, reason: str, points: float = 1.0) -> None:
         """Hold against a peer what it was refused; one that floods is cut off, and kept out."""
+        connections = [
+            each[peer] for each in (self._retired, self.spares, self.connections) if peer in each
+        ]
+        for connection in connections:
+            connection.shorten_turn()
         for_what = self._conduct.blame(peer, reason, points, self._now())
         if for_what is None:
             return
-        connection = self.connections.get(peer)
         self.count(f"cut-off-{for_what}")
-        self._bans.ban(peer, None if connection is None else connection.origin, self._now())
+        origin = self.connections[peer].origin if peer in self.connections else None
+        self._bans.ban(peer, origin, self._now())
         self.on_cut_off(peer, for_what)
         # Not at once: whoever blames is in the midst of its work.
         loop = asyncio.get_running_loop()
-        for each in (self._retired.get(peer), self.spares.get(peer), connection):
-            if each is not None:
-                loop.call_soon(each.close, f"cut off for {for_what}")
+        for connection in connections:
+            loop.call_soon(connection.close, f"cut off for {for_what}")
 
     @staticmethod
     def _now() -> float:
