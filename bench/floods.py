@@ -2,7 +2,14 @@
 
 A node under attack relays for an honest pair, which is connected to it alone and exchanges 50
 messages a second. After a calm while, one to four attackers, a process each, send one thing as fast
-as the node reads it. For each flood the table shows
+as the node reads it.
+
+All processes run from the beginning, and all that attackers send is made before the calm while: the
+calm value is that of the same machine with the same processes. Attackers stand for other machines,
+so they have the lowest priority: they send with all the processor time that the node and the honest
+pair leave, and what is measured is what they do to the node, not that they need a processor too.
+
+For each flood the table shows
 
     delivered   of the honest pair's messages, from the first attack to the end
     p99         of their delays, with the calm value before, and the ratio (at most 3)
@@ -156,6 +163,9 @@ async def attack(flood: str, ticket: str) -> None:
     ids = protocol(protocol_of(flood)).protocol_ids
     for each in ids:
         swarm.services[each] = lambda *_: Sink()
+    made = PUBSUB_FLOODS.get(flood)
+    chunk = made(key) if made else junk_of(JUNK_FLOODS[flood]) if flood in JUNK_FLOODS else b""
+    os.nice(19)
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     start = time.monotonic()
@@ -170,8 +180,6 @@ async def attack(flood: str, ticket: str) -> None:
             with contextlib.suppress(Exception):
                 connection.open_stream((IDENTIFY,), Sink())
         else:
-            made = PUBSUB_FLOODS.get(flood)
-            chunk = junk_of(protocol_of(flood)) if made is None else made(key)
             try:
                 stream = connection.open_stream(ids, Flood(chunk))
             except Exception:  # noqa: BLE001 - too many unanswered streams: try again

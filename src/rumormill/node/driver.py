@@ -101,8 +101,7 @@ class Driver:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         journal.feed = self.feed
-        journal.now = self.now
-        journal.congested = self._readers.hold_up
+        journal.congested = lambda: self.queued_bytes > 0 and self._readers.hold_up()
         swarm.has_queued = lambda: any(each.queued_messages for each in self.channels.values())
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
@@ -343,9 +342,9 @@ class Driver:
         self._swarm.take_hint(effect.peer, effect.addresses, informant)
 
     def _append(self, effect: effects.Append) -> None:
-        if isinstance(self._input, Received):
+        if type(self._input) is Received:
             self.intake.charge(self._input.peer, effect.event, self._moment)
-        self.journal.append(effect)
+        self.journal.append(effect, self._moment)
 
     def _validate(self, effect: effects.Validate) -> None:
         self.intake.charge(effect.received_from, effect.event, self._moment)
