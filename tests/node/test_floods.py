@@ -15,7 +15,7 @@ from hostile_peer import HostilePeer
 from live_nodes import honest_pair, run, take, until
 from rumormill import Node
 from rumormill.core.errors import LocalError
-from rumormill.libp2p import connection
+from rumormill.libp2p import turns
 from rumormill.libp2p.connection import Connection
 from rumormill.node.config import NodeConfig
 from rumormill.node.readers import SLOW_PEER, STUCK_PEER
@@ -242,7 +242,7 @@ def test_a_message_of_many_small_frames_does_not_end_with_the_stream() -> None:
 
 def test_windows_open_whichever_turn_used_them_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every frame has a turn of its own, so most are handled long after they were read."""
-    monkeypatch.setattr(connection, "_TURN", -1.0)
+    monkeypatch.setattr(turns, "TURN", -1.0)
 
     async def story() -> None:
         async with Node(None) as alice, Node(None) as bob:

@@ -3,9 +3,9 @@
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
 
-Reading takes turns. What a peer has sent is worked through for some milliseconds, then every other
-connection has its turn, and only then the rest; until it is done, no more is read from the socket.
-So whoever sends more than we can handle fills its own buffers, and holds up itself.
+Reading takes turns (`turns`): what one turn does not suffice for waits for the next, and until it
+is done, no more is read from the socket. So whoever sends more than we can handle fills its own
+buffers, and holds up itself.
 
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
@@ -19,25 +19,21 @@ from collections.abc import Callable, Container
 from typing import Any, Final, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
-from rumormill.libp2p import yamux_types
+from rumormill.libp2p import turns, yamux_types
 from rumormill.libp2p.admission import Origin, origin_of
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
 from rumormill.libp2p.pnet import NONCE_BYTES, PrivateNetwork
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
+from rumormill.libp2p.turns import Turns
 from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
 from rumormill.libp2p.yamux import YamuxSession
-from rumormill.libp2p.yamux_types import DataReceived, Event
+from rumormill.libp2p.yamux_types import RESET_BY_PEER, DataReceived, Event
 from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
 RETIRED = "another connection has taken its place"
-_TURN = 0.02
-_SHORT_TURN = 0.001
-"""Seconds of work for one connection before others have their turn, and for one whose peer has been
-found to misbehave in it; our choice: short turns tear bursts apart, so that they are answered in
-many small pieces; and a handful of those who flood must not be felt by the others."""
 _USELESS_AT_A_TIME = 10
 _BAD_STREAM = 50.0
 _BAD_CONNECTION = 250.0
@@ -55,6 +51,7 @@ class _Owner(Protocol):
     key: PrivateKey
     config: ConnectionConfig
     network: PrivateNetwork | None
+    turns: Turns
 
     @property
     def services(self) -> Container[str]: ...
@@ -164,7 +161,7 @@ class Connection(asyncio.Protocol):
         if self.closed_because is not None:
             return
         self._turn_began = self._loop.time()
-        self.turn_ends = self._turn_began + _TURN
+        self.turn_ends = self._turn_began + turns.TURN
         try:
             self._behind = self._work()
         except PeerError as error:
@@ -176,13 +173,13 @@ class Connection(asyncio.Protocol):
             return
         if self._behind:
             transport.pause_reading()
-            self._loop.call_soon(self._take_turn)
+            self._owner.turns.line_up(self._take_turn)
         elif was_behind:
             transport.resume_reading()
 
     def shorten_turn(self) -> None:
         """The peer misbehaves: see to others sooner."""
-        self.turn_ends = min(self.turn_ends, self._turn_began + _SHORT_TURN)
+        self.turn_ends = min(self.turn_ends, self._turn_began + turns.SHORT_TURN)
 
     def _work(self) -> bool:
         """Return whether anything is left at the end of the turn."""
@@ -322,6 +319,8 @@ class Connection(asyncio.Protocol):
             return
         if reason != ENDED:
             self.forget_stream(stream)
+            if reason == RESET_BY_PEER and stream.handler is None:
+                self._owner.blame(self.remote_peer, "unused-streams")
         if stream.handler is not None:
             stream.handler.on_close(stream, reason)
         elif reason == ENDED:

@@ -448,5 +448,7 @@ class Driver:
 
     def _disconnect(self, effect: effects.Disconnect) -> None:
         connection = self._swarm.connections.get(effect.peer)
-        if connection is not None:
+        if effect.keep_out:
+            self._swarm.cut_off(effect.peer, effect.reason)
+        elif connection is not None:
             connection.close(effect.reason)
