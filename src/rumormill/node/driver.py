@@ -33,6 +33,9 @@ from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
 from rumormill.protocols.registry import Hooks, ProtocolSpec
+from rumormill.sync.config import SyncConfig
+from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
+from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -45,6 +48,14 @@ for all that one message was refused, how much for an event that is not valid, a
 that others had brought before make one point: nobody's fault, unless they are thousands a second.
 """
 NO_QUESTIONS = "the protocol has no questions"
+
+_SYNC_NUMBERS = 1 << 40
+"""Where the numbers of peers' questions about histories begin."""
+
+
+def _randomness() -> random.Random:
+    """A generator whose numbers nobody can foresee."""
+    return random.Random(secrets.token_bytes(32))
 
 
 class Driver:
@@ -60,9 +71,11 @@ class Driver:
         recorder: Recorder,
         journal: Journal,
         config: NodeConfig,
+        sync: SyncConfig,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
-        self.machine = spec.build(identity, random.Random(secrets.token_bytes(32)), settings, hooks)
+        self.protocol = spec.build(identity, _randomness(), settings, hooks)
+        self.machine = SyncedPeer(self.protocol, _randomness(), sync, recovers=spec.recovers)
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
@@ -110,12 +123,20 @@ class Driver:
         swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
         dialler = Dialler(swarm)
         self.pending_sends = PendingSends(self, dialler, config)
-        self.queries: Queries | None = None
-        if spec.queries is not None:
-            self.queries = Queries(self, swarm, dialler, config, spec.queries, settings)
+        self.queries = self._make_queries(spec, settings, dialler)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
         self._actions = self._all_actions()
+
+    def _make_queries(
+        self, spec: ProtocolSpec, settings: Config, dialler: Dialler
+    ) -> dict[bool, Queries]:
+        """Questions and answers: those of the protocol where it has some, and those of sync."""
+        common = (self, self._swarm, dialler, self.config)
+        made = {True: Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)}
+        if spec.queries is not None:
+            made[False] = Queries(*common, spec.queries, settings)
+        return made
 
     def now(self) -> float:
         """Seconds since 1970 that never go back while the node runs."""
@@ -135,8 +156,8 @@ class Driver:
         self._timers.clear()
         self.pending_sends.close()
         self._readers.close()
-        if self.queries is not None:
-            self.queries.close()
+        for queries in self.queries.values():
+            queries.close()
         for waiting in self._commands.values():
             if not waiting.done():
                 waiting.set_exception(LocalError(CLOSED))
@@ -236,8 +257,8 @@ class Driver:
             found[connection] = connection.unsent
             if (channel := self.channels.get(peer)) is not None:
                 found[connection] += channel.queued_bytes
-            if self.queries is not None:
-                found[connection] += self.queries.unsent.get(peer, 0)
+            for queries in self.queries.values():
+                found[connection] += queries.unsent.get(peer, 0)
         return found
 
     def on_channel_open(self, channel: Channel) -> None:
@@ -301,17 +322,20 @@ class Driver:
 
     def _all_actions(self) -> dict[type, Callable[[Any], None]]:
         """What is done about each kind of effect; what is none of these is traced."""
-        journal, queries = self.journal, self.queries
+        journal = self.journal
         actions: dict[type, Callable[[Any], None]] = {
             effects.Send: self._send,
             effects.SendAll: self._send_all,
             effects.Mail: self._mail,
-            effects.Ask: self._refuse_question,
+            effects.Ask: self._ask,
+            effects.Answer: self._answer,
+            effects.Decline: self._decline,
             effects.Learn: self._learn,
             effects.Outcome: self._end_command,
             effects.Append: self._append,
             effects.KeepNote: journal.keep_note,
             effects.Load: journal.load,
+            effects.Disregard: journal.disregard,
             effects.Published: journal.published,
             effects.Validate: self._validate,
             effects.SetTimer: self._set_timer,
@@ -322,10 +346,6 @@ class Driver:
             trace.RejectMessage: self._reject,
             trace.DuplicateMessage: self._note_duplicate,
         }
-        if queries is not None:
-            actions[effects.Ask] = queries.ask
-            actions[effects.Answer] = queries.answer
-            actions[effects.Decline] = queries.decline
         return actions
 
     def _carry_out(self, wanted: effects.Effects, now: float) -> None:
@@ -407,9 +427,19 @@ class Driver:
             self._loop.call_soon(self.make_room)
         self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
 
-    def _refuse_question(self, effect: effects.Ask) -> None:
-        failed = inputs.AskFailed(effect.peer, effect.number, NO_QUESTIONS)
-        self._loop.call_soon(self.feed, failed)
+    def _ask(self, effect: effects.Ask) -> None:
+        queries = self.queries.get(type(effect.message) is SyncMessage)
+        if queries is None:
+            failed = inputs.AskFailed(effect.peer, effect.number, NO_QUESTIONS)
+            self._loop.call_soon(self.feed, failed)
+        else:
+            queries.ask(effect)
+
+    def _answer(self, effect: effects.Answer) -> None:
+        self.queries[effect.number >= _SYNC_NUMBERS].answer(effect)
+
+    def _decline(self, effect: effects.Decline) -> None:
+        self.queries[effect.number >= _SYNC_NUMBERS].decline(effect)
 
     def _end_command(self, effect: effects.Outcome) -> None:
         waiting = self._commands.get(effect.number)

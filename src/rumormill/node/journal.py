@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.api import Receipt
-from rumormill.core.effects import Append, KeepNote, Load, Published
+from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Note, filled
 from rumormill.core.ids import MessageId, PeerId, Topic
@@ -435,6 +435,10 @@ class Journal:
         """Read behind what was appended so far; `Loaded` answers."""
         self._reader.load(effect, self.feed, behind=self._taken)
         self._reader.go_on(self._settled)
+
+    def disregard(self, effect: Disregard) -> None:
+        """Know an event that our own rules refuse."""
+        self._reader.know(effect)
 
     @property
     def reads_refused(self) -> int:

@@ -19,6 +19,7 @@ from rumormill.sim.journal import DEFAULT_LIMIT
 from rumormill.sim.latency import check_bandwidth, check_latency
 from rumormill.sim.tables import read_config, within
 from rumormill.sim.units import Bytes, Seconds, Share, parse_share
+from rumormill.sync.config import SyncConfig
 
 LONGEST_FILE: Final = 1 << 20
 """Largest scenario file in bytes; our choice, far above what people write."""
@@ -348,6 +349,9 @@ class Scenario(Config, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     churn: Churn = Churn()
     disk: Disk = Disk()
+    sync: SyncConfig = SyncConfig(enabled=False)
+    """Whether peers get from each other what the protocol has not brought. Off by default: what is
+    compared then are the protocols themselves."""
 
     def validate(self) -> None:
         """Check every table and what they say about each other."""

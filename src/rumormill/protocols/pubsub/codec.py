@@ -13,6 +13,7 @@ has given up, are refused.
 from collections.abc import Callable
 
 from rumormill.core.errors import DecodeError
+from rumormill.core.event import Event
 from rumormill.core.ids import MessageId
 from rumormill.core.trace import ControlMeta, IDontWantMeta, RpcMeta
 from rumormill.protocols.pubsub.config import DEFAULT_LIMITS, PubsubLimits
@@ -244,6 +245,21 @@ def proof_of(message: Message) -> bytes:
     if encoded and message.signed_bytes:
         return b"".join((head, seqno, encoded[message.signed_bytes :]))
     return b"".join((head, seqno, signature_fields(message)))
+
+
+def from_event(event: Event) -> Message:
+    """Turn a kept event into the message that it was, without its id; `DecodeError` if it was none.
+
+    What an author has signed besides the fields that we know is not kept: then its signature does
+    not hold any more.
+    """
+    found = {FIELD_3: b"", FIELD_5: b"", FIELD_6: b""}
+    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
+        if tag in found:
+            found[tag] = event.proof[start:stop]
+    return Message(
+        event.topic, event.data, event.author, found[FIELD_3], found[FIELD_5], found[FIELD_6]
+    )
 
 
 def encode_message(message: Message) -> bytes:
