@@ -210,6 +210,8 @@ class Disconnect(Effect, frozen=True):
 
     peer: PeerId
     reason: str
+    keep_out: bool = False
+    """Whether the peer broke the rules, and is not to come back for a while."""
 
 
 Effects: TypeAlias = list[Effect | TracePayload]

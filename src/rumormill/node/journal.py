@@ -85,8 +85,6 @@ class Journal:
         """Events of peers that could not be stored because the log stayed busy or failed."""
         self.feed: Callable[[Input], None] = lambda _: None
         """Gives the machine an input."""
-        self.now: Callable[[], float] = lambda: 0.0
-        """The driver's clock."""
         self.congested: Callable[[], bool] = lambda: False
         """Whether peers cannot take what is published as fast as it comes."""
         self.on_room: Callable[[], None] = lambda: None
@@ -224,8 +222,8 @@ class Journal:
 
     # What the machine appends.
 
-    def append(self, effect: Append) -> None:
-        """Store an event, with the note of whoever is publishing it."""
+    def append(self, effect: Append, now: float) -> None:
+        """Store an event that came now, with the note of whoever is publishing it."""
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self._taken += 1
@@ -238,7 +236,7 @@ class Journal:
             self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
             return
         self._waiting_bytes += len(event.data)
-        received = filled(event, self.now(), UNASSIGNED, self._protocol)
+        received = filled(event, now, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self._notes.append(self._note)
