@@ -150,7 +150,10 @@ class NodeService(Service):
                     raise messages.ControlError(str(error), "timeout") from None
                 return messages.Done()
             case messages.Sync(topic, seconds):
-                report = await node.sync(topic, timeout=seconds)
+                try:
+                    report = await node.sync(topic, timeout=seconds)
+                except LocalError as error:
+                    raise messages.ControlError(str(error), "timeout") from None
                 return messages.Synced(report.asked, report.answered, report.events)
             case messages.ReadHistory():
                 return await self._read_history(request)

@@ -171,16 +171,21 @@ class Driver:
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
-        self._feed(event, self._loop.time() + self._epoch)
+        self._feed(event, self._loop.time() + self._epoch, self.machine.handle)
         self._recorder.maybe_flush()
 
-    def _feed(self, event: inputs.Input, now: float) -> None:
+    def _feed(
+        self,
+        event: inputs.Input,
+        now: float,
+        handle: Callable[[inputs.Input, float, effects.Effects], None],
+    ) -> None:
         if self._stopped:
             return
         self._moment = now
         outer, self._input = self._input, event
         wanted, self._effects = self._effects, []
-        self.machine.handle(event, now, wanted)
+        handle(event, now, wanted)
         if wanted:
             self._carry_out(wanted, now)
             wanted.clear()
@@ -206,10 +211,11 @@ class Driver:
         """Give the machine messages of a peer, one at least, until the turn of the connection that
         brought them is over; return how many."""
         record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
+        handle = self.protocol.handle  # what peers send is the protocol's alone (`sync.peer`)
         done, at = 0, time()
         for message in messages:
             record((at + epoch, own, RecvRPC(peer, message.meta)))
-            self._feed(Received(peer, message), at + epoch)
+            self._feed(Received(peer, message), at + epoch, handle)
             done += 1
             at = time()
             if carrier is not None and at > carrier.turn_ends:
