@@ -190,7 +190,7 @@ def test_a_changed_topic_record_is_found(store):
 
 @pytest.mark.parametrize(
     "statement",
-    ["PRAGMA application_id = 1", "UPDATE store SET schema_version = 2", "DELETE FROM store"],
+    ["PRAGMA application_id = 1", "UPDATE store SET schema_version = 3", "DELETE FROM store"],
 )
 def test_a_changed_record_of_the_store_itself_costs_no_event(store, statement):
     """Such a store is refused, and a repair brings every event back."""

@@ -153,7 +153,7 @@ def test_a_reader_that_trickles_holds_nobody_up_and_is_given_up() -> None:
             await slow.connect(pair.alice)
             slow.hello("bulk")
             peer = slow.key.peer_id
-            machine: Any = pair.alice._driver.machine
+            machine: Any = pair.alice._driver.protocol
             reads = await pair.bob.subscribe("bulk")
             await until(lambda: len(machine.topics.get("bulk", ())) == 2, "both subscribe")
             slow.gives_window = False

@@ -22,7 +22,11 @@ from rumormill.core.ids import MessageId, Topic
 UNDATED: Final = 0
 """The stamp of an event whose author has signed no date: such events are ordered by their ids."""
 
+AHEAD_SECONDS: Final = 60
+"""By how much clocks may differ: our choice. What is dated later when it comes has a wrong date."""
+
 _SEQNO_BYTES: Final = 8
+_COUNT_BYTES: Final = 8
 _SUM_BYTES: Final = 512
 _MODULUS: Final = 1 << (8 * _SUM_BYTES)
 
@@ -54,6 +58,20 @@ def stamp_of(event: Event) -> int:
     return stamp if UNDATED < stamp < END.stamp else UNDATED
 
 
+def is_ahead(stamp: int, now: float) -> bool:
+    """Whether a date lies so far ahead that it is wrong."""
+    return stamp > 1e6 * (now + AHEAD_SECONDS)
+
+
+def is_over(event: Event, keep_from: int) -> bool:
+    """Whether an event is one of those that retention has deleted, as far as its date tells.
+
+    One that came soon after its date is not: it is new, whoever's clock is ahead.
+    """
+    stamp = stamp_of(event)
+    return UNDATED < stamp < min(keep_from, 1e6 * (event.received - AHEAD_SECONDS))
+
+
 class Summary(msgspec.Struct, frozen=True, gc=False):
     """How many keys a range holds, and the sum of their hashes."""
 
@@ -71,7 +89,15 @@ class Summary(msgspec.Struct, frozen=True, gc=False):
     @property
     def encoded(self) -> bytes:
         """Both numbers as bytes: what a fingerprint covers, and what a store keeps."""
-        return self.count.to_bytes(8, "big") + self.total.to_bytes(_SUM_BYTES, "big")
+        return self.count.to_bytes(_COUNT_BYTES, "big") + self.total.to_bytes(_SUM_BYTES, "big")
+
+    @classmethod
+    def decoded(cls, encoded: bytes) -> "Summary":
+        """The opposite of `encoded`; `ValueError` if it is not of that length."""
+        if len(encoded) != _COUNT_BYTES + _SUM_BYTES:
+            raise ValueError(f"a summary has {_COUNT_BYTES + _SUM_BYTES} bytes")
+        both = int.from_bytes(encoded, "big")
+        return cls(both >> 8 * _SUM_BYTES, both % _MODULUS)
 
 
 def summary_of(topic: Topic, keys: Sequence[Key]) -> Summary:
@@ -96,6 +122,14 @@ class Window(msgspec.Struct, frozen=True):
     keep_from: int = UNDATED + 1
     undated: bool = True
     ahead: bool = True
+
+    def without(self, stamp: int, received: float) -> "Window":
+        """What is left when retention has deleted an event of this date that came at this time."""
+        if stamp == UNDATED:
+            return Window(self.keep_from, undated=False, ahead=self.ahead)
+        if is_ahead(stamp, received):
+            return Window(self.keep_from, undated=self.undated, ahead=False)
+        return Window(max(self.keep_from, stamp + 1), undated=self.undated, ahead=self.ahead)
 
 
 class History(Protocol):

@@ -20,7 +20,6 @@ from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, TimerFired
-from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import Stream, StreamHandler
@@ -75,9 +74,7 @@ class Driver:
     ) -> None:
         self.protocol_ids = spec.protocol_ids
         self.protocol = spec.build(identity, _randomness(), settings, hooks)
-        synced = SyncedPeer(self.protocol, _randomness(), sync)
-        self.machine: Machine = synced if spec.recovers else self.protocol
-        """The protocol, with sync around it where the protocol takes what sync brings."""
+        self.machine = SyncedPeer(self.protocol, _randomness(), sync, recovers=spec.recovers)
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
@@ -135,11 +132,10 @@ class Driver:
         self, spec: ProtocolSpec, settings: Config, dialler: Dialler
     ) -> dict[bool, Queries]:
         """Questions and answers: those of the protocol where it has some, and those of sync."""
-        made, common = {}, (self, self._swarm, dialler, self.config)
+        common = (self, self._swarm, dialler, self.config)
+        made = {True: Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)}
         if spec.queries is not None:
             made[False] = Queries(*common, spec.queries, settings)
-        if spec.recovers:
-            made[True] = Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)
         return made
 
     def now(self) -> float:

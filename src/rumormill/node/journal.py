@@ -13,7 +13,6 @@ is kept what fits.
 """
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
@@ -440,9 +439,8 @@ class Journal:
         self._reader.go_on(self._settled)
 
     def disregard(self, effect: Disregard) -> None:
-        """Know an event that our own rules refuse; it is forgotten if the log is busy."""
-        with contextlib.suppress(StoreError):
-            self.log.know(effect.topic, (effect.key,))
+        """Know an event that our own rules refuse."""
+        self._reader.know(effect)
 
     @property
     def reads_refused(self) -> int:

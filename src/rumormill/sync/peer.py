@@ -36,6 +36,7 @@ from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
 from rumormill.sync.config import SyncConfig
+from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, Arrived, Session
 
@@ -112,8 +113,18 @@ class _Wish(msgspec.Struct):
 class SyncedPeer:
     """The machine of a protocol together with sync."""
 
-    def __init__(self, protocol: Machine, randomness: Randomness, config: SyncConfig) -> None:
+    def __init__(
+        self,
+        protocol: Machine,
+        randomness: Randomness,
+        config: SyncConfig,
+        *,
+        recovers: bool = True,
+    ) -> None:
         self.protocol = protocol
+        self._recovers = recovers
+        """Whether the protocol takes what was fetched; else it repairs histories itself."""
+        self._copies = Copies(randomness, config.timeout)
         self._randomness = randomness
         self._config = config
         self._topics: dict[Topic, int] = {}
@@ -150,6 +161,13 @@ class SyncedPeer:
             case inputs.TimerFired(timer=_Tick()):
                 self._tick_at = float("inf")
                 self._on_tick(now, effects)
+            case inputs.TimerFired(timer=Recount() as timer):
+                partners = list(self._partners)
+                self._last_number += self._copies.recount(
+                    timer, partners, self._last_number + 1, effects
+                )
+            case inputs.Command(number=number, body=CountCopies() as command):
+                self._copies.begin(number, command, now, effects)
             case Loaded(number=number) if number == OUR_NUMBERS:
                 self._on_notes(event, now, effects)
             case Loaded(number=number) if number > OUR_NUMBERS:
@@ -181,6 +199,7 @@ class SyncedPeer:
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
                 self._partners[peer] = partner = _Partner(outbound)
                 self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
+                self._copies.wake(now, effects)
             case inputs.PeerDisconnected(peer=peer):
                 self._partners.pop(peer, None)
                 self._end(peer, "partner gone", now, effects)
@@ -238,7 +257,7 @@ class SyncedPeer:
         if now >= self._next_round:
             self._next_round = self._after_interval(now)
             self._choose(now)
-        if self._topics and (self._config.enabled or self._wishes):
+        if self._recovers and self._topics and (self._config.enabled or self._wishes):
             for peer, partner in list(self._partners.items()):
                 if partner.due <= now and len(self._sessions) < _MAX_SESSIONS:
                     self._begin(peer, partner, now, effects)
@@ -288,7 +307,7 @@ class SyncedPeer:
         self._wake(at, effects)
 
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
-        left = dict.fromkeys(self._partners)
+        left = dict.fromkeys(self._partners if self._recovers else ())
         wanted = dict.fromkeys(topics or self._topics)
         self._wishes[number] = _Wish(wanted, left, len(left))
         for peer in left:
@@ -370,6 +389,8 @@ class SyncedPeer:
     def _on_answered(
         self, peer: PeerId, number: int, body: Body, now: float, effects: Effects
     ) -> None:
+        if self._copies.on_answer(peer, number, body, now, effects):
+            return
         session = self._waiting(number)
         if session is None:
             return
@@ -388,6 +409,8 @@ class SyncedPeer:
         self._go_on(session, now, effects)
 
     def _on_ask_failed(self, event: inputs.AskFailed, now: float, effects: Effects) -> None:
+        if self._copies.on_answer(event.peer, event.number, None, now, effects):
+            return
         session = self._waiting(event.number)
         if session is None:
             return
