@@ -20,7 +20,7 @@ from chaos_checker import Place, Violation, check
 from chaos_links import Network
 from chaos_member import Member
 from chaos_node import Life, name_in
-from chaos_schedule import MAY_GRANT_AGAIN, REACHES_ALL, RESTARTS_WHEN_ROOM, Fault, Schedule
+from chaos_schedule import REACHES_ALL, RESTARTS_WHEN_ROOM, Fault, Schedule
 from disk import Disk, Rule
 
 from rumormill.core.event import Event
@@ -99,11 +99,7 @@ class Round:
             )
             member.seen.stored, faults = found
             self.violations += [Violation("damaged", member.name, text) for text in faults]
-        self.violations += check(
-            seen,
-            reaches_all=REACHES_ALL[self.schedule.protocol],
-            may_grant_again=MAY_GRANT_AGAIN.get(self.schedule.protocol, ()),
-        )
+        self.violations += check(seen, reaches_all=REACHES_ALL[self.schedule.protocol])
         for member in self._members:
             self.violations += member.faults
             self.violations += tracebacks(member)

@@ -21,10 +21,6 @@ RESTARTS_WHEN_ROOM: Final = ("pulsarcast",)
 """Who takes an event for known that its disk had no room for, and asks for it again only in its
 next life: that is begun when there is room."""
 
-MAY_GRANT_AGAIN: Final = {"pulsarcast": ("asked",)}
-"""Topics in which one content may become two events: a publisher that was asked, and dies before
-it has answered, has forgotten that it granted the request when it comes again."""
-
 SPARED: Final = {"pulsarcast": ("late",)}
 """What is not asked of a protocol: a newcomer reads Pulsarcast's history on request alone."""
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pulsarcast_rig import Lone, World, additions, delivered, event_by, publication, sent
@@ -29,6 +30,7 @@ from rumormill.core.inputs import Command, Input, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DeliverMessage, PublishMessage, SkipPublish
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
 from rumormill.protocols.pulsarcast.context import HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
@@ -40,9 +42,13 @@ from rumormill.protocols.pulsarcast.format.additions import (
     RequestStatus,
     Terms,
 )
-from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    EventDescriptor,
+    EventLinking,
+    TopicDescriptor,
+)
 from rumormill.protocols.pulsarcast.format.rpc import Rpc, addition, join
-from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_request
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, publish_request, sign_request
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal
@@ -238,6 +244,76 @@ def test_a_request_whose_event_cannot_be_stored_is_refused_and_not_remembered() 
     assert published_to(effects) == []
     assert len(appended(ask(lone, request))) == 1
     assert [reply.status for _, reply in replies(lone.commit())] == [RequestStatus.ACCEPTED]
+
+
+def next_life(lone: Lone, topic: bytes) -> Lone:
+    """The same peer with the same disk, killed and started again; its child has joined."""
+    again = Lone(0)
+    again.journal = lone.journal
+    again.feed(Subscribe(cids.text(topic)))
+    again.meet(CHILD)
+    again.receive(CHILD, join(topic, Terms(topic), again.now))
+    return again
+
+
+@pytest.mark.parametrize("options", [{}, {"event_linking": EventLinking.CUSTOM}])
+def test_a_request_that_was_granted_before_the_publisher_died_is_not_granted_again(
+    options: dict[str, EventLinking],
+) -> None:
+    """Its disk has the event and nobody was told: the repetition is answered with that event."""
+    lone, topic = author_of(**options)
+    request = request_by(2, topic, b"please", dates.iso_at(lone.now))
+    (event,) = appended(ask(lone, request))
+    lone.journal.commit(lone.now)
+    again = next_life(lone, topic)
+    effects = ask(again, request)
+    reply = RequestReply(topic, request.cid, RequestStatus.ACCEPTED, event.id)
+    assert replies(effects) == [(CHILD, reply)]
+    assert appended(effects) == []
+
+
+def test_a_request_that_another_publisher_granted_is_answered_with_its_event() -> None:
+    """Whoever asked it may have lost it, and asks the next one."""
+    lone, topic = author_of(allowed_publishers=(peer_id(0), peer_id(3)))
+    lone.slow = False
+    request = request_by(2, topic, b"please", dates.iso_at(lone.now))
+    granted = publish_request(request, SimulatedIdentity(peer_id(3)), None)
+    lone.receive(CHILD, publication(granted))
+    effects = ask(lone, request)
+    reply = RequestReply(topic, request.cid, RequestStatus.ACCEPTED, granted.cid)
+    assert replies(effects) == [(CHILD, reply)]
+    assert appended(effects) == []
+
+
+def test_so_many_granted_requests_are_remembered_the_newest() -> None:
+    """By a publisher that goes on, and by one that reads its log."""
+    lone, topic = author_of()
+    lone.slow = False
+    most = lone.machine._context.config.max_requests
+    created = dates.iso_at(lone.now)
+    *earlier, last = [request_by(2, topic, b"%d" % n, created) for n in range(most + 1)]
+    first = earlier[0]
+    for each in earlier:
+        ask(lone, each)
+    assert appended(ask(lone, first)) == []
+    assert len(appended(ask(lone, last))) == 1
+    again = next_life(lone, topic)
+    for life in (lone, again):
+        assert appended(ask(life, last)) == []
+        assert len(appended(ask(life, first))) == 1
+
+
+def test_a_request_cannot_name_a_parent_where_the_topic_links_by_itself() -> None:
+    """Linked to another event, it is not what its author signed: everybody would refuse it."""
+    lone, topic = author_of()
+    lone.slow = False
+    lone.feed(Publish(cids.text(topic), b"last"))
+    draft = EventDescriptor(
+        topic, CHILD, b"x", dates.iso_at(lone.now), parent=cids.of(b"another event")
+    )
+    effects = ask(lone, sign_request(draft, SimulatedIdentity(CHILD)))
+    assert [reply.reason for _, reply in replies(effects)] == [reasons.LINKS_BY_ITSELF]
+    assert appended(effects) == []
 
 
 def test_who_asked_has_a_receipt_when_the_answer_comes() -> None:

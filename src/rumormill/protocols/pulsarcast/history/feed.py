@@ -6,7 +6,8 @@ in the log, from which a feed is read, piece by piece, before it opens. Three th
 - `Timeline`, which events are known, by their dates: the memory behind dedup and reconciliation.
 - `HoldBack`, for topics in which only the author publishes and promises one single chain: events
   whose parent has not been delivered yet wait until it is.
-- `Feed` itself, with the last events as they were signed, and since when events concern us.
+- `Feed` itself, with the last events as they were signed, since when events concern us, and where
+  we are asked to publish, which requests have become events.
 
 A `Walk` goes through a feed for what a neighbour asks.
 """
@@ -28,8 +29,12 @@ from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import Context, FeedRead, PeerOperation
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import Fetch
-from rumormill.protocols.pulsarcast.format.codec import encode_event, stored
-from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back, stored
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    EventDescriptor,
+    EventLinking,
+    TopicDescriptor,
+)
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 
 BUCKET: Final = 1000
@@ -234,7 +239,12 @@ class Feed:
     """
 
     def __init__(
-        self, descriptor: TopicDescriptor, config: PulsarcastConfig, now: int, since: float | None
+        self,
+        descriptor: TopicDescriptor,
+        config: PulsarcastConfig,
+        own: PeerId,
+        now: int,
+        since: float | None,
     ) -> None:
         self.descriptor = descriptor
         self.topic = descriptor.cid
@@ -261,6 +271,12 @@ class Feed:
             self.hold = HoldBack(config.hold_limit)
         allowed = descriptor.allowed_publishers
         self.allowed = None if allowed is None else dict.fromkeys(allowed)
+        self._granted: dict[bytes, bytes] = {}
+        """Requests to publish that became events, and which: so one that is repeated, be it to a
+        publisher's next life or to another publisher, is answered and not granted again."""
+        asked = descriptor.request_to_publish is not None and own in (allowed or ())
+        self._most_granted = config.max_requests if asked else 0
+        self._own = own
         self.recent: dict[bytes, SignedEvent] = {}
         self.early: list[tuple[PeerId, SignedEvent]] = []
         """What arrived before the feed was open, and how much more of it may wait."""
@@ -276,6 +292,9 @@ class Feed:
             self.last = event.id
             newest = date if newest is None else max(newest, date)
             oldest = date if oldest is None else min(oldest, date)
+            if self._most_granted and event.author != self._own:
+                for signed in read_back((event,)):
+                    self._note_request(signed)
         self._newest, self._oldest = newest, oldest
 
     def open(self) -> None:
@@ -293,12 +312,31 @@ class Feed:
             return False
         if live or last is None or date > self.timeline.dates.get(last, 0):
             self.last = cid
+        if self._most_granted and signed.event.author != self._own:
+            self._note_request(signed)
         recent = self.recent
         recent[cid] = signed
         if len(recent) > _RECENT:
             for old in list(islice(recent, _RECENT // 8)):
                 del recent[old]
         return True
+
+    def _note_request(self, signed: SignedEvent) -> None:
+        """Remember from which request an event was made, if from any."""
+        event = signed.event
+        if event.author != event.publisher:
+            self._granted[self._request_of(event)] = signed.cid
+            if len(self._granted) > self._most_granted:
+                del self._granted[next(iter(self._granted))]
+
+    def _request_of(self, event: EventDescriptor) -> bytes:
+        """The name of the request that an event was made from, and of a request itself."""
+        custom = self.descriptor.event_linking is EventLinking.CUSTOM
+        return event.request(event.parent if custom else None).cid
+
+    def granted(self, request: SignedEvent) -> bytes | None:
+        """The event that a request to publish has become."""
+        return self._granted.get(self._request_of(request.event)) if self._granted else None
 
     def in_memory(self) -> list[SignedEvent]:
         """The last events, and those that wait for their turn and are not in the log yet."""
@@ -405,8 +443,8 @@ class Feeds:
     ) -> None:
         """Read what the log has of a topic; `FeedRead` follows."""
         topic = descriptor.cid
-        config = self._context.config
-        self.opening[topic] = Feed(descriptor, config, milliseconds(now), since)
+        config, own = self._context.config, self._context.id
+        self.opening[topic] = Feed(descriptor, config, own, milliseconds(now), since)
         if len(self.opening) <= _MOST_READING:
             self._load(self.opening[topic], 0, effects)
 
