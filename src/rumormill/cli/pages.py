@@ -123,7 +123,8 @@ otherwise with a node for this command only, which prints its ticket to stderr.
 topic TOPIC          the topic's name
 @peer
 @position
---all                begin with the oldest event of the log
+--all                begin with the oldest event of the log; of a Pulsarcast topic peers are asked
+                     for all that was ever published
 --count N            stop after so many events
 --wait SECONDS       stop after so long: exit code 3 if --count was not met
 @output

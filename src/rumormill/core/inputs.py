@@ -36,7 +36,8 @@ class Start(Input, frozen=True):
 
 
 class Subscribe(Input, frozen=True):
-    """The application wants a topic.
+    """The application wants a topic, from now on; with `whole`, also what was published before, as
+    far as peers keep it and the protocol fetches it.
 
     With `publish_only` it wants to publish in the topic and to see what it publishes itself, and
     no peer is told of a subscription.
@@ -44,6 +45,7 @@ class Subscribe(Input, frozen=True):
 
     topic: Topic
     publish_only: bool = False
+    whole: bool = False
 
 
 class Unsubscribe(Input, frozen=True):

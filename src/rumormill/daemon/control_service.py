@@ -183,6 +183,8 @@ class NodeService(Service):
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
+        if offset != 0 and not _end_of(self._node.log, topic):
+            start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(topic, since_offset=start, follow=False)
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)

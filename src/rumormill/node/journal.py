@@ -122,9 +122,10 @@ class Journal:
 
     # Subscribers.
 
-    def add(self, subscription: Subscription) -> None:
-        """Hand out a topic's events to a subscription from now on."""
+    def add(self, subscription: Subscription) -> Subscription:
+        """Hand out a topic's events to a subscription from now on; return it."""
         self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
+        return subscription
 
     def remove(self, subscription: Subscription) -> None:
         """Hand out nothing more to a subscription."""
@@ -341,11 +342,14 @@ class Journal:
         answers, opened = self._answers, self._access.opened
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
-            if append.deliver and not place.duplicate and event.topic in self._subscriptions:
-                placed = opened(filled(event, event.received, place.offset, event.protocol))
-                if placed is not None:
-                    for subscription in self._subscriptions[event.topic]:
-                        subscription.offer(placed)
+            if event.topic in self._subscriptions and not place.duplicate:
+                takers: Iterable[Subscription] = self._subscriptions[event.topic]
+                if not append.deliver:
+                    takers = [each for each in takers if each.reads_log]
+                placed = filled(event, event.received, place.offset, event.protocol)
+                if takers and (readable := opened(placed)) is not None:
+                    for subscription in takers:
+                        subscription.offer(readable)
             if append.barrier is not None:
                 barriers.append(append.barrier)
                 answers[event.topic, event.id] = place

@@ -107,10 +107,11 @@ def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
 
 
 def enter_topic(
-    spec: ProtocolSpec, driver: Driver, topic: Topic, subscription: Subscription
+    spec: ProtocolSpec, driver: Driver, subscription: Subscription, *, whole: bool
 ) -> None:
     """Enter a topic. One that has to be found and cannot be ends the subscription with an error."""
-    driver.feed(Subscribe(topic))
+    topic = subscription.topic
+    driver.feed(Subscribe(topic, whole=whole))
     if spec.topics is None:
         return
 

@@ -48,10 +48,9 @@ from rumormill.protocols.pulsarcast.history.feed import (
     Feeds,
     FetchAnswer,
     Walk,
-    milliseconds,
     unread_of,
-    whole,
 )
+from rumormill.protocols.pulsarcast.history.timeline import milliseconds, whole
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
@@ -99,8 +98,10 @@ class MissingParents:
 
     def note(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
         """An event that `peer` sent links to one that is not there."""
-        if cid in self._fetcher or cid in self._noted:
-            return
+        branch = self._trees.branches[feed.topic]
+        above = branch.parent is not None and not self._context.is_original(branch.parent)
+        if cid in self._fetcher or cid in self._noted or (feed.catching_up and above):
+            return  # it is on its way already, alone or with all others
         if feed.hold is not None or peer == self._context.id:
             self.fetch(feed, cid, peer, now, effects)
         elif len(self._noted) < self._context.config.max_fetches:
@@ -263,11 +264,16 @@ class Reconciliation:
         branch.comparing = terms.end > terms.start
         self._context.send(branch.parent, join(branch.topic, terms, now), effects)
 
-    def tell_silence(self, branch: Branch, now: float, effects: Effects) -> None:
-        """Tell the parent if we want events now and did not before, or the other way round."""
+    def tell_wish(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Tell the parent if we want events now and did not before, or the other way round; and
+        compare at once if we want all that there ever was."""
         if branch.parent is None or branch.candidate is not None:
             return
-        if branch.silent != branch.told_silent and not self._context.is_original(branch.parent):
+        feed = self._feeds.open[branch.topic]
+        behind = feed.catching_up and branch.topic not in self._ranges
+        if (branch.silent != branch.told_silent or behind) and not self._context.is_original(
+            branch.parent
+        ):
             self.refresh(branch, now, effects)
 
     def _terms(self, branch: Branch, now: float) -> Terms:
@@ -283,18 +289,21 @@ class Reconciliation:
     def answer_child(
         self, branch: Branch, terms: Terms, now: float, effects: Effects
     ) -> Terms | None:
-        """What we have of the range that a child names; None while we cannot tell."""
+        """What we have of the range that a child names, as far back as we remember; None while we
+        cannot tell."""
         feed = self._feeds.open[branch.topic]
-        start, end = terms.start, terms.end
-        if start >= end or start < feed.timeline.start:
+        start, end = max(terms.start, feed.timeline.start), terms.end
+        if start >= end:
             return None
+        above = branch.parent is not None and not self._context.is_original(branch.parent)
         if start < whole(feed.cover):
             feed.cover = start
             feed.synced = min(feed.synced, start)
-            if branch.parent is not None:
-                if not self._context.is_original(branch.parent):
-                    self.refresh(branch, now, effects)
-                return None
+            if above:
+                feed.catching_up = True
+                self.refresh(branch, now, effects)
+        if feed.catching_up and above:
+            return None
         return Terms(branch.topic, False, start, end, *feed.timeline.digest(start, end))
 
     def on_parent_terms(
@@ -305,7 +314,7 @@ class Reconciliation:
             return
         feed = self._feeds.open[branch.topic]
         if feed.timeline.digest(terms.start, terms.end) == (terms.count, terms.checksum):
-            feed.synced = max(feed.synced, terms.end)
+            feed.agree(terms.end)
         elif branch.topic not in self._ranges:
             agreement = Agreement(terms.end)
             self.fetch(feed, peer, terms.start, terms.end, agreement, now, effects)
@@ -315,7 +324,7 @@ class Reconciliation:
     ) -> None:
         feed = self._feeds.open.get(news.about)
         if news.complete and feed is not None:
-            feed.synced = max(feed.synced, agreement.end)
+            feed.agree(agreement.end)
 
     # Fetching a range.
 

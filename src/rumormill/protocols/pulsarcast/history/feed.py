@@ -1,9 +1,9 @@
 """The events of one topic at one peer: what is known, what waits, what was agreed upon.
 
 A feed is open exactly as long as the peer stands in the topic's tree; what has to outlive that is
-in the log, from which a feed is read, piece by piece, before it opens. Three things make it up:
+in the log, from which a feed is read, piece by piece, before it opens. Besides the timeline of what
+is known (`timeline`) two things make it up:
 
-- `Timeline`, which events are known, by their dates: the memory behind dedup and reconciliation.
 - `HoldBack`, for topics in which only the author publishes and promises one single chain: events
   whose parent has not been delivered yet wait until it is.
 - `Feed` itself, with the last events as they were signed, since when events concern us, and where
@@ -12,8 +12,7 @@ in the log, from which a feed is read, piece by piece, before it opens. Three th
 A `Walk` goes through a feed for what a neighbour asks.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -36,9 +35,7 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
     TopicDescriptor,
 )
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-
-BUCKET: Final = 1000
-"""Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""
+from rumormill.protocols.pulsarcast.history.timeline import Timeline, milliseconds
 
 _RECENT: Final = 1024
 """Events that can be handed out without reading the log; our choice: what neighbours miss is
@@ -49,106 +46,6 @@ _EVENT_BYTES: Final = 256
 choice: little can come, since nobody counts on us yet."""
 _MOST_READING: Final = 16
 """Feeds that are read at the same time; our choice: a long one does not keep short ones waiting."""
-
-
-class Timeline:
-    """The ids of one topic's events, by date in milliseconds.
-
-    Two neighbours find out whether they have the same events by comparing a count and a checksum
-    (the exclusive or of the ids' last eight bytes) over a range of dates. Dates are the authors',
-    part of the hashed descriptor, so both sides put an event into the same place whenever and in
-    whatever order it arrived. Ids are kept in buckets of one second and ranges are whole buckets,
-    so that a comparison adds up a few numbers and never looks at an id.
-
-    The memory is bounded: when it is full the oldest bucket is forgotten, and `start` says from
-    which date on it is complete.
-    """
-
-    __slots__ = ("_buckets", "_limit", "_order", "_sums", "dates", "start")
-
-    def __init__(self, limit: int) -> None:
-        self.dates: dict[bytes, int] = {}
-        """Every remembered id and its date; hot paths look ids up in here."""
-        self.start = 0
-        """Events dated before this may have been forgotten."""
-        self._limit = limit
-        self._buckets: dict[int, list[bytes]] = {}
-        self._sums: dict[int, int] = {}
-        self._order: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.dates)
-
-    def __contains__(self, cid: bytes) -> bool:
-        return cid in self.dates
-
-    def add(self, cid: bytes, date: int) -> bool:
-        """Remember an id; false if it is known, or older than what the memory holds."""
-        if cid in self.dates or date < self.start:
-            return False
-        self.dates[cid] = date
-        number = date // BUCKET
-        bucket = self._buckets.get(number)
-        if bucket is None:
-            self._buckets[number] = [cid]
-            self._sums[number] = int.from_bytes(cid[-8:])
-            if not self._order or number > self._order[-1]:
-                self._order.append(number)
-            else:
-                insort(self._order, number)
-        else:
-            bucket.append(cid)
-            self._sums[number] ^= int.from_bytes(cid[-8:])
-        if len(self.dates) > self._limit:
-            self._forget_oldest()
-        return True
-
-    def _forget_oldest(self) -> None:
-        oldest = self._order.pop(0)
-        for cid in self._buckets.pop(oldest):
-            del self.dates[cid]
-        del self._sums[oldest]
-        self.start = (oldest + 1) * BUCKET
-
-    def digest(self, start: int, end: int) -> tuple[int, int]:
-        """How many events are dated within whole buckets from `start` to before `end`, and their
-        checksum."""
-        count = checksum = 0
-        for number in self._numbers(start, end):
-            count += len(self._buckets[number])
-            checksum ^= self._sums[number]
-        return count, checksum
-
-    def between(self, start: int, end: int) -> list[bytes]:
-        """The ids of that range, by bucket, and within a bucket in the order of arrival."""
-        found: list[bytes] = []
-        for number in self._numbers(start, end):
-            found += self._buckets[number]
-        return found
-
-    def before(self, cid: bytes, most: int) -> list[bytes]:
-        """The ids of the bucket of a known event and of those before it, the nearest first."""
-        found: list[bytes] = []
-        place = bisect_left(self._order, self.dates[cid] // BUCKET)
-        while place >= 0 and len(found) < most:
-            found += reversed(self._buckets[self._order[place]])
-            place -= 1
-        return found[:most]
-
-    def _numbers(self, start: int, end: int) -> list[int]:
-        order = self._order
-        first = bisect_left(order, start // BUCKET)
-        return order[first : bisect_left(order, end // BUCKET)]
-
-
-def whole(date: int) -> int:
-    """The beginning of the bucket in which a date lies."""
-    return date - date % BUCKET
-
-
-def milliseconds(seconds: float) -> int:
-    """A time as dates count it."""
-    return int(seconds * 1000)
 
 
 def core_event(signed: SignedEvent) -> Event:
@@ -235,7 +132,8 @@ class Feed:
     """What a peer knows of one topic's events.
 
     `since` is when it first had to do with the topic, if that is known. It may not have got any
-    event by then, and still is to get what was published while it was away.
+    event by then, and still is to get what was published while it was away. A negative date means
+    that the application wants all events that there ever were.
     """
 
     def __init__(
@@ -258,6 +156,9 @@ class Feed:
         delivered, when it comes by way of back-fill."""
         self.cover = now
         """From which date on we answer for completeness towards our children."""
+        self.passed_on = now
+        """From which date on what we are given late is sent on: what is older is for those who ask
+        for it, others would take it for news."""
         self.synced = now
         """Up to which date our parent and we have agreed on what there is."""
         self.last: bytes | None = None
@@ -281,11 +182,17 @@ class Feed:
         self.early: list[tuple[PeerId, SignedEvent]] = []
         """What arrived before the feed was open, and how much more of it may wait."""
         self.early_room = _EARLY_BYTES
-        self._newest = self._oldest = None if since is None else round(since * 1000)
+        self.catching_up = False
+        """Whether older events are wanted, and our parent and we have not agreed on them yet."""
+        self._whole = since is not None and since < 0
+        self._newest = self._oldest = None if since is None or self._whole else round(since * 1000)
+        self._first_offset: int | None = None
 
-    def take(self, events: Iterable[Event]) -> None:
+    def take(self, events: Sequence[Event]) -> None:
         """Take in what was kept of the topic before: a peer that returns goes on where it was."""
         newest, oldest = self._newest, self._oldest
+        if events and self._first_offset is None:
+            self._first_offset = events[0].offset
         for event in events:
             date = round((event.created or 0.0) * 1000)
             self.timeline.add(event.id, date)
@@ -302,7 +209,20 @@ class Feed:
         if self._newest is not None and self._oldest is not None:
             self.synced = min(self.synced, self._newest)
             self.horizon = self.cover = min(self.horizon, self._oldest)
+            self.passed_on = min(self.passed_on, self._newest if self._whole else self._oldest)
             self.tip = None if self.hold is None else self.last
+        if self._whole:
+            self.want_all()
+
+    def want_all(self) -> None:
+        """The application wants all that there ever was, but not again what the log has deleted."""
+        self.horizon = self.cover = 0
+        if not self._first_offset:
+            self.synced, self.catching_up = 0, True
+
+    def agree(self, end: int) -> None:
+        """Our parent and we have the same events up to a date."""
+        self.synced, self.catching_up = max(self.synced, end), False
 
     def add(self, signed: SignedEvent, date: int, *, live: bool) -> bool:
         """Remember an event; false when it is known or too old to be judged."""

@@ -212,7 +212,7 @@ class Dissemination:
             effects.append(Append(core_event(signed)))
             if feed.hold is not None and feed.subscribed:
                 self._release(feed, signed.cid, peer, effects)
-        if live or date >= feed.cover:
+        if live or date >= feed.passed_on:
             self._forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
                 self.on_missing(feed, parent, peer, now, effects)
