@@ -17,10 +17,6 @@ REACHES_ALL: Final = {
 """Whether an acknowledged event is in every subscriber's log in the end, whatever happened
 (docs/reliability.md). The others promise the publisher's log alone."""
 
-RESTARTS_WHEN_ROOM: Final = ("pulsarcast",)
-"""Who takes an event for known that its disk had no room for, and asks for it again only in its
-next life: that is begun when there is room."""
-
 CLOCK_STEPS: Final = {"pulsarcast": (-40.0, -5.0, 5.0, 40.0)}
 """Who is a minute ahead is not heard, Pulsarcast says: not a fault, but a rule."""
 ANY_STEP: Final = (-86_400.0, -3600.0, -5.0, 5.0, 3600.0, 86_400.0)

@@ -75,7 +75,8 @@ class Stored(Input, frozen=True):
 
 
 class NotStored(Input, frozen=True):
-    """The events of these barriers could not be stored: nobody may hear of them."""
+    """The events of these barriers could not be stored: nobody may hear of them; or those of an
+    `if_lost`."""
 
     barriers: tuple[Hashable, ...]
     reason: str

@@ -14,7 +14,7 @@ is kept what fits.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final
 
@@ -203,10 +203,8 @@ class Journal:
             order.set_exception(self._refusal or LocalError(effect.error))
             return
         place = self._answers.get((event.topic, event.id))
-        offset, durable_at = (-1, None) if place is None else (place.offset, place.durable_at)
-        order.set_result(
-            Receipt(event.topic, event.id, offset, durable_at, effect.peers, effect.note)
-        )
+        offset, safe = (-1, None) if place is None else (place.offset, place.durable_at)
+        order.set_result(Receipt(event.topic, event.id, offset, safe, effect.peers, effect.note))
 
     def _is_congested(self) -> bool:
         """Whether a publisher must wait: for the disk, or for peers."""
@@ -381,7 +379,7 @@ class Journal:
         """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
         reason = _REASONS.get(type(error), LOG_FAILED)
-        barriers = tuple([each.append.barrier for each in batch if each.append.barrier is not None])
+        barriers = tuple(_regrets(batch, error))
         for taken in batch:
             if taken.own:
                 self._unsaid_events -= 1
@@ -481,6 +479,15 @@ _REASONS: Final[dict[type[StoreError], str]] = {
     EventRefusedError: EVENT_REFUSED,
     QueueFullError: LOG_BUSY,
 }
+
+
+def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
+    """What the machine hears of lost events; of peers' ones unless the log will never take them."""
+    for append in (taken.append for taken in batch):
+        if append.barrier is not None:
+            yield append.barrier
+        elif append.if_lost is not None and not isinstance(error, EventRefusedError):
+            yield append.if_lost
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:

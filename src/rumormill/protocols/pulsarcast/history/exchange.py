@@ -115,15 +115,25 @@ class MissingParents:
         if feed is not None and cid not in feed.timeline:
             self.fetch(feed, cid, peer, now, effects)
 
-    def fetch(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
-        """Look for a missing event, at its child's sender first."""
+    def fetch(
+        self,
+        feed: Feed,
+        cid: bytes,
+        peer: PeerId,
+        now: float,
+        effects: Effects,
+        *,
+        chain: bool = True,
+    ) -> bool:
+        """Look for a missing event, at its child's sender first, with the chain before it where
+        the topic is one; false when too much is looked for already."""
         topic = feed.topic
         sources = (peer, *self._trees.neighbours(topic))
         for each in sources:
             self.expect(topic, each, now)
-        # A chain comes whole; elsewhere most of what lies before the event is here already.
-        batch = self._context.config.fetch_batch if feed.hold is not None else 0
-        self._fetcher.seek(
+        # Elsewhere most of what lies before the event is here already.
+        batch = self._context.config.fetch_batch if chain and feed.hold is not None else 0
+        return self._fetcher.seek(
             cid, topic, sources, MissingParent(), now, effects, ancestors=batch, known=feed.tip
         )
 
@@ -282,7 +292,7 @@ class Reconciliation:
         agreed = feed.synced - milliseconds(config.sync_margin)
         start = whole(max(feed.cover, agreed, feed.timeline.start))
         end = whole(milliseconds(now - config.sync_settle))
-        if branch.silent or start >= end:
+        if branch.silent or start >= end or feed.retries:
             return Terms(branch.topic, branch.silent)
         return Terms(branch.topic, False, start, end, *feed.timeline.digest(start, end))
 
@@ -293,7 +303,7 @@ class Reconciliation:
         cannot tell."""
         feed = self._feeds.open[branch.topic]
         start, end = max(terms.start, feed.timeline.start), terms.end
-        if start >= end:
+        if start >= end or feed.retries:
             return None
         above = branch.parent is not None and not self._context.is_original(branch.parent)
         if start < whole(feed.cover):

@@ -179,6 +179,12 @@ class Feed:
         self._most_granted = config.max_requests if asked else 0
         self._own = own
         self.recent: dict[bytes, SignedEvent] = {}
+        self.lost: dict[bytes, None] = {}
+        """What our disk did not take, and is not being looked for."""
+        self.lost_again = False
+        """Whether it has lost something since it was last looked for."""
+        self.retries = 0
+        """How often in a row it has, while there is something to be looked for."""
         self.early: list[tuple[PeerId, SignedEvent]] = []
         """What arrived before the feed was open, and how much more of it may wait."""
         self.early_room = _EARLY_BYTES
@@ -240,6 +246,14 @@ class Feed:
             for old in list(islice(recent, _RECENT // 8)):
                 del recent[old]
         return True
+
+    def lose(self, cid: bytes) -> None:
+        """An event could not be stored: it is not known, and there is something to be compared."""
+        self.synced = min(self.synced, self.timeline.dates.get(cid, self.synced))
+        self.timeline.remove(cid)
+        self.recent.pop(cid, None)
+        self.lost[cid] = None
+        self.lost_again = True
 
     def _note_request(self, signed: SignedEvent) -> None:
         """Remember from which request an event was made, if from any."""

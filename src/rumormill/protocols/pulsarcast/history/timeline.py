@@ -59,6 +59,13 @@ class Timeline:
             self._forget_oldest()
         return True
 
+    def remove(self, cid: bytes) -> None:
+        """Forget an id, if it is known."""
+        date = self.dates.pop(cid, None)
+        if date is not None:
+            self._buckets[date // BUCKET].remove(cid)
+            self._sums[date // BUCKET] ^= int.from_bytes(cid[-8:])
+
     def _forget_oldest(self) -> None:
         oldest = self._order.pop(0)
         for cid in self._buckets.pop(oldest):
