@@ -120,6 +120,10 @@ class ListPeers(Request, tag="peers", frozen=True):
     """List the connected peers."""
 
 
+class Reload(Request, tag="reload", frozen=True):
+    """Read the files of topics' keys and policies again."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What the service says to it: one of the following."""
 

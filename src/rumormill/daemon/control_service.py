@@ -53,6 +53,10 @@ class Service(ABC):
         """Connect to another node."""
         expected(await self.answer(messages.Join(ticket)), messages.Done)
 
+    async def reload(self) -> None:
+        """Read the files of topics' keys and policies again."""
+        expected(await self.answer(messages.Reload()), messages.Done)
+
     async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
         request = messages.Publish(topic, list(data))
@@ -127,6 +131,9 @@ class NodeService(Service):
                 )
             case messages.Join(ticket):
                 await node.connect(ticket)
+                return messages.Done()
+            case messages.Reload():
+                node.access.reload()
                 return messages.Done()
             case messages.Publish(topic, data):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
