@@ -2,6 +2,7 @@
 
 import random
 import sys
+import threading
 from bisect import bisect_left
 from itertools import pairwise
 from pathlib import Path

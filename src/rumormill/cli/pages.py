@@ -123,9 +123,9 @@ otherwise with a node for this command only, which prints its ticket to stderr.
 topic TOPIC          the topic's name
 @peer
 @position
---all                begin with the oldest event of the log
+--all                begin with the oldest event of the log, and fetch what was published before
 --history {missed,all,none}  what is fetched from other nodes: what was missed since the
-    first subscription (default), whatever they keep, or nothing
+    first subscription (default), whatever they keep (with --all), or nothing
 --count N            stop after so many events
 --wait SECONDS       stop after so long: exit code 3 if --count was not met
 @output
@@ -248,15 +248,18 @@ make the key of an encrypted topic
 is left as it is. Give it to everybody who may read the topic, over a channel you
 trust: nodes with --topic-key encrypt what they publish there, and whoever has no key
 relays and keeps what it cannot read. A file may have several keys, one a line: the
-first one encrypts, all decrypt. `topic-key show` prints their ids.
+first one encrypts, all decrypt. `topic-key rotate` puts a new one in front: give the
+file to everybody again, to those who publish last, and have running nodes `reload` it.
+`topic-key show` prints the ids of the keys.
 
-action {new,show}    what to do
+action {new,rotate,show}  what to do
 file FILE            the key file
 --json               print one JSON object
 
 examples:
   rumormill topic-key new orders.key
   rumormill node --topic orders --topic-key orders=orders.key
+  rumormill topic-key rotate orders.key
   rumormill topic-key show orders.key --json
 """,
     "policy": """\
@@ -280,6 +283,21 @@ examples:
   rumormill policy new --topic orders --publisher 12D3KooW... orders.policy
   rumormill node --topic orders --policy orders.policy
   rumormill policy show orders.policy --json
+""",
+    "reload": """\
+have the running node read its keys and policies again
+
+The node of the home reads the files of its --topic-key and --policy again: keys as
+they are there now, of policies the later versions. If one of them cannot be used,
+everything stays as it is, and the command says why.
+
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill topic-key rotate orders.key && rumormill reload
+  rumormill reload --home /srv/mill
 """,
     "doctor": """\
 check this machine and home, and say what to do

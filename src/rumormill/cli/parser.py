@@ -17,7 +17,7 @@ from rumormill.cli.shared_flags import SHARED
 from rumormill.version import __version__
 
 MODULES: Final = {
-    "rumormill.cli.access": ("topic-key", "policy"),
+    "rumormill.cli.access": ("topic-key", "policy", "reload"),
     "rumormill.cli.bench": ("bench",),
     "rumormill.cli.completion": ("completion",),
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
