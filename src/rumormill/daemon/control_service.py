@@ -10,7 +10,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -41,7 +41,12 @@ class Service(ABC):
 
     @abstractmethod
     def subscribe(
-        self, topic: Topic, *, offset: int | None = None, since: float | None = None
+        self,
+        topic: Topic,
+        *,
+        offset: int | None = None,
+        since: float | None = None,
+        history: Literal["missed", "all", "none"] = "missed",
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
@@ -61,6 +66,10 @@ class Service(ABC):
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
         """Wait for subscribers."""
         expected(await self.answer(messages.Wait(topic, peers, seconds)), messages.Done)
+
+    async def sync(self, topic: Topic | None, seconds: float) -> messages.Synced:
+        """Compare histories with every connected node."""
+        return expected(await self.answer(messages.Sync(topic, seconds)), messages.Synced)
 
     async def history(
         self,
@@ -140,6 +149,12 @@ class NodeService(Service):
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
                 return messages.Done()
+            case messages.Sync(topic, seconds):
+                try:
+                    report = await node.sync(topic, timeout=seconds)
+                except LocalError as error:
+                    raise messages.ControlError(str(error), "timeout") from None
+                return messages.Synced(report.asked, report.answered, report.events)
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -175,7 +190,12 @@ class NodeService(Service):
             offset, since = last + 1, None
 
     async def subscribe(
-        self, topic: Topic, *, offset: int | None = None, since: float | None = None
+        self,
+        topic: Topic,
+        *,
+        offset: int | None = None,
+        since: float | None = None,
+        history: Literal["missed", "all", "none"] = "missed",
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
@@ -183,7 +203,9 @@ class NodeService(Service):
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
-        subscription = await self._node.subscribe(topic, since_offset=start, follow=False)
+        subscription = await self._node.subscribe(
+            topic, history=history, since_offset=start, follow=False
+        )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
             lost = 0
@@ -324,12 +346,17 @@ class ControlClient(Service):
         return answer
 
     async def subscribe(
-        self, topic: Topic, *, offset: int | None = None, since: float | None = None
+        self,
+        topic: Topic,
+        *,
+        offset: int | None = None,
+        since: float | None = None,
+        history: Literal["missed", "all", "none"] = "missed",
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since)
+            request = messages.Subscribe(topic, offset, since, history)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

@@ -123,20 +123,14 @@ class Driver:
         swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
         dialler = Dialler(swarm)
         self.pending_sends = PendingSends(self, dialler, config)
-        self.queries = self._make_queries(spec, settings, dialler)
+        common = (self, swarm, dialler, config)
+        self.sync_queries = Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)
+        self.queries: Queries | None = None
+        if spec.queries is not None:
+            self.queries = Queries(*common, spec.queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
         self._actions = self._all_actions()
-
-    def _make_queries(
-        self, spec: ProtocolSpec, settings: Config, dialler: Dialler
-    ) -> dict[bool, Queries]:
-        """Questions and answers: those of the protocol where it has some, and those of sync."""
-        common = (self, self._swarm, dialler, self.config)
-        made = {True: Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)}
-        if spec.queries is not None:
-            made[False] = Queries(*common, spec.queries, settings)
-        return made
 
     def now(self) -> float:
         """Seconds since 1970 that never go back while the node runs."""
@@ -156,8 +150,9 @@ class Driver:
         self._timers.clear()
         self.pending_sends.close()
         self._readers.close()
-        for queries in self.queries.values():
-            queries.close()
+        self.sync_queries.close()
+        if self.queries is not None:
+            self.queries.close()
         for waiting in self._commands.values():
             if not waiting.done():
                 waiting.set_exception(LocalError(CLOSED))
@@ -176,16 +171,21 @@ class Driver:
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
-        self._feed(event, self._loop.time() + self._epoch)
+        self._feed(event, self._loop.time() + self._epoch, self.machine.handle)
         self._recorder.maybe_flush()
 
-    def _feed(self, event: inputs.Input, now: float) -> None:
+    def _feed(
+        self,
+        event: inputs.Input,
+        now: float,
+        handle: Callable[[inputs.Input, float, effects.Effects], None],
+    ) -> None:
         if self._stopped:
             return
         self._moment = now
         outer, self._input = self._input, event
         wanted, self._effects = self._effects, []
-        self.machine.handle(event, now, wanted)
+        handle(event, now, wanted)
         if wanted:
             self._carry_out(wanted, now)
             wanted.clear()
@@ -211,10 +211,11 @@ class Driver:
         """Give the machine messages of a peer, one at least, until the turn of the connection that
         brought them is over; return how many."""
         record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
+        handle = self.protocol.handle  # what peers send is the protocol's alone (`sync.peer`)
         done, at = 0, time()
         for message in messages:
             record((at + epoch, own, RecvRPC(peer, message.meta)))
-            self._feed(Received(peer, message), at + epoch)
+            self._feed(Received(peer, message), at + epoch, handle)
             done += 1
             at = time()
             if carrier is not None and at > carrier.turn_ends:
@@ -257,8 +258,9 @@ class Driver:
             found[connection] = connection.unsent
             if (channel := self.channels.get(peer)) is not None:
                 found[connection] += channel.queued_bytes
-            for queries in self.queries.values():
-                found[connection] += queries.unsent.get(peer, 0)
+            found[connection] += self.sync_queries.unsent.get(peer, 0)
+            if self.queries is not None:
+                found[connection] += self.queries.unsent.get(peer, 0)
         return found
 
     def on_channel_open(self, channel: Channel) -> None:
@@ -428,7 +430,7 @@ class Driver:
         self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
 
     def _ask(self, effect: effects.Ask) -> None:
-        queries = self.queries.get(type(effect.message) is SyncMessage)
+        queries = self.sync_queries if type(effect.message) is SyncMessage else self.queries
         if queries is None:
             failed = inputs.AskFailed(effect.peer, effect.number, NO_QUESTIONS)
             self._loop.call_soon(self.feed, failed)
@@ -436,10 +438,16 @@ class Driver:
             queries.ask(effect)
 
     def _answer(self, effect: effects.Answer) -> None:
-        self.queries[effect.number >= _SYNC_NUMBERS].answer(effect)
+        self._asked_for(effect.number).answer(effect)
 
     def _decline(self, effect: effects.Decline) -> None:
-        self.queries[effect.number >= _SYNC_NUMBERS].decline(effect)
+        self._asked_for(effect.number).decline(effect)
+
+    def _asked_for(self, number: int) -> Queries:
+        """Where a peer's question came from."""
+        if self.queries is not None and number < _SYNC_NUMBERS:
+            return self.queries
+        return self.sync_queries
 
     def _end_command(self, effect: effects.Outcome) -> None:
         waiting = self._commands.get(effect.number)

@@ -31,7 +31,7 @@ from rumormill.core.errors import PeerError
 from rumormill.core.event import Event, Note
 from rumormill.core.history import HistoryQuery, topic_tag
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import Asked, Input, Loaded, Received, Recovered
+from rumormill.core.inputs import Asked, Input, Loaded, Recovered
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
@@ -64,6 +64,24 @@ class _Tick(msgspec.Struct, frozen=True):
 
 
 _TICK: Final = _Tick()
+
+
+_CONCERNS: Final = frozenset(
+    (
+        inputs.Start,
+        inputs.Subscribe,
+        inputs.Unsubscribe,
+        inputs.PeerConnected,
+        inputs.PeerDisconnected,
+        inputs.TimerFired,
+        inputs.Command,
+        inputs.Answered,
+        inputs.AskFailed,
+        Asked,
+        Loaded,
+    )
+)
+"""What sync must look at. Everything else, and what peers send above all, is the protocol's."""
 
 
 class _Partner(msgspec.Struct):
@@ -152,7 +170,7 @@ class SyncedPeer:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if type(event) is Received or not self._handle_own(event, now, effects):
+        if type(event) not in _CONCERNS or not self._handle_own(event, now, effects):
             self.protocol.handle(event, now, effects)
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
@@ -307,8 +325,8 @@ class SyncedPeer:
         self._wake(at, effects)
 
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
-        left = dict.fromkeys(self._partners if self._recovers else ())
-        wanted = dict.fromkeys(topics or self._topics)
+        wanted = {topic: None for topic in topics or self._topics if topic in self._topics}
+        left = dict.fromkeys(self._partners if self._recovers and wanted else ())
         self._wishes[number] = _Wish(wanted, left, len(left))
         for peer in left:
             self._schedule(self._partners[peer], now, effects)
