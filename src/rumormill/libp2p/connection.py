@@ -468,6 +468,7 @@ class Connection(asyncio.Protocol):
         if self.closed_because is not None:
             return
         self.closed_because = reason
+        self.turn_ends = 0.0
         if self._deadline is not None:
             self._deadline.cancel()
         if not self.ready_or_failed.done():
