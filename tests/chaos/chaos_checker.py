@@ -6,7 +6,7 @@ happened to processes, disks, networks and clocks.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 Place = tuple[int, str, str]
@@ -51,17 +51,15 @@ class Violation:
         return f"{self.kind}: {self.where}: {self.text}"
 
 
-def check(
-    seen: Mapping[str, Seen], *, reaches_all: bool, may_grant_again: Container[str] = ()
-) -> list[Violation]:
-    """Everything that is not as promised; of some topics less is promised."""
+def check(seen: Mapping[str, Seen], *, reaches_all: bool) -> list[Violation]:
+    """Everything that is not as promised."""
     found: list[Violation] = []
     tried = {name: topic for each in seen.values() for name, topic in each.tried.items()}
     for node, each in seen.items():
         for kind, text in (
             *_lost(each),
             *_unknown(each, tried),
-            *_repeated(each, may_grant_again),
+            *_repeated(each),
             *_moved(each),
             *_not_given(each),
         ):
@@ -93,7 +91,7 @@ def _unknown(seen: Seen, tried: Mapping[str, str]) -> Iterable[tuple[str, str]]:
                 yield "unknown", f"nobody published {topic} {place}"
 
 
-def _repeated(seen: Seen, may_grant_again: Container[str]) -> Iterable[tuple[str, str]]:
+def _repeated(seen: Seen) -> Iterable[tuple[str, str]]:
     """No event is in a log twice or given twice; a new life goes on without a gap."""
     for where, observed in (("log", seen.stored), ("subscription", seen.given)):
         for topic, places in observed.items():
@@ -102,7 +100,7 @@ def _repeated(seen: Seen, may_grant_again: Container[str]) -> Iterable[tuple[str
                 ("content", Counter(name for _, _, name in places)),
             ):
                 for value, count in values.items():
-                    if count > 1 and not (what == "content" and topic in may_grant_again):
+                    if count > 1:
                         yield "repeated", f"{what} {value} is {count} times in its {where} {topic}"
             offsets = [offset for offset, _, _ in places]
             if offsets != list(range(len(places))):

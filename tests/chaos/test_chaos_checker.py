@@ -138,17 +138,6 @@ def test_what_a_protocol_does_not_promise_is_not_asked_of_it() -> None:
     assert "lost" in kinds(seen, reaches_all=False)
 
 
-def test_a_content_under_two_ids_is_tolerated_where_said_and_an_id_twice_is_not() -> None:
-    """Requests that are granted again are the one, what is given again is the other."""
-    seen = honest()
-    store_twice(seen)
-    assert [each.kind for each in check(seen, reaches_all=True, may_grant_again=(TOPIC,))] == []
-    give_twice(seen)
-    assert "repeated" in {
-        each.kind for each in check(seen, reaches_all=True, may_grant_again=(TOPIC,))
-    }
-
-
 @pytest.mark.parametrize("name", ["n0.1.0.0", "n3.12.1.999"])
 def test_a_content_says_its_name_and_a_part_of_it_does_not(name: str) -> None:
     data = content_of(name)

@@ -6,12 +6,13 @@ cannot give back is absent in the answer: the log says why itself.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Load, Notes
+from rumormill.core.effects import ById, Disregard, Load, Notes
 from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
@@ -43,6 +44,7 @@ class LogReader:
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = ThreadPoolExecutor(1, "rumormill-reader")
         self._busy = False
+        self._disregarded = 0
         self._settled = 0
 
     def load(self, load: Load, answer: Answer, *, behind: int) -> None:
@@ -63,6 +65,20 @@ class LogReader:
         self._thread.submit(self._read, load).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._on_read, answer, done)
         )
+
+    def know(self, effect: Disregard) -> None:
+        """Have the log know an event that is not wanted, behind what is being read.
+
+        If it cannot, or too many wait, the event is asked for and refused once more.
+        """
+        if self._disregarded < _MAX_LOADS:
+            self._disregarded += 1
+            self._thread.submit(self._know, effect)
+
+    def _know(self, effect: Disregard) -> None:
+        self._disregarded -= 1
+        with contextlib.suppress(StoreError):
+            self._log.know(effect.topic, (effect.key,))
 
     def close(self) -> None:
         """Read nothing more."""

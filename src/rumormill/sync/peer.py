@@ -14,6 +14,7 @@ differs and gives nothing is left alone, the longer the more often that happens.
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rumormill.core import inputs, trace
 from rumormill.core.effects import (
@@ -31,11 +32,12 @@ from rumormill.core.errors import PeerError
 from rumormill.core.event import Event, Note
 from rumormill.core.history import HistoryQuery, topic_tag
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import Asked, Input, Loaded, Received, Recovered
+from rumormill.core.inputs import Asked, Input, Loaded, Recovered
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
 from rumormill.sync.config import SyncConfig
+from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, Arrived, Session
 
@@ -63,6 +65,24 @@ class _Tick(msgspec.Struct, frozen=True):
 
 
 _TICK: Final = _Tick()
+
+
+_CONCERNS: Final = frozenset(
+    (
+        inputs.Start,
+        inputs.Subscribe,
+        inputs.Unsubscribe,
+        inputs.PeerConnected,
+        inputs.PeerDisconnected,
+        inputs.TimerFired,
+        inputs.Command,
+        inputs.Answered,
+        inputs.AskFailed,
+        Asked,
+        Loaded,
+    )
+)
+"""What sync must look at. Everything else, and what peers send above all, is the protocol's."""
 
 
 class _Partner(msgspec.Struct):
@@ -112,8 +132,18 @@ class _Wish(msgspec.Struct):
 class SyncedPeer:
     """The machine of a protocol together with sync."""
 
-    def __init__(self, protocol: Machine, randomness: Randomness, config: SyncConfig) -> None:
+    def __init__(
+        self,
+        protocol: Machine,
+        randomness: Randomness,
+        config: SyncConfig,
+        *,
+        recovers: bool = True,
+    ) -> None:
         self.protocol = protocol
+        self._recovers = recovers
+        """Whether the protocol takes what was fetched; else it repairs histories itself."""
+        self._copies = Copies(randomness, config.timeout)
         self._randomness = randomness
         self._config = config
         self._topics: dict[Topic, int] = {}
@@ -123,6 +153,8 @@ class SyncedPeer:
         self._asked_since: dict[Topic, float | None] = {}
         """Subscriptions that wait until that is known."""
         self._remembers = False
+        self._compared: dict[Topic, float] = {}
+        self._lacking: dict[Topic, float] = {}
         self._partners: dict[PeerId, _Partner] = {}
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
@@ -136,12 +168,13 @@ class SyncedPeer:
         self._tick_at = float("inf")
 
     def view(self) -> View:
-        """Show the protocol (see `core.machine`)."""
-        return self.protocol.view()
+        """Show the protocol, and what sync knows of its topics (see `core.machine`)."""
+        compared, lacking = dict(self._compared), dict(self._lacking)
+        return replace(self.protocol.view(), compared=compared, lacking=lacking)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if type(event) is Received or not self._handle_own(event, now, effects):
+        if type(event) not in _CONCERNS or not self._handle_own(event, now, effects):
             self.protocol.handle(event, now, effects)
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
@@ -150,6 +183,13 @@ class SyncedPeer:
             case inputs.TimerFired(timer=_Tick()):
                 self._tick_at = float("inf")
                 self._on_tick(now, effects)
+            case inputs.TimerFired(timer=Recount() as timer):
+                partners = list(self._partners)
+                self._last_number += self._copies.recount(
+                    timer, partners, self._last_number + 1, effects
+                )
+            case inputs.Command(number=number, body=CountCopies() as command):
+                self._copies.begin(number, command, now, effects)
             case Loaded(number=number) if number == OUR_NUMBERS:
                 self._on_notes(event, now, effects)
             case Loaded(number=number) if number > OUR_NUMBERS:
@@ -181,6 +221,7 @@ class SyncedPeer:
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
                 self._partners[peer] = partner = _Partner(outbound)
                 self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
+                self._copies.wake(now, effects)
             case inputs.PeerDisconnected(peer=peer):
                 self._partners.pop(peer, None)
                 self._end(peer, "partner gone", now, effects)
@@ -192,7 +233,8 @@ class SyncedPeer:
                 if self._remembers:
                     self._follow(now, effects)
             case inputs.Unsubscribe(topic=topic):
-                self._topics.pop(topic, None)
+                for table in (self._topics, self._compared, self._lacking):
+                    table.pop(topic, None)
                 self._asked_since.pop(topic, None)
             case _:
                 pass
@@ -238,7 +280,7 @@ class SyncedPeer:
         if now >= self._next_round:
             self._next_round = self._after_interval(now)
             self._choose(now)
-        if self._topics and (self._config.enabled or self._wishes):
+        if self._recovers and self._topics and (self._config.enabled or self._wishes):
             for peer, partner in list(self._partners.items()):
                 if partner.due <= now and len(self._sessions) < _MAX_SESSIONS:
                     self._begin(peer, partner, now, effects)
@@ -288,8 +330,8 @@ class SyncedPeer:
         self._wake(at, effects)
 
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
-        left = dict.fromkeys(self._partners)
-        wanted = dict.fromkeys(topics or self._topics)
+        wanted = {topic: None for topic in topics or self._topics if topic in self._topics}
+        left = dict.fromkeys(self._partners if self._recovers and wanted else ())
         self._wishes[number] = _Wish(wanted, left, len(left))
         for peer in left:
             self._schedule(self._partners[peer], now, effects)
@@ -370,6 +412,8 @@ class SyncedPeer:
     def _on_answered(
         self, peer: PeerId, number: int, body: Body, now: float, effects: Effects
     ) -> None:
+        if self._copies.on_answer(peer, number, body, now, effects):
+            return
         session = self._waiting(number)
         if session is None:
             return
@@ -388,6 +432,8 @@ class SyncedPeer:
         self._go_on(session, now, effects)
 
     def _on_ask_failed(self, event: inputs.AskFailed, now: float, effects: Effects) -> None:
+        if self._copies.on_answer(event.peer, event.number, None, now, effects):
+            return
         session = self._waiting(event.number)
         if session is None:
             return
@@ -416,6 +462,11 @@ class SyncedPeer:
         if partner is not None:
             partner.ended = now
             partner.in_vain = 0 if good or session.events else partner.in_vain + 1
+        for topic, _ in session.topics if good else ():
+            self._compared[topic] = now
+            self._lacking.pop(topic, None)
+        for topic in () if good or outcome == IN_VAIN else session.unequal:
+            self._lacking.setdefault(topic, now)
         for wish in self._wishes.values():
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)
