@@ -67,7 +67,7 @@ def test_example_scenarios_are_valid(path: Path) -> None:
 
 
 def test_all_promised_examples_exist() -> None:
-    """The examples show the published numbers, joining, faults, churn, sync, data sets and papers."""
+    """They show the published numbers, joining, faults, churn, sync, data sets and papers."""
     assert [path.stem for path in EXAMPLES] == [
         "all-at-once",
         "away",
