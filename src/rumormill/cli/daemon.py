@@ -102,7 +102,9 @@ async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: b
     trace = os.path.expanduser(resolved.text("trace"))  # noqa: ASYNC240 (reads no disk)
     writers = [LiveWriter(Path(trace))] if trace else []
     home = None if resolved.text("durability") == "memory" else resolved.home
-    node = resolved.node(home, [LogObserver(), *writers], supervises=supervises)
+    node = resolved.node(
+        home, [LogObserver(), *writers], supervises=supervises, resume=home is not None
+    )
     tls = (resolved.text("flight_cert"), resolved.text("flight_key"))
     async with node:
         for topic in resolved.texts("topics"):

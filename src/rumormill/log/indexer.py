@@ -117,27 +117,20 @@ class Indexer:
     def forget(self, topic: TopicRow, gone: Sequence[Gone | None]) -> Window:
         """Let go of a topic's first events; None stands for one that was lost before.
 
-        Part of the transaction that deletes them; `topic` is as it was before. What was not
-        indexed yet never will be.
+        Part of the transaction that deletes them; `topic` is as it was before.
         """
         with _guarded():
+            self._advance(topic, topic.first_offset + len(gone), len(gone))
             record = self._record(topic)
             window = record.window
-            indexed = []
+            entries = []
             for offset, event in enumerate(gone, topic.first_offset):
-                key = (
-                    None
-                    if event is None
-                    else stored_key(topic, event.id, event.author, event.created)
-                )
-                if event is None or key is None:
-                    continue
-                window = window.without(key.stamp, event.received)
-                if offset < record.indexed_to:
-                    indexed.append(Entry(key, offset))
-            Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(indexed)))
-            indexed_to = max(record.indexed_to, topic.first_offset + len(gone))
-            put_record(self._db, Record(topic.topic_id, indexed_to, window))
+                key = event and stored_key(topic, event.id, event.author, event.created)
+                if event and key:
+                    window = window.without(key.stamp, event.received)
+                    entries.append(Entry(key, offset))
+            Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(entries)))
+            put_record(self._db, msgspec.structs.replace(record, window=window))
         return window
 
     def _load(self) -> None:

@@ -43,7 +43,7 @@ class Recount(msgspec.Struct, frozen=True):
 class _Count(msgspec.Struct):
     command: CountCopies
     holders: dict[PeerId, None] = {}
-    open: int = 0
+    asked: int = 0
     """Questions that are under way."""
     pause: float = _FIRST_PAUSE
 
@@ -79,7 +79,7 @@ class Copies:
             self._asked[first + place] = timer.number
             message = SyncMessage(Confirm(topic_tag(command.topic), (command.event_id,)))
             effects.append(Ask(peer, first + place, message, self._timeout))
-        count.open = len(chosen)
+        count.asked = len(chosen)
         return len(chosen)
 
     def on_answer(
@@ -91,19 +91,19 @@ class Copies:
             return False
         count = self._counts.get(asked)
         if count is not None:
-            count.open -= 1
+            count.asked -= 1
             if isinstance(body, Confirmed) and body.places:
                 count.holders[peer] = None
             if len(count.holders) >= count.command.copies:
                 self._end(asked, effects)
-            elif not count.open:
+            elif not count.asked:
                 self._rest(asked, count, now, effects)
         return True
 
     def wake(self, now: float, effects: Effects) -> None:
         """Somebody has come who may be asked."""
         for number, count in self._counts.items():
-            if not count.open:
+            if not count.asked:
                 self._rest(number, count, now, effects)
 
     def _rest(self, number: int, count: _Count, now: float, effects: Effects) -> None:

@@ -14,6 +14,7 @@ differs and gives nothing is left alone, the longer the more often that happens.
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rumormill.core import inputs, trace
 from rumormill.core.effects import (
@@ -31,7 +32,7 @@ from rumormill.core.errors import PeerError
 from rumormill.core.event import Event, Note
 from rumormill.core.history import HistoryQuery, topic_tag
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import Asked, Input, Loaded, Received, Recovered
+from rumormill.core.inputs import Asked, Input, Loaded, Recovered
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
@@ -64,6 +65,24 @@ class _Tick(msgspec.Struct, frozen=True):
 
 
 _TICK: Final = _Tick()
+
+
+_CONCERNS: Final = frozenset(
+    (
+        inputs.Start,
+        inputs.Subscribe,
+        inputs.Unsubscribe,
+        inputs.PeerConnected,
+        inputs.PeerDisconnected,
+        inputs.TimerFired,
+        inputs.Command,
+        inputs.Answered,
+        inputs.AskFailed,
+        Asked,
+        Loaded,
+    )
+)
+"""What sync must look at. Everything else, and what peers send above all, is the protocol's."""
 
 
 class _Partner(msgspec.Struct):
@@ -134,6 +153,8 @@ class SyncedPeer:
         self._asked_since: dict[Topic, float | None] = {}
         """Subscriptions that wait until that is known."""
         self._remembers = False
+        self._compared: dict[Topic, float] = {}
+        self._lacking: dict[Topic, float] = {}
         self._partners: dict[PeerId, _Partner] = {}
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
@@ -147,12 +168,13 @@ class SyncedPeer:
         self._tick_at = float("inf")
 
     def view(self) -> View:
-        """Show the protocol (see `core.machine`)."""
-        return self.protocol.view()
+        """Show the protocol, and what sync knows of its topics (see `core.machine`)."""
+        compared, lacking = dict(self._compared), dict(self._lacking)
+        return replace(self.protocol.view(), compared=compared, lacking=lacking)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if type(event) is Received or not self._handle_own(event, now, effects):
+        if type(event) not in _CONCERNS or not self._handle_own(event, now, effects):
             self.protocol.handle(event, now, effects)
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
@@ -211,7 +233,8 @@ class SyncedPeer:
                 if self._remembers:
                     self._follow(now, effects)
             case inputs.Unsubscribe(topic=topic):
-                self._topics.pop(topic, None)
+                for table in (self._topics, self._compared, self._lacking):
+                    table.pop(topic, None)
                 self._asked_since.pop(topic, None)
             case _:
                 pass
@@ -307,8 +330,8 @@ class SyncedPeer:
         self._wake(at, effects)
 
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
-        left = dict.fromkeys(self._partners if self._recovers else ())
-        wanted = dict.fromkeys(topics or self._topics)
+        wanted = {topic: None for topic in topics or self._topics if topic in self._topics}
+        left = dict.fromkeys(self._partners if self._recovers and wanted else ())
         self._wishes[number] = _Wish(wanted, left, len(left))
         for peer in left:
             self._schedule(self._partners[peer], now, effects)
@@ -439,6 +462,11 @@ class SyncedPeer:
         if partner is not None:
             partner.ended = now
             partner.in_vain = 0 if good or session.events else partner.in_vain + 1
+        for topic, _ in session.topics if good else ():
+            self._compared[topic] = now
+            self._lacking.pop(topic, None)
+        for topic in () if good or outcome == IN_VAIN else session.unequal:
+            self._lacking.setdefault(topic, now)
         for wish in self._wishes.values():
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)

@@ -53,9 +53,9 @@ ANNOUNCE_RETRY: Final = 1.0
 """Seconds until a subscription announcement that could not be sent is sent again. go waits up to
 1 s: long enough for a queue to empty, and short beside a heartbeat or two without a new topic."""
 
-_CHANGES_AT_ONCE: Final = 4096
+_CHANGES_AT_ONCE: Final = 2048
 _CHANGES_PER_SECOND: Final = 50
-"""How often a peer may subscribe or leave: our choice, four times all topics that it may have, and
+"""How often a peer may subscribe or leave: our choice, twice all topics that it may have, and
 then more often than anybody's interests change."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
