@@ -15,6 +15,7 @@ import msgspec
 
 from rumormill.core.config import Config, nearest, require
 from rumormill.core.errors import ConfigError
+from rumormill.protocols.registry import protocol
 from rumormill.sim.journal import DEFAULT_LIMIT
 from rumormill.sim.latency import check_bandwidth, check_latency
 from rumormill.sim.tables import read_config, within
@@ -479,6 +480,11 @@ class Scenario(Config, frozen=True, kw_only=True):
                 inner = step
             inner[last] = value
         return self.from_dict(table, lax=True)
+
+    def under(self, name: str) -> Self:
+        """The same run with another protocol; one that repairs histories itself needs no sync."""
+        syncs = self.sync.enabled and protocol(name).recovers
+        return self.changed({"protocol": name, "sync.enabled": syncs})
 
 
 def _refuse_ignored(config: Any, used_by: Mapping[str, tuple[str, ...]]) -> None:
