@@ -41,7 +41,7 @@ async def started(stack: AsyncExitStack, preset: str) -> list[Node]:
     for before, node in pairwise(nodes):
         await node.connect(before.tickets[0])
     for node in nodes:
-        machine = node._driver.machine
+        machine = node._driver.protocol
         assert isinstance(machine, PulsarcastPeer)
         table = machine.dht.contacts.table
         await until(lambda table=table: len(table) >= PEERS - 1, "all know all")

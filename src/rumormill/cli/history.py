@@ -12,7 +12,7 @@ import msgspec
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
-from rumormill.cli.numbers import moment, whole
+from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
@@ -146,4 +146,25 @@ async def _peers(resolved: Resolved, *, as_json: bool) -> int:
             else:
                 side = "dialled" if peer.outbound else "accepted"
                 print(f"{peer.id}\t{peer.address}\t{side}\t{peer.protocol}")
+    return 0
+
+
+def run_sync(options: argparse.Namespace) -> int:
+    """Compare histories with other nodes."""
+    return run_async(_sync(begin(options), options))
+
+
+async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
+    wait = seconds("--wait", options.wait) or 60.0
+    async with running_node(resolved) as client:
+        if client is None:
+            raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
+        found = await client.sync(options.topic, wait)
+    if options.json:
+        print(json.dumps(msgspec.to_builtins(found)))
+    elif not found.asked:
+        print("nobody to compare with: no peer is connected, or no such topic is followed")
+    else:
+        events = "1 event" if found.events == 1 else f"{found.events} events"
+        print(f"fetched {events}; {found.answered} of {found.asked} nodes have answered")
     return 0

@@ -123,8 +123,9 @@ otherwise with a node for this command only, which prints its ticket to stderr.
 topic TOPIC          the topic's name
 @peer
 @position
---all                begin with the oldest event of the log; of a Pulsarcast topic peers are asked
-                     for all that was ever published
+--all                begin with the oldest event of the log, and fetch what was published before
+--history {missed,all,none}  what is fetched from other nodes: what was missed since the
+    first subscription (default), whatever they keep (with --all), or nothing
 --count N            stop after so many events
 --wait SECONDS       stop after so long: exit code 3 if --count was not met
 @output
@@ -135,6 +136,23 @@ examples:
   rumormill sub news --count 10 --wait 60 --json
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "sync": """\
+compare the node's topics with all connected nodes, and fetch what is missing
+
+Compare what the running node has of a topic, or of all that it follows, with every
+connected node, and fetch what is missing. It does so by itself all the time; this is
+for who wants to know that it is done.
+
+topic [TOPIC]        one topic; all that are followed, if none is named
+--home DIR           the node's directory (~/.rumormill)
+--config FILE        settings, as TOML
+--wait SECONDS = 60  stop after so long: exit code 3
+--json               print one JSON object
+
+examples:
+  rumormill sync
+  rumormill sync news --wait 10 --json
 """,
     "history": """\
 print what the log of a home has of a topic

@@ -95,6 +95,7 @@ def plan_runs(
     """Return what runs, by its label, each scenario complete and checked.
 
     In a comparison a parameter goes to those protocols that have it; one that none has is refused.
+    Sync is for those that do not repair histories themselves.
     """
     wanted: dict[str, Any] = {**scenario.parameters, **parameters}
     if compare is None:
@@ -114,7 +115,10 @@ def plan_runs(
             unused.pop(key, None)
         if not preset:
             preset = scenario.preset if name == scenario.protocol else "default"
-        planned[entry] = _planned(scenario.changed({"protocol": name}), preset, fitting)
+        changes: dict[str, Any] = {"protocol": name}
+        if not protocol(name).recovers:
+            changes["sync.enabled"] = False
+        planned[entry] = _planned(scenario.changed(changes), preset, fitting)
     for key in unused:
         hint = nearest(key.partition(".")[0], sorted(known))
         raise ConfigError(f"{key}: no protocol of --compare has such a parameter; {hint}")

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from rumormill.core.event import Event, Note
+from rumormill.core.history import HistoryQuery, Key
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 from rumormill.core.trace import TracePayload
@@ -151,7 +152,17 @@ class Load(Effect, frozen=True):
 
     number: int
     topic: Topic
-    query: ById | FromOffset | Notes
+    query: ById | FromOffset | Notes | HistoryQuery
+
+
+class Disregard(Effect, frozen=True):
+    """Remember that an event was refused by our own rules, so that it is not asked for again.
+
+    It is not stored, and counts among what is known when histories are compared.
+    """
+
+    topic: Topic
+    key: Key
 
 
 class Published(Effect, frozen=True, gc=False):
@@ -203,6 +214,8 @@ class Disconnect(Effect, frozen=True):
 
     peer: PeerId
     reason: str
+    keep_out: bool = False
+    """Whether the peer broke the rules, and is not to come back for a while."""
 
 
 Effects: TypeAlias = list[Effect | TracePayload]

@@ -23,6 +23,10 @@ class Carrier(Protocol):
     """Whether the peer has made another connection in this one's place."""
     active: bool
     """To be set when a message passes, so that a transient connection stays open."""
+    awake: bool
+    """Whether what waits in the session is about to be sent."""
+    turn_ends: float
+    """When it is others' turn, by the loop's clock: who has more to do stops, and is `unread`."""
 
     def wake(self) -> None:
         """Send what waits in the session."""
@@ -102,11 +106,13 @@ class Stream:
         A stream that the peer has just reset takes everything, as it would have a moment ago;
         `on_close` is on its way.
         """
+        connection = self.connection
         try:
-            taken = self.connection.session.send(self.id, data)
+            taken = connection.session.send(self.id, data)
         except LocalError:
             return len(data)
-        self.connection.wake()
+        if not connection.awake:
+            connection.wake()
         return taken
 
     def end(self) -> None:

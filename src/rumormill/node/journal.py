@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.api import Receipt
-from rumormill.core.effects import Append, KeepNote, Load, Published
+from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Note, filled
 from rumormill.core.ids import MessageId, PeerId, Topic
@@ -85,8 +85,6 @@ class Journal:
         """Events of peers that could not be stored because the log stayed busy or failed."""
         self.feed: Callable[[Input], None] = lambda _: None
         """Gives the machine an input."""
-        self.now: Callable[[], float] = lambda: 0.0
-        """The driver's clock."""
         self.congested: Callable[[], bool] = lambda: False
         """Whether peers cannot take what is published as fast as it comes."""
         self.on_room: Callable[[], None] = lambda: None
@@ -223,8 +221,8 @@ class Journal:
 
     # What the machine appends.
 
-    def append(self, effect: Append) -> None:
-        """Store an event, with the note of whoever is publishing it."""
+    def append(self, effect: Append, now: float) -> None:
+        """Store an event that came now, with the note of whoever is publishing it."""
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self._taken += 1
@@ -237,7 +235,7 @@ class Journal:
             self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
             return
         self._waiting_bytes += len(event.data)
-        received = filled(event, self.now(), UNASSIGNED, self._protocol)
+        received = filled(event, now, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self._notes.append(self._note)
@@ -439,6 +437,10 @@ class Journal:
         """Read behind what was appended so far; `Loaded` answers."""
         self._reader.load(effect, self.feed, behind=self._taken)
         self._reader.go_on(self._settled)
+
+    def disregard(self, effect: Disregard) -> None:
+        """Know an event that our own rules refuse."""
+        self._reader.know(effect)
 
     @property
     def reads_refused(self) -> int:

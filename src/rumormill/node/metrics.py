@@ -141,14 +141,17 @@ class Counts:
     def observe(self, batch: Batch) -> None:
         """Count the next entries of the trace."""
         handlers = self._handlers
-        received, sent = self._received.count, self._sent.count
+        received: list[trace.RpcMeta] = []
+        sent: list[trace.RpcMeta] = []
         for _, peer, payload in batch:
-            if isinstance(payload, trace.RecvRPC):
-                received(payload.meta)
-            elif isinstance(payload, trace.SendRPC):
-                sent(payload.meta)
+            if type(payload) is trace.RecvRPC:
+                received.append(payload.meta)
+            elif type(payload) is trace.SendRPC:
+                sent.append(payload.meta)
             elif (handler := handlers.get(type(payload))) is not None:
                 handler(payload, peer)
+        self._received.count(received)
+        self._sent.count(sent)
 
     def close(self) -> None:
         """Counts stay readable when the trace has ended."""
@@ -192,22 +195,21 @@ class _Traffic:
         self._names = (f"{message}_counts{suffix}", f"{message}_bytes")
         self._messages, self._message_bytes = (counts.values[name] for name in self._names)
 
-    def count(self, meta: trace.RpcMeta) -> None:
-        """Count an RPC. The trace has the bytes of all its messages: each gets an equal share."""
-        self._rpcs[""] += 1
-        self._rpc_bytes[""] += meta.size
-        messages = meta.messages
-        if not messages:
-            return
-        share = meta.data_size / len(messages)
-        for message in messages:
-            topic = message.topic
-            if topic in self._message_bytes:
-                self._messages[topic] += 1
-                self._message_bytes[topic] += share
-            else:
-                self._counts.add(self._names[0], topic)
-                self._counts.add(self._names[1], topic, share)
+    def count(self, rpcs: list[trace.RpcMeta]) -> None:
+        """Count RPCs. The trace has the bytes of all messages of one: each gets an equal share."""
+        self._rpcs[""] += len(rpcs)
+        self._rpc_bytes[""] += sum([meta.size for meta in rpcs])
+        counts, sizes = self._messages, self._message_bytes
+        for meta in rpcs:
+            messages = meta.messages
+            for message in messages:
+                topic, share = message.topic, meta.data_size / len(messages)
+                if topic in sizes:
+                    counts[topic] += 1
+                    sizes[topic] += share
+                else:
+                    self._counts.add(self._names[0], topic)
+                    self._counts.add(self._names[1], topic, share)
 
 
 def gather_metrics(

@@ -162,6 +162,8 @@ class TopicAccess:
 
     def opened(self, event: Event) -> Event | None:
         """An event as it is handed out; None, counted, if it cannot be read."""
+        if not self._keys and not is_encrypted(event.data):  # most nodes, for every event
+            return event
         found, reason = self._read(event)
         if not reason:
             return found

@@ -204,6 +204,10 @@ class Host(Correspondent):
         if loaded is not None:
             self._answers.append(loaded)
 
+    def _disregard(self, effect: effects.Disregard) -> None:
+        if self.journal is not None:
+            self.journal.disregard(effect)
+
     def _published(self, effect: effects.Published) -> None:
         if self.receipts is not None:
             self.receipts.append(effect)
@@ -376,6 +380,7 @@ _ACTIONS: dict[type, Callable[[Host, Any], object]] = {
     effects.Append: Host._append,
     effects.KeepNote: Host._keep_note,
     effects.Load: Host._load,
+    effects.Disregard: Host._disregard,
     effects.Published: Host._published,
     effects.Validate: Host._validate,
     effects.SetTimer: Host._set_timer,

@@ -225,7 +225,7 @@ def test_the_last_to_join_can_read_the_whole_history(options: dict[str, None]) -
 def catch_up(world: World, topic: str, *peers: int, wait: float = 30.0) -> None:
     """Let peers subscribe that want all that there ever was."""
     for index in peers:
-        world.host(index).handle(Subscribe(topic, whole=True))
+        world.host(index).handle(Subscribe(topic, since=0.0))
     world.run(wait)
 
 

@@ -261,7 +261,7 @@ class PeerPenalties:
         else:
             _make_room(self.banned)
             self.banned[peer] = now + self.ban_time
-            effects.append(Disconnect(peer, reasons.BANNED))
+            effects.append(Disconnect(peer, reason, keep_out=True))
 
     def is_banned(self, peer: PeerId, now: float) -> bool:
         """Whether a peer is shut out."""

@@ -312,7 +312,7 @@ class PulsarcastPeer:
             self._subscriptions.stand_by(cid, now, effects)
             return
         meta = self._context.config.subscribe_to_meta
-        self._subscriptions.subscribe(cid, now, effects, meta=meta, whole=event.whole)
+        self._subscriptions.subscribe(cid, now, effects, meta=meta, whole=event.since == 0)
 
     def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         meta = self._context.config.unsubscribe_from_meta
