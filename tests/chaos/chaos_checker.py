@@ -51,7 +51,7 @@ class Violation:
         return f"{self.kind}: {self.where}: {self.text}"
 
 
-def check(seen: Mapping[str, Seen], *, reaches_all: bool) -> list[Violation]:
+def check(seen: Mapping[str, Seen]) -> list[Violation]:
     """Everything that is not as promised."""
     found: list[Violation] = []
     tried = {name: topic for each in seen.values() for name, topic in each.tried.items()}
@@ -65,7 +65,7 @@ def check(seen: Mapping[str, Seen], *, reaches_all: bool) -> list[Violation]:
         ):
             found.append(Violation(kind, node, text))
     found += _forked(seen)
-    found += _not_everywhere(seen, everywhere=reaches_all)
+    found += _not_everywhere(seen)
     return found
 
 
@@ -140,8 +140,8 @@ def _forked(seen: Mapping[str, Seen]) -> Iterable[Violation]:
                     yield Violation("forked", node, f"{id_} is {name} and {names[id_]}")
 
 
-def _not_everywhere(seen: Mapping[str, Seen], *, everywhere: bool) -> Iterable[Violation]:
-    """What was acknowledged is in every log, where that is promised; else at least in one."""
+def _not_everywhere(seen: Mapping[str, Seen]) -> Iterable[Violation]:
+    """What was acknowledged is in every log."""
     logs = {
         node: {
             (topic, id_, name) for topic, places in each.stored.items() for _, id_, name in places
@@ -154,6 +154,6 @@ def _not_everywhere(seen: Mapping[str, Seen], *, everywhere: bool) -> Iterable[V
             lacking = [other for other, log in logs.items() if event not in log]
             if len(lacking) == len(logs):
                 yield Violation("lost", node, f"acknowledged {event} is in nobody's log")
-            elif everywhere and lacking:
+            elif lacking:
                 text = f"acknowledged {event} is not in the log of {', '.join(lacking)}"
                 yield Violation("lost elsewhere", node, text)

@@ -20,7 +20,7 @@ from chaos_checker import Place, Violation, check
 from chaos_links import Network
 from chaos_member import Member
 from chaos_node import Life, name_in
-from chaos_schedule import REACHES_ALL, Fault, Schedule
+from chaos_schedule import Fault, Schedule
 from disk import Disk, Rule
 
 from rumormill.core.event import Event
@@ -99,7 +99,7 @@ class Round:
             )
             member.seen.stored, faults = found
             self.violations += [Violation("damaged", member.name, text) for text in faults]
-        self.violations += check(seen, reaches_all=REACHES_ALL[self.schedule.protocol])
+        self.violations += check(seen)
         for member in self._members:
             self.violations += member.faults
             self.violations += tracebacks(member)
@@ -225,12 +225,6 @@ class Round:
             {(topic, id_) for topic, places in each.seen.given.items() for _, id_, _ in places}
             for each in peers
         ]
-        if not REACHES_ALL[self.schedule.protocol]:
-            return all(
-                (kept.topic, kept.id) in given[number]
-                for number, each in enumerate(peers)
-                for kept in each.seen.kept
-            )
         acknowledged = {(kept.topic, kept.id) for each in peers for kept in each.seen.kept}
         return all(acknowledged <= each for each in given)
 

@@ -7,16 +7,6 @@ import msgspec
 
 PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "skipring", "radius")
 
-REACHES_ALL: Final = {
-    "floodsub": False,
-    "gossipsub": False,
-    "pulsarcast": True,
-    "skipring": True,
-    "radius": False,
-}
-"""Whether an acknowledged event is in every subscriber's log in the end, whatever happened
-(docs/reliability.md). The others promise the publisher's log alone."""
-
 CLOCK_STEPS: Final = {"pulsarcast": (-40.0, -5.0, 5.0, 40.0)}
 """Who is a minute ahead is not heard, Pulsarcast says: not a fault, but a rule."""
 ANY_STEP: Final = (-86_400.0, -3600.0, -5.0, 5.0, 3600.0, 86_400.0)

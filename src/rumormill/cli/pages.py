@@ -137,6 +137,25 @@ examples:
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
+    "retention": """\
+show what is kept of topics, and what is beyond that
+
+Show each topic's rule, what the log has of it, and how much of that is beyond the
+rule. A running node deletes that by itself, every minute; where none runs, --apply
+deletes it now. What was deleted does not come back, and offsets stay as they are.
+
+topic [TOPIC]        one topic; all of the log, if none is named
+@place
+--retain RULE*       another rule than the settings have: 7d, 10gb, 100000events; TOPIC=RULE
+    for one topic; may be repeated
+--apply              delete what is beyond
+--json               print one JSON object a line
+
+examples:
+  rumormill retention
+  rumormill retention --retain 30d --retain news=1gb,90d
+  rumormill retention --retain 7d --apply
+""",
     "sync": """\
 compare the node's topics with all connected nodes, and fetch what is missing
 

@@ -29,6 +29,7 @@ MODULES: Final = {
     "rumormill.cli.milling": ("mill", "sweep", "report"),
     "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),
+    "rumormill.cli.retention": ("retention",),
     "rumormill.cli.sim": ("sim",),
     "rumormill.cli.topics": ("topics",),
 }
