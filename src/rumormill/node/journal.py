@@ -485,11 +485,10 @@ _REASONS: Final[dict[type[StoreError], str]] = {
 
 def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
     """What the machine hears of lost events; of peers' ones unless the log will never take them."""
+    final = isinstance(error, EventRefusedError)
     for append in (taken.append for taken in batch):
-        if append.barrier is not None:
-            yield append.barrier
-        elif append.if_lost is not None and not isinstance(error, EventRefusedError):
-            yield append.if_lost
+        if append.barrier is not None or (append.if_lost is not None and not final):
+            yield append.if_lost if append.barrier is None else append.barrier
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
