@@ -188,6 +188,7 @@ options:
 @keys
 @position
 --count N            print at most so many events
+--complete           first compare with all connected nodes, and fetch what is missing
 --graph              draw which event follows which
 @output
 
