@@ -140,7 +140,7 @@ class Driver:
     def start(self) -> None:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
-        self.feed(inputs.Start())
+        self.feed(inputs.Start(self.journal.log.writer().latest))
         self._flush_trace()
 
     def stop(self, reason: str) -> None:
