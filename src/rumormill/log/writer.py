@@ -253,11 +253,6 @@ class Writer:
         self._keep_heads(self._upkeep)
 
     @property
-    def latest(self) -> float:
-        """The latest moment at which an event came that is here, or was; 0 if none ever was."""
-        return max((row.received_max for row in self.topics.values()), default=0.0)
-
-    @property
     def failed(self) -> bool:
         """Whether the disk failed under the writer, so that the log must be reopened."""
         return self._failure is not None
