@@ -87,9 +87,9 @@ def in_pieces(data: bytes, take: Callable[[bytes], object]) -> None:
 
 @target(PrivateSession.decrypt)
 def pnet(data: bytes) -> None:
-    """Both sides of a connection inside a private network."""
-    for outbound in (True, False):
-        in_pieces(data, NETWORK.session(bytes(24), outbound=outbound).decrypt)
+    """One side of a connection inside a private network."""
+    outbound = bool(data and data[0] & 1)
+    in_pieces(data, NETWORK.session(bytes(24), outbound=outbound).decrypt)
 
 
 @target(Listener.receive, Initiator.receive)
