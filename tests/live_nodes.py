@@ -143,7 +143,7 @@ def only_bob_is_left(pair: HonestPair) -> bool:
         and not len(swarm._upgrading)
         and len(swarm._places) == 1
         and list(driver.channels) == [bob]
-        and list(driver.machine.peers) == [bob]
+        and list(driver.protocol.peers) == [bob]
         and len(swarm.connections[bob]._streams) <= 2
         and swarm.connections[bob].session.streams <= 2
         and not swarm._tasks

@@ -20,7 +20,7 @@ TEST_LINES = 800
 """A file of tests follows one module of at most 500 lines and may be longer than it."""
 FUNCTION_LINES = 70
 
-PURE = ("core", "protocols", "overlay", "wire")
+PURE = ("core", "protocols", "overlay", "sync", "wire")
 """Packages that know no clock, no chance and no network but what they are handed."""
 
 PURE_LIBP2P = (
@@ -62,15 +62,16 @@ LAYERS = {
     "protocols": 3,
     "trace": 3,
     "log": 3,
-    "daemon": 4,
-    "sim": 4,
-    "node": 5,
-    "rumormill": 6,
-    "spark": 7,
-    "pyspark_rumormill": 8,
-    "demo": 8,
-    "cli": 9,
-    "__main__": 10,
+    "sync": 4,
+    "daemon": 5,
+    "sim": 5,
+    "node": 6,
+    "rumormill": 7,
+    "spark": 8,
+    "pyspark_rumormill": 9,
+    "demo": 9,
+    "cli": 10,
+    "__main__": 11,
 }
 """The storeys: a module imports from its own package and from lower storeys, never from beside or
 above. `protocols` stands beside `trace` and neither knows the other: payloads are `core.trace`."""

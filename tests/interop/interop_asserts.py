@@ -118,7 +118,7 @@ async def exchange_in_a_mixed_mesh(
 
 async def mesh_of(node: Node, count: int) -> None:
     """Wait until a node has so many links in its mesh."""
-    machine: Any = node._driver.machine
+    machine: Any = node._driver.protocol
     async with asyncio.timeout(PATIENCE):
         while len(machine.mesh.links[TOPIC]) < count:
             await node._change.wait()

@@ -57,7 +57,7 @@ def id_of(peer: ForeignPeer) -> bytes:
 
 
 def overlay(ours: Node) -> Kademlia:
-    machine: Any = ours._driver.machine
+    machine: Any = ours._driver.protocol
     assert isinstance(machine, KademliaPeer)
     return machine.overlay
 

@@ -61,6 +61,8 @@ def pristine(tmp_path_factory):
     with EventLog(home) as log:
         fill(log, EVENTS)
         fill(log, EVENTS, "more")
+        with log.histories():
+            pass  # they are indexed now
     return home
 
 
@@ -190,7 +192,7 @@ def test_a_changed_topic_record_is_found(store):
 
 @pytest.mark.parametrize(
     "statement",
-    ["PRAGMA application_id = 1", "UPDATE store SET schema_version = 2", "DELETE FROM store"],
+    ["PRAGMA application_id = 1", "UPDATE store SET schema_version = 3", "DELETE FROM store"],
 )
 def test_a_changed_record_of_the_store_itself_costs_no_event(store, statement):
     """Such a store is refused, and a repair brings every event back."""
@@ -203,7 +205,10 @@ def test_a_changed_record_of_the_store_itself_costs_no_event(store, statement):
         assert serve_everything(log, "more") == []
 
 
-@pytest.mark.parametrize("table", ["topics", "losses", "marks"])
+@pytest.mark.parametrize(
+    "table",
+    ["topics", "losses", "marks", "histories", "history_keys", "history_sums", "refusals"],
+)
 def test_a_destroyed_page_of_records_costs_no_event(store, table):
     """What cannot be served without its records is reported as unreadable, and not as missing."""
     path = store / "events-1.db"

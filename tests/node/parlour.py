@@ -111,7 +111,7 @@ PARLOUR = ProtocolSpec(
 
 def guest(node: Node) -> Guest:
     """A node's machine."""
-    machine: Any = node._driver.machine
+    machine: Any = node._driver.protocol
     assert isinstance(machine, Guest)
     return machine
 

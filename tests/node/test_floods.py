@@ -15,7 +15,7 @@ from hostile_peer import HostilePeer
 from live_nodes import honest_pair, run, take, until
 from rumormill import Node
 from rumormill.core.errors import LocalError
-from rumormill.libp2p import connection
+from rumormill.libp2p import turns
 from rumormill.libp2p.connection import Connection
 from rumormill.node.config import NodeConfig
 from rumormill.node.readers import SLOW_PEER, STUCK_PEER
@@ -153,7 +153,7 @@ def test_a_reader_that_trickles_holds_nobody_up_and_is_given_up() -> None:
             await slow.connect(pair.alice)
             slow.hello("bulk")
             peer = slow.key.peer_id
-            machine: Any = pair.alice._driver.machine
+            machine: Any = pair.alice._driver.protocol
             reads = await pair.bob.subscribe("bulk")
             await until(lambda: len(machine.topics.get("bulk", ())) == 2, "both subscribe")
             slow.gives_window = False
@@ -242,7 +242,7 @@ def test_a_message_of_many_small_frames_does_not_end_with_the_stream() -> None:
 
 def test_windows_open_whichever_turn_used_them_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every frame has a turn of its own, so most are handled long after they were read."""
-    monkeypatch.setattr(connection, "_TURN", -1.0)
+    monkeypatch.setattr(turns, "TURN", -1.0)
 
     async def story() -> None:
         async with Node(None) as alice, Node(None) as bob:
@@ -256,6 +256,19 @@ def test_windows_open_whichever_turn_used_them_up(monkeypatch: pytest.MonkeyPatc
     run(story)
 
 
+class Turnstile:
+    """Counts the turns of a connection of Alice's."""
+
+    def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.connection = connection
+        self.count = 0
+        monkeypatch.setattr(connection, "_take_turn", self._pass)
+
+    def _pass(self) -> None:
+        self.count += 1
+        Connection._take_turn(self.connection)
+
+
 def test_turns_are_short_and_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one connection has before it does not keep another waiting for more than a turn."""
 
@@ -264,17 +277,84 @@ def test_turns_are_short_and_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
             await mallory.connect(pair.alice)
             peer, connections = bytes(mallory.key.peer_id), pair.alice._swarm.connections
             await until(lambda: peer in connections, "it is connected")
-            busy = connections[peer]
-            turns = 0
-
-            def counted() -> None:
-                nonlocal turns
-                turns += 1
-                Connection._take_turn(busy)
-
-            monkeypatch.setattr(busy, "_take_turn", counted)
+            turnstile = Turnstile(connections[peer], monkeypatch)
             mallory.frames(FLOODS.yamux(0, 0, 1, 0) * 9_000)
-            await until(lambda: turns > 3, "it takes several turns")
+            await until(lambda: turnstile.count > 3, "it takes several turns")
             await pair.more()
+
+    run(story)
+
+
+def test_a_turn_is_over_when_its_peer_is_found_to_misbehave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two that send as many RPCs, the one that sends empty ones has to wait after each."""
+    monkeypatch.setattr(turns, "TURN", 1e9)
+    monkeypatch.setattr(turns, "LONG_TURN", 1e9)
+    monkeypatch.setattr(turns, "SHORT_TURN", -1.0)
+
+    async def story() -> None:
+        async with Node(None) as alice, HostilePeer() as good, HostilePeer() as bad:
+            events = await alice.subscribe("news")
+
+            async def turns_of(peer: HostilePeer, said: bytes) -> Turnstile:
+                await peer.connect(alice)
+                stream, known = peer.hello("news"), bytes(peer.key.peer_id)
+                view = alice._driver.machine.view
+                await until(lambda: known in view().peers.get("news", ()), "it is a peer")
+                turnstile = Turnstile(alice._swarm.connections[known], monkeypatch)
+                peer.session.send(stream, said)
+                peer.flush()
+                return turnstile
+
+            said = [FLOODS.Rpc(publish=(good.message("news", b"x", n),)) for n in range(100)]
+            well = await turns_of(good, FLOODS.rpcs(*said))
+            await take(events, 100)
+            assert well.count < 20
+            badly = await turns_of(bad, b"\0" * 100)
+            await until(lambda: badly.count > 80, "there is a turn for nearly each")
+
+    run(story)
+
+
+def test_those_that_are_behind_share_one_turn_of_the_loop() -> None:
+    """Whoever lines up works on when all before it have, one each time the loop comes round."""
+
+    async def story() -> None:
+        line, rounds = turns.Turns(), []
+        loop = asyncio.get_running_loop()
+        left = {"a": 2, "b": 1, "c": 3}
+
+        def take_turn(name: str) -> None:
+            rounds.append(name)
+            left[name] -= 1
+            if left[name]:
+                line.line_up(lambda: take_turn(name))
+
+        def come_round() -> None:
+            rounds.append("|")
+            if any(left.values()):
+                loop.call_soon(come_round)
+
+        for name in left:
+            line.line_up(lambda name=name: take_turn(name))
+        loop.call_soon(come_round)
+        await until(lambda: not any(left.values()), "all are done")
+        assert "".join(rounds).strip("|") == "a|b|c|a|c|c"
+
+    run(story)
+
+
+def test_streams_that_are_opened_to_be_reset_are_held_against_a_peer() -> None:
+    async def story() -> None:
+        async with honest_pair(NodeConfig(close_timeout=0.2)) as pair, HostilePeer() as mallory:
+            await mallory.connect(pair.alice)
+            for chunk in FLOODS.YAMUX_FLOODS["yamux SYN and RST"]():
+                if mallory.closed or "cut-off-unused-streams" in pair.alice.refusals:
+                    break
+                mallory.frames(chunk)
+                await mallory.drain()
+                await pair.more(1)
+            assert pair.alice.refusals["cut-off-unused-streams"] == 1
 
     run(story)

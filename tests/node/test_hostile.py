@@ -486,7 +486,7 @@ def test_two_rpc_streams_of_a_peer_are_both_read() -> None:
             mallory.open(MESHSUB, hellos[1])
             mallory.say(first, hellos[2])
             await mallory.drain()
-            machine: Any = pair.alice._driver.machine
+            machine: Any = pair.alice._driver.protocol
             peer = bytes(mallory.key.peer_id)
             await until(
                 lambda: all(peer in machine.topics.get(topic, ()) for topic in topics),
@@ -520,7 +520,7 @@ def test_a_flood_of_rpcs_leaves_bounded_tables_and_nothing_after_it() -> None:
 
     async def story() -> None:
         async with honest_pair() as pair:
-            machine: Any = pair.alice._driver.machine
+            machine: Any = pair.alice._driver.protocol
             async with HostilePeer() as mallory:
                 await mallory.connect(pair.alice)
                 stream_id = mallory.hello("from bob", "from alice")
@@ -561,7 +561,7 @@ def test_rpcs_before_our_stream_is_open_wait_in_a_bounded_place() -> None:
             await refused(pair, "too-early")
             channel: Any = pair.alice._driver.channels[bytes(mallory.key.peer_id)]
             assert len(channel._early) < 3000
-            assert bytes(mallory.key.peer_id) not in pair.alice._driver.machine.peers
+            assert bytes(mallory.key.peer_id) not in pair.alice._driver.protocol.peers
 
     run(story)
 
@@ -582,7 +582,7 @@ def test_a_peer_that_does_not_read_costs_a_bounded_queue_and_nobody_else(reads: 
             await deaf.connect(pair.alice)
             deaf.hello("from alice", "bulk")
             peer = bytes(deaf.key.peer_id)
-            machine: Any = pair.alice._driver.machine
+            machine: Any = pair.alice._driver.protocol
             await until(lambda: peer in machine.topics.get("bulk", ()), "the deaf peer subscribes")
             deaf.gives_window = False
             if not reads and deaf._reading is not None:
@@ -611,7 +611,7 @@ def test_a_closed_connection_of_a_peer_that_does_not_read_gives_its_socket_back(
             await deaf.connect(pair.alice)
             deaf.hello("bulk")
             peer = bytes(deaf.key.peer_id)
-            machine: Any = pair.alice._driver.machine
+            machine: Any = pair.alice._driver.protocol
             await until(lambda: peer in machine.topics.get("bulk", ()), "the deaf peer subscribes")
             assert deaf._reading is not None
             deaf._reading.cancel()

@@ -67,7 +67,7 @@ def test_a_check_of_a_large_trie(tmp_path: Path) -> None:
         async with Node(tmp_path, protocol="skipring", supervises=True) as node:
             await node.create_topic(TOPIC)
             driver: Any = node._driver
-            publications = driver.machine.members[TOPIC].publications
+            publications = driver.protocol.members[TOPIC].publications
             question = CheckTrie(TOPIC, (Summary(EVERYTHING, bytes(HASH_BYTES)),))
             asked = 0
 
@@ -112,7 +112,7 @@ def test_joins_for_a_topic_with_a_long_history(tmp_path: Path) -> None:
                 return any(driver.machine.view().links["child"].values())
 
             await until(admitted, "somebody is a child")
-            feed = driver.machine.feeds.open[descriptor.cid]
+            feed = driver.protocol.feeds.open[descriptor.cid]
             assert feed.timeline.dates, "it has read its history"
 
     run(story)
@@ -136,7 +136,7 @@ def test_who_is_not_taken_in_has_nothing_read_for_it(tmp_path: Path) -> None:
                 return reasons.NOT_FARTHER in node.metrics()["rumormill_refused"]
 
             await until(refused, "its author cannot be below us")
-            feeds = driver.machine.feeds
+            feeds = driver.protocol.feeds
             assert descriptor.cid not in feeds.opening
             assert descriptor.cid not in feeds.open
 

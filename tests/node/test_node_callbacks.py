@@ -77,7 +77,7 @@ def test_ihave_and_iwant_use_the_ids_of_the_function() -> None:
             (event,) = await take_events(events, 1)
             assert event.id == receipt.id
             driver: Any = bob._driver
-            assert driver.machine.gossip.promises.count == 0
+            assert driver.protocol.gossip.promises.count == 0
 
     run(main)
 

@@ -25,7 +25,7 @@ PEERS = 20
 
 
 def overlay(node: Node) -> Kademlia:
-    machine: Any = node._driver.machine
+    machine: Any = node._driver.protocol
     assert isinstance(machine, KademliaPeer)
     return machine.overlay
 

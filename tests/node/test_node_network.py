@@ -23,7 +23,7 @@ QUICK = NodeConfig(redial_delay_first=0.05, stream_retry_first=0.05)
 
 def links_of(node: Node, topic: str) -> dict[bytes, None]:
     """The peers to which a node forwards a topic's messages at once."""
-    machine: Any = node._driver.machine
+    machine: Any = node._driver.protocol
     links: dict[bytes, None] = machine.mesh.links.get(topic, {})
     return links
 
@@ -179,7 +179,7 @@ def test_a_connection_that_breaks_is_made_again_and_nothing_of_it_stays() -> Non
                 await alice.publish("news", said)
                 assert await take(events, 1) == [said]
                 assert len(alice._driver.channels) == 1
-                assert len(alice._driver.machine.peers) == 1
+                assert len(alice._driver.protocol.peers) == 1
 
     run(story)
 

@@ -15,13 +15,13 @@ from parlour import MAX_MESSAGE, PARLOUR, QUERY, Saying, act, ask, guest, tell_w
 from live_nodes import run, until
 from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError
-from rumormill.core.inputs import Answered, Asked, AskFailed, PeerDisconnected
+from rumormill.core.inputs import NO_ANSWER, Answered, Asked, AskFailed, PeerDisconnected
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
 from rumormill.libp2p.stream import REFUSED
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.pending_sends import OURSELVES
-from rumormill.node.queries import TIMED_OUT, TOO_MANY_QUESTIONS, UNANSWERED
+from rumormill.node.queries import TOO_MANY_QUESTIONS, UNANSWERED
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.protobuf import varint
@@ -187,7 +187,7 @@ def test_a_silent_peer_costs_no_more_than_the_timeout() -> None:
         async with pair() as (ann, bob):
             ask(ann, bob.id, *[b"late"] * 20, timeout=0.3)
             await until(lambda: len(failures(ann)) == 20, "all failed")
-            assert set(failures(ann)) == {TIMED_OUT}
+            assert set(failures(ann)) == {NO_ANSWER}
             await until(lambda: nothing_is_open(ann, bob), "nothing is open")
             for asked in guest(bob).heard(Asked):
                 act(bob, Answer(asked.number, Saying(b"too late")))
@@ -219,7 +219,7 @@ def test_a_declined_question_fails_at_once() -> None:
             await until(lambda: failures(ann) and answers(ann), "one failed, one was answered")
             (failed,) = guest(ann).heard(AskFailed)
             assert failed.number == 1
-            assert failed.reason != TIMED_OUT
+            assert failed.reason != NO_ANSWER
             assert answers(ann) == [b"echo"]
             (late,) = [each for each in guest(bob).heard(Asked) if each.message == Saying(b"late")]
             act(bob, Answer(late.number, Saying(b"here")), Decline(late.number))
@@ -425,7 +425,7 @@ def test_a_peer_that_ends_without_an_answer_fails_the_question() -> None:
             tell_where(ann, bob)
             ask(ann, bob.id, b"late", timeout=600.0)
             await until(lambda: failures(ann), "it failed")
-            assert failures(ann)[0] not in {TIMED_OUT, UNANSWERED}
+            assert failures(ann)[0] not in {NO_ANSWER, UNANSWERED}
             await until(lambda: nothing_is_open(ann, bob), "nothing is open")
 
     run(story)

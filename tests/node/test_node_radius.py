@@ -43,7 +43,7 @@ def radius(**parameters: Any) -> Node:
 
 
 def machine(node: Node) -> Radius:
-    found: Any = node._driver.machine
+    found: Any = node._driver.protocol
     assert isinstance(found, Radius)
     return found
 

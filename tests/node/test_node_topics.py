@@ -246,7 +246,7 @@ def test_a_node_closes_while_it_asks() -> None:
             await bob.command(SubscribeTo(topic=topic))
             await ann.close()
             waiting = asyncio.ensure_future(bob.publish(topic, b"x"))
-            requests = bob._driver.machine._requests  # type: ignore[attr-defined]
+            requests = bob._driver.protocol._requests  # type: ignore[attr-defined]
             await until(lambda: requests._open, "it asks")
             await bob.close()
             with pytest.raises(LocalError):

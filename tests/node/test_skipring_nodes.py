@@ -39,7 +39,7 @@ TOPIC = "news"
 
 
 def machine_of(node: Node) -> SkipRing:
-    machine: Any = node._driver.machine
+    machine: Any = node._driver.protocol
     return machine
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TraceEvent(_message.Message):
-    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish", "stabilised")
+    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish", "stabilised", "syncEnded")
     class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PUBLISH_MESSAGE: _ClassVar[TraceEvent.Type]
@@ -31,6 +31,7 @@ class TraceEvent(_message.Message):
         UNDELIVERABLE_MESSAGE: _ClassVar[TraceEvent.Type]
         SKIP_PUBLISH: _ClassVar[TraceEvent.Type]
         STABILISED: _ClassVar[TraceEvent.Type]
+        SYNC_ENDED: _ClassVar[TraceEvent.Type]
     PUBLISH_MESSAGE: TraceEvent.Type
     REJECT_MESSAGE: TraceEvent.Type
     DUPLICATE_MESSAGE: TraceEvent.Type
@@ -51,6 +52,7 @@ class TraceEvent(_message.Message):
     UNDELIVERABLE_MESSAGE: TraceEvent.Type
     SKIP_PUBLISH: TraceEvent.Type
     STABILISED: TraceEvent.Type
+    SYNC_ENDED: TraceEvent.Type
     class PublishMessage(_message.Message):
         __slots__ = ("messageID", "topic")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]
@@ -79,14 +81,16 @@ class TraceEvent(_message.Message):
         topic: str
         def __init__(self, messageID: _Optional[bytes] = ..., receivedFrom: _Optional[bytes] = ..., topic: _Optional[str] = ...) -> None: ...
     class DeliverMessage(_message.Message):
-        __slots__ = ("messageID", "topic", "receivedFrom")
+        __slots__ = ("messageID", "topic", "receivedFrom", "via")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         RECEIVEDFROM_FIELD_NUMBER: _ClassVar[int]
+        VIA_FIELD_NUMBER: _ClassVar[int]
         messageID: bytes
         topic: str
         receivedFrom: bytes
-        def __init__(self, messageID: _Optional[bytes] = ..., topic: _Optional[str] = ..., receivedFrom: _Optional[bytes] = ...) -> None: ...
+        via: str
+        def __init__(self, messageID: _Optional[bytes] = ..., topic: _Optional[str] = ..., receivedFrom: _Optional[bytes] = ..., via: _Optional[str] = ...) -> None: ...
     class OnNewOutboundStream(_message.Message):
         __slots__ = ("peerID", "proto")
         PEERID_FIELD_NUMBER: _ClassVar[int]
@@ -197,6 +201,19 @@ class TraceEvent(_message.Message):
         topic: str
         legitimate: bool
         def __init__(self, topic: _Optional[str] = ..., legitimate: _Optional[bool] = ...) -> None: ...
+    class SyncEnded(_message.Message):
+        __slots__ = ("peerID", "outcome", "topics", "unequal", "events")
+        PEERID_FIELD_NUMBER: _ClassVar[int]
+        OUTCOME_FIELD_NUMBER: _ClassVar[int]
+        TOPICS_FIELD_NUMBER: _ClassVar[int]
+        UNEQUAL_FIELD_NUMBER: _ClassVar[int]
+        EVENTS_FIELD_NUMBER: _ClassVar[int]
+        peerID: bytes
+        outcome: str
+        topics: int
+        unequal: int
+        events: int
+        def __init__(self, peerID: _Optional[bytes] = ..., outcome: _Optional[str] = ..., topics: _Optional[int] = ..., unequal: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
     class RPCMeta(_message.Message):
         __slots__ = ("messages", "subscription", "control", "size", "dataSize", "operations")
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +315,7 @@ class TraceEvent(_message.Message):
     UNDELIVERABLEMESSAGE_FIELD_NUMBER: _ClassVar[int]
     SKIPPUBLISH_FIELD_NUMBER: _ClassVar[int]
     STABILISED_FIELD_NUMBER: _ClassVar[int]
+    SYNCENDED_FIELD_NUMBER: _ClassVar[int]
     type: TraceEvent.Type
     peerID: bytes
     timestamp: int
@@ -321,7 +339,8 @@ class TraceEvent(_message.Message):
     undeliverableMessage: TraceEvent.UndeliverableMessage
     skipPublish: TraceEvent.SkipPublish
     stabilised: TraceEvent.Stabilised
-    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ..., skipPublish: _Optional[_Union[TraceEvent.SkipPublish, _Mapping]] = ..., stabilised: _Optional[_Union[TraceEvent.Stabilised, _Mapping]] = ...) -> None: ...
+    syncEnded: TraceEvent.SyncEnded
+    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ..., skipPublish: _Optional[_Union[TraceEvent.SkipPublish, _Mapping]] = ..., stabilised: _Optional[_Union[TraceEvent.Stabilised, _Mapping]] = ..., syncEnded: _Optional[_Union[TraceEvent.SyncEnded, _Mapping]] = ...) -> None: ...
 
 class TraceEventBatch(_message.Message):
     __slots__ = ("batch",)

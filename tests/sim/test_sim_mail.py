@@ -7,6 +7,7 @@ from sim_rig import LATENCY, Net, Note, PairLatency
 
 from rumormill.core.effects import Answer, Ask, Connect, Decline, Disconnect, Effect, Learn, Mail
 from rumormill.core.inputs import (
+    NO_ANSWER,
     Answered,
     Asked,
     AskFailed,
@@ -18,7 +19,7 @@ from rumormill.core.inputs import (
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
 from rumormill.sim import mail
 from rumormill.sim.link import LOST, PEER_DOWN, QUEUE_FULL
-from rumormill.sim.mail import DECLINED, IDLE_AFTER, TIMED_OUT, UNKNOWN_PEER, UNREACHABLE
+from rumormill.sim.mail import DECLINED, IDLE_AFTER, UNKNOWN_PEER, UNREACHABLE
 from rumormill.sim.network import CRASHED, NO_COMMON_PROTOCOL
 
 STRANGER = b"\xff\xff\xff\xff"
@@ -300,7 +301,7 @@ def test_a_silent_peer_costs_the_asker_its_patience() -> None:
     net.run(0.25)
     assert list(net.host(1).asked) == [1]
     net.run(1.0)
-    assert told(net, 0) == [(0.3, AskFailed(net.host(1).id, 7, TIMED_OUT))]
+    assert told(net, 0) == [(0.3, AskFailed(net.host(1).id, 7, NO_ANSWER))]
     net.act(1, Answer(1, Note("late")), Answer(99, Note("to nobody")))
     net.run(1.0)
     assert net.inputs(0, Answered) == []
@@ -402,7 +403,7 @@ def test_lost_questions_and_answers_end_with_the_timeout() -> None:
     net = Net(2, loss=1.0)
     ask(net, timeout=0.5)
     net.run(2.0)
-    assert told(net, 0) == [(0.5, AskFailed(net.host(1).id, 7, TIMED_OUT))]
+    assert told(net, 0) == [(0.5, AskFailed(net.host(1).id, 7, NO_ANSWER))]
     assert [drop.reason for drop in net.trace(DropRPC)] == [LOST]
 
 

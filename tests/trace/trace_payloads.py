@@ -89,5 +89,6 @@ ONE_OF_EACH: list[Entry] = [
         trace.UndeliverableMessage(b"id-1", "news", "queue-full"),
         trace.SkipPublish("news", "publisher down"),
         trace.Stabilised("news", True),
+        trace.SyncEnded(b"peer-b", "complete", 3, 1, 250),
     )
 ]

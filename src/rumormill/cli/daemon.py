@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import sys
-import threading
 from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
@@ -72,16 +71,18 @@ def run_supervisor(options: argparse.Namespace) -> int:
 
 def run_serve_store(options: argparse.Namespace) -> int:
     """Serve a bare store by Flight until SIGINT or SIGTERM."""
+    if bool(options.flight_cert) != bool(options.flight_key):
+        raise ConfigError("--flight-cert, --flight-key: TLS needs both")
+    return run_async(_serve_store(options))
+
+
+async def _serve_store(options: argparse.Namespace) -> int:
     from rumormill.daemon.flight_door import flight_door
     from rumormill.daemon.flight_service import FlightService
 
     _allow_most_files()
-    home = Path(options.home).expanduser().absolute()
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    if bool(options.flight_cert) != bool(options.flight_key):
-        raise ConfigError("--flight-cert, --flight-key: TLS needs both")
+    stop = _stop_with_signals()
+    home = Path(options.home).expanduser().absolute()  # noqa: ASYNC240 (nothing else runs)
     tls = (options.flight_cert, options.flight_key) if options.flight_cert else None
     with EventLog(home, StoreConfig(open_verify_bytes=1), read_only=True) as log:
         endpoint = flight_endpoint(options.flight or "") or FLIGHT_ENDPOINT
@@ -89,22 +90,21 @@ def run_serve_store(options: argparse.Namespace) -> int:
             token = str(home / TOKEN_FILE)
             shown = json.dumps({"flight": address, "token_file": token})
             print(shown if options.json else f"{address}\ntoken: {token}", flush=True)
-            stop.wait()
+            await stop.wait()
     return 0
 
 
 async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:
     _allow_most_files()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = _stop_with_signals()
     if options.until_eof:
         _stop_with_stdin(stop)
     trace = os.path.expanduser(resolved.text("trace"))  # noqa: ASYNC240 (reads no disk)
     writers = [LiveWriter(Path(trace))] if trace else []
     home = None if resolved.text("durability") == "memory" else resolved.home
-    node = resolved.node(home, [LogObserver(), *writers], supervises=supervises)
+    node = resolved.node(
+        home, [LogObserver(), *writers], supervises=supervises, resume=home is not None
+    )
     tls = (resolved.text("flight_cert"), resolved.text("flight_key"))
     async with node:
         for topic in resolved.texts("topics"):
@@ -133,6 +133,16 @@ def _allow_most_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS says "unlimited" and allows less
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _stop_with_signals() -> asyncio.Event:
+    """What SIGINT and SIGTERM set; by the loop, which hears of a signal in whatever thread it lands
+    (a library's own threads take them too, and wake nobody who waits for a lock).
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def _stop_with_stdin(stop: asyncio.Event) -> None:

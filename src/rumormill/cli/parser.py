@@ -17,18 +17,19 @@ from rumormill.cli.shared_flags import SHARED
 from rumormill.version import __version__
 
 MODULES: Final = {
-    "rumormill.cli.access": ("topic-key", "policy"),
+    "rumormill.cli.access": ("topic-key", "policy", "reload"),
     "rumormill.cli.bench": ("bench",),
     "rumormill.cli.completion": ("completion",),
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
     "rumormill.cli.demo": ("demo",),
     "rumormill.cli.doctor": ("doctor",),
-    "rumormill.cli.history": ("history", "peers"),
+    "rumormill.cli.history": ("history", "peers", "sync"),
     "rumormill.cli.inspecting": ("inspect",),
     "rumormill.cli.network": ("network",),
     "rumormill.cli.milling": ("mill", "sweep", "report"),
     "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),
+    "rumormill.cli.retention": ("retention",),
     "rumormill.cli.sim": ("sim",),
     "rumormill.cli.topics": ("topics",),
 }

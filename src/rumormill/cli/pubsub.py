@@ -192,7 +192,9 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
                 )
             tickets = (await session.service.welcome()).tickets
             stack.enter_context(announced(resolved.home, tickets))
-        batches = session.service.subscribe(options.topic, offset=offset, since=since)
+        batches = session.service.subscribe(
+            options.topic, offset=offset, since=since, history=options.history
+        )
         try:
             async with asyncio.timeout(wait), contextlib.aclosing(batches):  # type: ignore[type-var]
                 async for batch in batches:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rumormill.cli.grammar import USAGE, CommandError
-from rumormill.cli.numbers import pairs
+from rumormill.cli.numbers import pairs, retention_rules
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, PeerError
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
-from rumormill.log.model import Durability, StoreConfig
+from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
+from rumormill.sync.config import SyncConfig
 from rumormill.trace.entries import Observer
 from rumormill.trace.writers import LINE_SUFFIXES
 from rumormill.wire.multiaddr import Multiaddr
@@ -59,6 +60,7 @@ SETTINGS: Final = (
     Setting("protocol", "--protocol", "gossipsub"),
     Setting("preset", "--preset", "default"),
     Setting("durability", "--durability", "fsync"),
+    Setting("retain", "--retain", [], many=True),
     Setting("trace", "--trace", ""),
     Setting("metrics", "--metrics", ""),
     Setting("flight", "--flight", ""),
@@ -72,8 +74,9 @@ _FLAGS_OF_TABLES: Final = {
     "--allow-peer": "node.allow_peers",
     "--deny-peer": "node.deny_peers",
 }
-TABLES: Final = ("parameters", "node", "store")
-"""Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY and store.KEY."""
+TABLES: Final = ("parameters", "node", "store", "sync")
+"""Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY, store.KEY and
+sync.KEY."""
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -136,6 +139,19 @@ class Resolved(msgspec.Struct, frozen=True):
             raise ConfigError(f"node.{error}") from None
 
     @property
+    def retain(self) -> dict[str, Retention]:
+        """How much of topics is kept."""
+        return dict(retention_rules(self.texts("retain")))
+
+    @property
+    def sync_config(self) -> SyncConfig:
+        """How what is missing is got from other nodes."""
+        try:
+            return override(SyncConfig(), self._of("sync"))
+        except ConfigError as error:
+            raise ConfigError(f"sync.{error}") from None
+
+    @property
     def store_config(self) -> StoreConfig:
         """The log's settings."""
         changes = self._of("store")
@@ -156,7 +172,12 @@ class Resolved(msgspec.Struct, frozen=True):
         return protocol(self.text("protocol")).configure(self.text("preset"), self.parameters)
 
     def node(
-        self, home: Path | None, observers: Sequence[Observer] = (), *, supervises: bool = False
+        self,
+        home: Path | None,
+        observers: Sequence[Observer] = (),
+        *,
+        supervises: bool = False,
+        resume: bool = False,
     ) -> "Node":
         """A node with these settings; without a home, in memory."""
         from rumormill.node.node import Node
@@ -176,6 +197,9 @@ class Resolved(msgspec.Struct, frozen=True):
             durability=self.text("durability") if kept else None,
             config=self.node_config,
             store=self.store_config,
+            retain=self.retain,
+            sync=self.sync_config,
+            resume=resume,
             observers=observers,
         )
 
@@ -270,7 +294,7 @@ def _resolve(options: argparse.Namespace, environment: Mapping[str, str]) -> Res
     }
     for origin, texts in lists.items():
         for key, value in pairs(origin, texts, hint=", such as D=8"):
-            table = "" if key.partition(".")[0] in ("node", "store") else "parameters."
+            table = "" if key.partition(".")[0] in TABLES[1:] else "parameters."
             put(f"{table}{key}", value, origin)
     for flag, key in _FLAGS_OF_TABLES.items():
         if listed := getattr(options, flag[2:].replace("-", "_"), None):

@@ -49,7 +49,8 @@ class Receipt(msgspec.Struct, frozen=True):
 
     It is in this node's log at `offset`, and on disk there since `durable_at`, which is None when
     the node was started with a durability that does not wait for the disk. `peers` says to how
-    many peers it was sent at once; when that is none, `note` says why.
+    many peers it was sent at once; when that is none, `note` says why. `copies` other nodes have
+    said that it is in their logs, if somebody asked.
 
     Where this node may not publish itself, it has asked a peer that may, and the receipt says that
     this peer has published the event, under `id`. `requested` is true then, and `offset` -1: the
@@ -62,6 +63,7 @@ class Receipt(msgspec.Struct, frozen=True):
     durable_at: float | None
     peers: int
     note: str = ""
+    copies: int = 0
 
     @property
     def requested(self) -> bool:

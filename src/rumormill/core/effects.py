@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from rumormill.core.event import Event, Note
+from rumormill.core.history import HistoryQuery, Key
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 from rumormill.core.trace import TracePayload
@@ -105,11 +106,15 @@ class Append(Effect, frozen=True, gc=False):
     value back: the event, with those it is linked to, is safe, or it is not to be had. Whatever
     must not be known of an event that a crash could take back (that it exists, that it was
     granted) is said in answer to that input, and not before.
+
+    Who has said it already, because others have the event, gives `if_lost` instead: `NotStored`
+    brings it back when the event could not be stored and might be another time.
     """
 
     event: Event
     deliver: bool = False
     barrier: Hashable = None
+    if_lost: Hashable = None
 
 
 class KeepNote(Effect, frozen=True):
@@ -147,7 +152,17 @@ class Load(Effect, frozen=True):
 
     number: int
     topic: Topic
-    query: ById | FromOffset | Notes
+    query: ById | FromOffset | Notes | HistoryQuery
+
+
+class Disregard(Effect, frozen=True):
+    """Remember that an event was refused by our own rules, so that it is not asked for again.
+
+    It is not stored, and counts among what is known when histories are compared.
+    """
+
+    topic: Topic
+    key: Key
 
 
 class Published(Effect, frozen=True, gc=False):
@@ -199,6 +214,8 @@ class Disconnect(Effect, frozen=True):
 
     peer: PeerId
     reason: str
+    keep_out: bool = False
+    """Whether the peer broke the rules, and is not to come back for a while."""
 
 
 Effects: TypeAlias = list[Effect | TracePayload]

@@ -29,7 +29,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     wrong. `proof` is what lets a third party check the author, in the protocol's own format.
 
     A log adds what it knows, and until then it is not known: `received` is our own clock when the
-    event came, `offset` its place in the topic, `protocol` the protocol that brought it.
+    event came, `offset` its place in the topic, `protocol` the protocol that brought it. `via` is
+    "sync" when a subscriber gets what was fetched because it was missing.
     """
 
     topic: Topic
@@ -42,6 +43,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     received: float = 0.0
     offset: int = UNASSIGNED
     protocol: str = ""
+    via: str = ""
 
 
 def filled(event: Event, received: float, offset: int, protocol: str) -> Event:
@@ -57,4 +59,5 @@ def filled(event: Event, received: float, offset: int, protocol: str) -> Event:
         received,
         offset,
         protocol,
+        event.via,
     )

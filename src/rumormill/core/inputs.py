@@ -6,12 +6,16 @@ them, one at a time. There is no other way in.
 
 from collections.abc import Hashable
 from enum import Enum
+from typing import Final
 
 import msgspec
 
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
+
+NO_ANSWER: Final = "no answer in time"
+"""Why a question failed whose target may have it, or may have been lost with it."""
 
 
 class Verdict(Enum):
@@ -39,11 +43,14 @@ class Subscribe(Input, frozen=True):
     """The application wants a topic.
 
     With `publish_only` it wants to publish in the topic and to see what it publishes itself, and
-    no peer is told of a subscription.
+    no peer is told of a subscription. `since` is the date from which on events that are missing
+    are fetched from others, in seconds, as far as they keep them: 0 for all that was ever
+    published; without one, that of the first subscription.
     """
 
     topic: Topic
     publish_only: bool = False
+    since: float | None = None
 
 
 class Unsubscribe(Input, frozen=True):
@@ -73,7 +80,8 @@ class Stored(Input, frozen=True):
 
 
 class NotStored(Input, frozen=True):
-    """The events of these barriers could not be stored: nobody may hear of them."""
+    """The events of these barriers could not be stored: nobody may hear of them; or those of an
+    `if_lost`."""
 
     barriers: tuple[Hashable, ...]
     reason: str
@@ -90,6 +98,19 @@ class Loaded(Input, frozen=True):
     events: tuple[Event, ...] = ()
     more: bool = False
     notes: tuple[Note, ...] = ()
+    answer: object = None
+    """What a `HistoryQuery` has worked out; None where the log could not be read."""
+
+
+class Recovered(Input, frozen=True, gc=False):
+    """A peer gave us a stored event that we asked it for.
+
+    It is judged like one that arrives, appended and delivered, and goes no further: whoever lacks
+    it asks as well.
+    """
+
+    peer: PeerId
+    event: Event
 
 
 class Command(Input, frozen=True):

@@ -147,12 +147,16 @@ class DuplicateMessage(TracePayload, frozen=True, gc=False):
 
 
 class DeliverMessage(TracePayload, frozen=True, gc=False):
-    """A message was handed to the application; `received_from` is this peer for its own."""
+    """A message was handed to the application; `received_from` is this peer for its own.
+
+    `via` (ours) is "sync" for one that was missing and fetched.
+    """
 
     kind = 3
     message_id: MessageId
     topic: Topic
     received_from: PeerId
+    via: str = ""
 
 
 class AddPeer(TracePayload, frozen=True, gc=False):
@@ -281,6 +285,20 @@ class Stabilised(TracePayload, frozen=True, gc=False):
     kind = 1006
     topic: Topic
     legitimate: bool
+
+
+class SyncEnded(TracePayload, frozen=True, gc=False):
+    """Histories were compared with a peer's (ours): how that ended, and what it brought.
+
+    `topics` were compared, in `unequal` of them something differed, and `events` were fetched.
+    """
+
+    kind = 1007
+    peer: PeerId
+    outcome: str
+    topics: int = 0
+    unequal: int = 0
+    events: int = 0
 
 
 TRACE_PAYLOADS: tuple[type[TracePayload], ...] = tuple(TracePayload.__subclasses__())

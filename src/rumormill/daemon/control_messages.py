@@ -8,7 +8,7 @@ each request with one record, in order; a `Subscribe` is answered with `Begun` a
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Union
+from typing import Any, Final, Literal, Union
 
 import msgspec
 
@@ -84,6 +84,15 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     topic: str
     offset: int | None = None
     since: float | None = None
+    history: Literal["missed", "all", "none"] | None = None
+    """What is fetched from other nodes (`Node.subscribe`)."""
+
+
+class Sync(Request, tag="sync", frozen=True):
+    """Compare a topic, or all that are followed, with every connected node now."""
+
+    topic: str | None
+    timeout: float
 
 
 class ReadHistory(Request, tag="history", frozen=True):
@@ -118,6 +127,10 @@ class ShowTopic(Request, tag="show-topic", frozen=True):
 
 class ListPeers(Request, tag="peers", frozen=True):
     """List the connected peers."""
+
+
+class Reload(Request, tag="reload", frozen=True):
+    """Read the files of topics' keys and policies again."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -182,6 +195,14 @@ class TopicShown(Answer, tag="topic-shown", frozen=True):
     """The answer to `ShowTopic`, as `Node.describe_topic` gives it."""
 
     shown: dict[str, Any]
+
+
+class Synced(Answer, tag="synced", frozen=True):
+    """The answer to `Sync`: how many nodes were asked and answered, and what they gave."""
+
+    asked: int
+    answered: int
+    events: int
 
 
 class PeerList(Answer, tag="peer-list", frozen=True):

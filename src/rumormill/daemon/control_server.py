@@ -201,7 +201,9 @@ class ControlServer:
         writer: asyncio.StreamWriter,
     ) -> None:
         """Send events until the client hangs up; a client that is slow is waited for."""
-        batches = self._service.subscribe(request.topic, offset=request.offset, since=request.since)
+        batches = self._service.subscribe(
+            request.topic, offset=request.offset, since=request.since, history=request.history
+        )
         hung_up = asyncio.ensure_future(reader.read(1))
         sending = asyncio.ensure_future(_send_all(batches, writer))
         try:

@@ -10,7 +10,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -41,7 +41,12 @@ class Service(ABC):
 
     @abstractmethod
     def subscribe(
-        self, topic: Topic, *, offset: int | None = None, since: float | None = None
+        self,
+        topic: Topic,
+        *,
+        offset: int | None = None,
+        since: float | None = None,
+        history: Literal["missed", "all", "none"] | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
@@ -53,6 +58,10 @@ class Service(ABC):
         """Connect to another node."""
         expected(await self.answer(messages.Join(ticket)), messages.Done)
 
+    async def reload(self) -> None:
+        """Read the files of topics' keys and policies again."""
+        expected(await self.answer(messages.Reload()), messages.Done)
+
     async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
         request = messages.Publish(topic, list(data))
@@ -61,6 +70,10 @@ class Service(ABC):
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
         """Wait for subscribers."""
         expected(await self.answer(messages.Wait(topic, peers, seconds)), messages.Done)
+
+    async def sync(self, topic: Topic | None, seconds: float) -> messages.Synced:
+        """Compare histories with every connected node."""
+        return expected(await self.answer(messages.Sync(topic, seconds)), messages.Synced)
 
     async def history(
         self,
@@ -128,18 +141,20 @@ class NodeService(Service):
             case messages.Join(ticket):
                 await node.connect(ticket)
                 return messages.Done()
+            case messages.Reload():
+                node.access.reload()
+                return messages.Done()
             case messages.Publish(topic, data):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
                         f"a batch has 1 to {messages.BATCH_EVENTS} messages"
                     )
                 return messages.Receipts(await node.publish_many(topic, data))
-            case messages.Wait(topic, peers, seconds):
+            case messages.Wait() | messages.Sync():
                 try:
-                    await node.wait_until_ready(topic, peers=peers, timeout=seconds)
+                    return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
-                return messages.Done()
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -155,6 +170,15 @@ class NodeService(Service):
                 return messages.TopicShown(await node.describe_topic(topic))
             case _:
                 return messages.PeerList(node.peers)
+
+    async def _in_time(self, request: messages.Wait | messages.Sync) -> messages.Answer:
+        """Carry out what may take as long as the command says."""
+        topic, seconds = request.topic, request.timeout
+        if isinstance(request, messages.Sync):
+            report = await self._node.sync(topic, timeout=seconds)
+            return messages.Synced(report.asked, report.answered, report.events)
+        await self._node.wait_until_ready(request.topic, peers=request.peers, timeout=seconds)
+        return messages.Done()
 
     async def _read_history(self, request: messages.ReadHistory) -> messages.Events:
         """A batch of events; it is empty only behind the last one that can be read."""
@@ -175,7 +199,12 @@ class NodeService(Service):
             offset, since = last + 1, None
 
     async def subscribe(
-        self, topic: Topic, *, offset: int | None = None, since: float | None = None
+        self,
+        topic: Topic,
+        *,
+        offset: int | None = None,
+        since: float | None = None,
+        history: Literal["missed", "all", "none"] | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
@@ -183,7 +212,11 @@ class NodeService(Service):
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
-        subscription = await self._node.subscribe(topic, since_offset=start, follow=False)
+        if offset != 0 and not _end_of(self._node.log, topic):
+            start = None  # there is nothing to begin with, and all that ever was is not asked for
+        subscription = await self._node.subscribe(
+            topic, history=history, since_offset=start, follow=False
+        )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
             lost = 0
@@ -324,12 +357,17 @@ class ControlClient(Service):
         return answer
 
     async def subscribe(
-        self, topic: Topic, *, offset: int | None = None, since: float | None = None
+        self,
+        topic: Topic,
+        *,
+        offset: int | None = None,
+        since: float | None = None,
+        history: Literal["missed", "all", "none"] | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since)
+            request = messages.Subscribe(topic, offset, since, history)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

@@ -5,12 +5,13 @@ it calls there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rumormill.core.api import Linking, PeerView, Publishers, Receipt
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
+from rumormill.sync.peer import SyncReport
 
 
 class ServedSubscription(Protocol):
@@ -31,7 +32,10 @@ class ServedSubscription(Protocol):
 
 
 class ServedAccess(Protocol):
-    """The keys of topics."""
+    """The keys and policies of topics."""
+
+    def reload(self) -> None:
+        """Read their files again."""
 
     def opened(self, event: Event) -> Event | None:
         """An event as it is handed out; None, counted, if it cannot be read."""
@@ -66,7 +70,7 @@ class ServedNode(Protocol):
 
     @property
     def access(self) -> ServedAccess:
-        """The keys of its topics."""
+        """The keys and policies of its topics."""
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
         """What it counts: value by label, by metric."""
@@ -99,9 +103,22 @@ class ServedNode(Protocol):
         """Find out what is known of a topic that was created."""
 
     async def subscribe(
-        self, topic: Topic, *, since_offset: int | None, follow: bool
+        self,
+        topic: Topic,
+        *,
+        history: Literal["missed", "all", "none"] | None,
+        since_offset: int | None,
+        follow: bool,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
+
+    async def sync(
+        self,
+        topic: Topic | None,
+        *,
+        timeout: float | None,  # noqa: ASYNC109 (as in `Node`)
+    ) -> SyncReport:
+        """Compare histories with every connected node now."""
 
     async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
         """Publish in this order; return when all of it is safe in the log."""

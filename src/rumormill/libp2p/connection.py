@@ -3,9 +3,9 @@
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
 
-Reading takes turns. What a peer has sent is worked through for some milliseconds, then every other
-connection has its turn, and only then the rest; until it is done, no more is read from the socket.
-So whoever sends more than we can handle fills its own buffers, and holds up itself.
+Reading takes turns (`turns`): what one turn does not suffice for waits for the next, and until it
+is done, no more is read from the socket. So whoever sends more than we can handle fills its own
+buffers, and holds up itself.
 
 Writing is lazy: whoever queues bytes calls `wake`, and once per turn of the loop everything that
 waits leaves in as few yamux frames, noise messages and system calls as possible. When the kernel's
@@ -26,16 +26,14 @@ from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
 from rumormill.libp2p.pnet import NONCE_BYTES, PrivateNetwork
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
+from rumormill.libp2p.turns import Turn, Turns
 from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
 from rumormill.libp2p.yamux import YamuxSession
-from rumormill.libp2p.yamux_types import DataReceived, Event
+from rumormill.libp2p.yamux_types import RESET_BY_PEER, DataReceived, Event
 from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
 RETIRED = "another connection has taken its place"
-_TURN = 0.004
-"""Seconds of work for one connection before others have their turn; our choice: with four that send
-without pause an honest one waits 16 ms, and much shorter turns tear bursts apart."""
 _USELESS_AT_A_TIME = 10
 _BAD_STREAM = 50.0
 _BAD_CONNECTION = 250.0
@@ -53,6 +51,7 @@ class _Owner(Protocol):
     key: PrivateKey
     config: ConnectionConfig
     network: PrivateNetwork | None
+    turns: Turns
 
     @property
     def services(self) -> Container[str]: ...
@@ -94,6 +93,9 @@ class Connection(asyncio.Protocol):
         """Whether it was opened for mail or questions only, so that it ends when idle."""
         self.active = False
         """Whether a protocol's message has passed since the swarm looked last."""
+        self.awake = False
+        """Whether what waits to be sent is about to be."""
+        self.turn = Turn()
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -108,7 +110,6 @@ class Connection(asyncio.Protocol):
         self._behind = False
         """Whether all of that waits for the next turn."""
         self._useless = 0
-        self._flush_scheduled = False
         self._writable = True
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited_ping: int | None = None
@@ -157,33 +158,34 @@ class Connection(asyncio.Protocol):
         was_behind, self._behind = self._behind, False
         if self.closed_because is not None:
             return
+        self.turn.begin(self._loop.time())
         try:
-            self._behind = self._work(self._loop.time() + _TURN)
+            self._behind = self._work()
         except PeerError as error:
             self._fail(error)
         if self.session.has_output:  # windows have been reopened, streams refused, pings answered
             self.wake()
-        useless = (self.session.useless - self._useless) // _USELESS_AT_A_TIME
-        if useless:
-            self._useless += useless * _USELESS_AT_A_TIME
-            self._owner.blame(self.remote_peer, "useless-frames", useless)
         transport = self._transport
         if transport is None or self.closed_because is not None:
             return
         if self._behind:
             transport.pause_reading()
-            self._loop.call_soon(self._take_turn)
+            self._owner.turns.line_up(self._take_turn)
         elif was_behind:
             transport.resume_reading()
 
-    def _work(self, end: float) -> bool:
+    def _work(self) -> bool:
         """Return whether anything is left at the end of the turn."""
-        session, time = self.session, self._loop.time
+        session, turn, time = self.session, self.turn, self._loop.time
         while self.closed_because is None:
             if self._late is not None:
                 self._give(self._late, b"")
             else:
-                events = self._events or session.receive(b"" if session.unread else self._read())
+                events = self._events
+                if not events:
+                    events = session.receive(b"" if session.unread else self._read())
+                    if session.useless - self._useless >= _USELESS_AT_A_TIME:
+                        self._blame_useless()
                 self._events = _NO_EVENTS
                 for number, event in enumerate(events, 1):
                     if type(event) is DataReceived:
@@ -192,14 +194,19 @@ class Connection(asyncio.Protocol):
                             self._give(stream, event.data)
                     else:
                         self._on_event(event)
-                    if self._late is not None or time() > end:
+                    if self._late is not None or time() > turn.ends:
                         self._events = events[number:]
                         break
             if not (self._late or self._events or session.unread or self._has_unread()):
                 break
-            if time() > end:
+            if time() > turn.ends:
                 return self.closed_because is None
         return False
+
+    def _blame_useless(self) -> None:
+        found = (self.session.useless - self._useless) // _USELESS_AT_A_TIME
+        self._useless += found * _USELESS_AT_A_TIME
+        self._owner.blame(self.remote_peer, "useless-frames", found)
 
     def _has_unread(self) -> bool:
         return bool(self._arrived) or (self._noise is not None and self._noise.unread)
@@ -305,6 +312,8 @@ class Connection(asyncio.Protocol):
             return
         if reason != ENDED:
             self.forget_stream(stream)
+            if reason == RESET_BY_PEER and stream.handler is None:
+                self._owner.blame(self.remote_peer, "unused-streams")
         if stream.handler is not None:
             stream.handler.on_close(stream, reason)
         elif reason == ENDED:
@@ -360,12 +369,12 @@ class Connection(asyncio.Protocol):
 
     def wake(self) -> None:
         """Send what waits, once, before the loop waits for input again."""
-        if not self._flush_scheduled and self._writable:
-            self._flush_scheduled = True
+        if not self.awake and self._writable:
+            self.awake = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flush_scheduled = False
+        self.awake = False
         transport, noise = self._transport, self._noise
         if transport is None or noise is None:
             return
@@ -402,7 +411,7 @@ class Connection(asyncio.Protocol):
     @property
     def drained(self) -> bool:
         """Whether everything that was queued has been given to the kernel."""
-        return self._transport is None or not (self._flush_scheduled or self.unsent)
+        return self._transport is None or not (self.awake or self.unsent)
 
     def _give_up(self, what: str) -> None:
         self._owner.count(f"{what}-timeout")
@@ -452,6 +461,7 @@ class Connection(asyncio.Protocol):
         if self.closed_because is not None:
             return
         self.closed_because = reason
+        self.turn.end()
         if self._deadline is not None:
             self._deadline.cancel()
         if not self.ready_or_failed.done():

@@ -6,15 +6,58 @@ is kept alive by the pings of its multiplexer. Both are served on streams that t
 identify is also asked for on every new connection.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
 
 from rumormill.core.errors import PeerError
+from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import Identify, IdentifyReader
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
+from rumormill.version import __version__
+from rumormill.wire.keys import PrivateKey
+from rumormill.wire.multiaddr import Multiaddr
 
 PING: Final = "/ipfs/ping/1.0.0"
 _PING_BYTES = 32
+_AGENT = f"rumormill/{__version__}"
+_PROTOCOL_VERSION = "ipfs/0.1.0"
+
+
+class _Described(Protocol):
+    """What is told of a node."""
+
+    @property
+    def listen_addresses(self) -> list[Multiaddr]: ...
+
+    @property
+    def services(self) -> Collection[str]: ...
+
+
+class Description:
+    """What a node tells of itself, to each peer that asks."""
+
+    def __init__(self, key: PrivateKey, node: _Described, now: Callable[[], int]) -> None:
+        self._key = key
+        self._node = node
+        self._now = now
+        self._sealed: tuple[tuple[bytes, ...], bytes] | None = None
+
+    def __call__(self, stream: Stream) -> Identify:
+        """The message for the peer at the other end of a stream."""
+        addresses = tuple(address.encode() for address in self._node.listen_addresses)
+        if self._sealed is None or self._sealed[0] != addresses:
+            # Signed once: a peer that asks and asks must not have us sign and sign.
+            self._sealed = addresses, seal_peer_record(self._key, self._now(), addresses)
+        observed = Multiaddr.parse(stream.connection.remote_address)
+        return Identify(
+            public_key=self._key.public_key.encoded,
+            listen_addresses=addresses,
+            protocols=tuple(self._node.services),
+            observed_address=observed.encode(),
+            protocol_version=_PROTOCOL_VERSION,
+            agent_version=_AGENT,
+            signed_peer_record=self._sealed[1],
+        )
 
 
 class AnswerIdentify(StreamHandler):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from rumormill.core.errors import LocalError
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
+from rumormill.libp2p.turns import Turn
 from rumormill.libp2p.yamux import YamuxSession
 
 
@@ -23,6 +24,9 @@ class Carrier(Protocol):
     """Whether the peer has made another connection in this one's place."""
     active: bool
     """To be set when a message passes, so that a transient connection stays open."""
+    awake: bool
+    """Whether what waits in the session is about to be sent."""
+    turn: Turn
 
     def wake(self) -> None:
         """Send what waits in the session."""
@@ -102,11 +106,13 @@ class Stream:
         A stream that the peer has just reset takes everything, as it would have a moment ago;
         `on_close` is on its way.
         """
+        connection = self.connection
         try:
-            taken = self.connection.session.send(self.id, data)
+            taken = connection.session.send(self.id, data)
         except LocalError:
             return len(data)
-        self.connection.wake()
+        if not connection.awake:
+            connection.wake()
         return taken
 
     def end(self) -> None:

@@ -31,18 +31,21 @@ from rumormill.libp2p.address_book import (
 from rumormill.libp2p.admission import Bans, Conduct, Places
 from rumormill.libp2p.config import ConnectionConfig, PeerLists
 from rumormill.libp2p.connection import RETIRED, Connection, until, why
-from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.listening import Listening
-from rumormill.libp2p.pnet import PrivateNetwork
-from rumormill.libp2p.services import PING, AnswerIdentify, AnswerPing, ReadIdentify
+from rumormill.libp2p.pnet import WRONG_NETWORK, PrivateNetwork
+from rumormill.libp2p.services import (
+    PING,
+    AnswerIdentify,
+    AnswerPing,
+    Description,
+    ReadIdentify,
+)
 from rumormill.libp2p.stream import Stream, StreamHandler
-from rumormill.version import __version__
+from rumormill.libp2p.turns import Turns
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 
-_AGENT = f"rumormill/{__version__}"
-_PROTOCOL_VERSION = "ipfs/0.1.0"
 MAX_STREAMS_PER_PROTOCOL: Final = 16
 """Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
 peer needs at a time, and too few to be a burden."""
@@ -63,6 +66,7 @@ class Swarm:
         self.id: PeerId = bytes(key.peer_id)
         self.config = config
         self.network = network
+        self.turns = Turns()
         self._lists = PeerLists(config)
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
@@ -75,8 +79,9 @@ class Swarm:
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
         self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
         self.on_excluded: Callable[[PeerId, str], None] = lambda *_: None
+        describe = Description(key, self, time.time_ns)
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
-            IDENTIFY: lambda *_: AnswerIdentify(self._describe),
+            IDENTIFY: lambda *_: AnswerIdentify(describe),
             IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn, self.count),
             PING: lambda *_: AnswerPing(),
         }
@@ -94,13 +99,14 @@ class Swarm:
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._redialling: dict[PeerId, None] = {}
         self._closing = False
-        self._sealed: tuple[tuple[bytes, ...], bytes] | None = None
         self.has_queued: Callable[[], bool] = lambda: False
         """Whether a protocol has something to send that no connection has taken yet."""
 
     def count(self, reason: str) -> None:
-        """Count a refusal."""
+        """Count a refusal; of a private network's, whose peer has no name, it is told as well."""
         self.counts[reason] += 1
+        if reason == WRONG_NETWORK:
+            self.on_excluded(b"", reason)
 
     def refusals(self) -> dict[str, int]:
         """What peers were refused or cut off for, with what live connections have refused."""
@@ -172,18 +178,26 @@ class Swarm:
 
     def blame(self, peer: PeerId, reason: str, points: float = 1.0) -> None:
         """Hold against a peer what it was refused; one that floods is cut off, and kept out."""
+        for connection in self._connections_of(peer):
+            connection.turn.shorten()
         for_what = self._conduct.blame(peer, reason, points, self._now())
-        if for_what is None:
-            return
-        connection = self.connections.get(peer)
+        if for_what is not None:
+            self.cut_off(peer, for_what)
+
+    def _connections_of(self, peer: PeerId) -> list[Connection]:
+        tables = (self._retired, self.spares, self.connections)
+        return [table[peer] for table in tables if peer in table]
+
+    def cut_off(self, peer: PeerId, for_what: str) -> None:
+        """End the connections of a peer that broke the rules, and keep it out for a while."""
         self.count(f"cut-off-{for_what}")
-        self._bans.ban(peer, None if connection is None else connection.origin, self._now())
+        origin = self.connections[peer].origin if peer in self.connections else None
+        self._bans.ban(peer, origin, self._now())
         self.on_cut_off(peer, for_what)
         # Not at once: whoever blames is in the midst of its work.
         loop = asyncio.get_running_loop()
-        for each in (self._retired.get(peer), self.spares.get(peer), connection):
-            if each is not None:
-                loop.call_soon(each.close, f"cut off for {for_what}")
+        for connection in self._connections_of(peer):
+            loop.call_soon(connection.close, f"cut off for {for_what}")
 
     @staticmethod
     def _now() -> float:
@@ -237,8 +251,7 @@ class Swarm:
         if older is not None:
             older.close(RETIRED)
         self._retired[connection.remote_peer] = connection
-        loop = asyncio.get_running_loop()
-        loop.call_later(self.config.retire_timeout, connection.close, RETIRED)
+        asyncio.get_running_loop().call_later(self.config.retire_timeout, connection.close, RETIRED)
 
     def on_closed(self, connection: Connection) -> None:
         """A connection ended, for whatever reason; its socket may need a moment more."""
@@ -273,16 +286,15 @@ class Swarm:
         """Find the handler of a stream that a peer opened; None when it has too many."""
         if connection.streams_of(stream.protocol) > MAX_STREAMS_PER_PROTOCOL:
             self.count("too-many-streams")
+            self.blame(connection.remote_peer, "too-many-streams")
             return None
         return self.services[stream.protocol](connection, stream)
 
     # Dialling.
 
     async def connect(self, address: Multiaddr, *, keep: bool = True) -> PeerId:
-        """Dial an address with a peer id; return when the connection is ready.
-
-        With `keep`, the peer is dialled again whenever its connection is lost.
-        """
+        """Dial an address with a peer id; return when the connection is ready. With `keep`, the
+        peer is dialled again whenever its connection is lost."""
         peer, endpoint = address.peer_id, address.tcp_endpoint
         if peer is None or endpoint is None:
             raise LocalError(
@@ -384,13 +396,14 @@ class Swarm:
                 failed(peer, str(error))
 
     async def _redial(self, peer: PeerId) -> None:
-        """Dial a wanted peer until it is back, with growing pauses."""
+        """Dial a wanted peer until it is back and stays for a pause, each twice as long."""
         delay = self.config.redial_delay_first
         try:
+            await asyncio.sleep(delay)
             while peer in self._wanted and not self._closing and peer not in self.connections:
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, self.config.redial_delay_longest)
                 await self._dial_quietly(peer)
+                delay = min(delay * 2, self.config.redial_delay_longest)
+                await asyncio.sleep(delay)
         finally:
             self._redialling.pop(peer, None)
 
@@ -404,23 +417,6 @@ class Swarm:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     # identify.
-
-    def _describe(self, stream: Stream) -> Identify:
-        addresses = tuple(address.encode() for address in self.listen_addresses)
-        if self._sealed is None or self._sealed[0] != addresses:
-            # Signed once: a peer that asks and asks must not have us sign and sign.
-            record = seal_peer_record(self.key, time.time_ns(), addresses)
-            self._sealed = addresses, record
-        observed = Multiaddr.parse(stream.connection.remote_address)
-        return Identify(
-            public_key=self.key.public_key.encoded,
-            listen_addresses=addresses,
-            protocols=tuple(self.services),
-            observed_address=observed.encode(),
-            protocol_version=_PROTOCOL_VERSION,
-            agent_version=_AGENT,
-            signed_peer_record=self._sealed[1],
-        )
 
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer

@@ -21,6 +21,7 @@ import msgspec
 from rumormill.log import errors
 from rumormill.log.errors import Finding, FindingKind
 from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
+from rumormill.log.index_check import check_index
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.reader import hash_at, walk
 from rumormill.log.rows import MAX_OFFSET, UNKNOWN_HASH, EventRow, TopicRow, row_bytes
@@ -152,7 +153,7 @@ def verify_all(db: sqlite3.Connection) -> Report:
     findings += [loss for loss in state.losses if loss.kind is not FindingKind.REPAIRED]
     state.losses = [loss for loss in state.losses if loss.kind is FindingKind.REPAIRED]
     report = _check_rows(db, state, None)
-    findings += (*report.findings, *_sqlite_check(db))
+    findings += (*report.findings, *_sqlite_check(db), *check_index(db, state.topics.values()))
     return Report(tuple(findings), report.events, report.size)
 
 

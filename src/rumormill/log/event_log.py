@@ -21,9 +21,12 @@ from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Note
+from rumormill.core.history import Key
 from rumormill.log import check, errors, model, reader, schema
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
+from rumormill.log.histories import StoredHistories, Tags
+from rumormill.log.indexer import Indexer
 from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_topic
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
@@ -112,7 +115,7 @@ class EventLog:
         """
         for policy in policies.values():
             policy.validate()
-        retainer = Retainer(self.writer(), self.segments)
+        retainer = Retainer(self.writer(), self._indexer, self.segments)
         deleted = {name: retainer.run(name, policy, now) for name, policy in policies.items()}
         for name in deleted:
             info = self.writer().topics.get(name)
@@ -213,6 +216,28 @@ class EventLog:
             position = events[-1].offset + 1
             yield events
 
+    @contextlib.contextmanager
+    def histories(self) -> Iterator[StoredHistories]:
+        """All topics' histories at one moment; indexes first what was committed before the call."""
+        self.writer()
+        self._indexer.catch_up()
+        try:
+            with self.snapshot() as db:
+                yield StoredHistories(db, self._tags)
+        except errors.CorruptLogError as error:
+            self._indexer.distrust(error)
+            raise
+
+    def know(self, topic: str, keys: Sequence[Key]) -> None:
+        """Remember keys of events that were verified and will not be stored.
+
+        They count as known in the topic's history: of the latest 65,536 nobody is asked again.
+        """
+        writer = self.writer()
+        if topic not in writer.names:
+            check_topic(topic, self.config)
+        self._indexer.know(topic, keys)
+
     def verify(self) -> model.Report:
         """Verify every row and every record; takes as long as reading the whole file."""
         with self.snapshot() as db:
@@ -305,8 +330,8 @@ class EventLog:
             self._cleanup.callback(self._db.close)
             if witness is not None and not schema.has_schema(self._db):
                 schema.create_schema(self._db, witness.store_id)
+            schema.migrate(self._db, schema.check_version(self._db, str(home)))
             if state is None:
-                schema.migrate(self._db, schema.check_version(self._db, str(home)))
                 state = check.examine(self._db, path, witness, self.config.open_verify_bytes)
                 check.refuse_damage(home, complaint, state)
         except (sqlite3.Error, OSError, errors.NotAStoreError) as error:
@@ -316,13 +341,12 @@ class EventLog:
     def _examine(
         self, db: sqlite3.Connection, home: Path, path: Path, witness: Witness | None
     ) -> State | None:
-        """What is in a database of today's version; None if it must be created or migrated."""
+        """What is in a database; None if it must be created."""
         if not schema.has_schema(db):
             if witness is None or witness.generation > 0:
                 raise check.damaged(home, check.all_lost(witness, f"{path.name} is empty").findings)
             return None
-        if schema.check_version(db, str(home)) != schema.SCHEMA_VERSION:
-            return None
+        schema.check_version(db, str(home))
         db.execute("BEGIN")
         return check.examine(db, path, witness, self.config.open_verify_bytes)
 
@@ -341,7 +365,7 @@ class EventLog:
                 )
             with contextlib.closing(schema.connect_reader(path)) as db:
                 state = self._examine(db, home, path, witness)
-                if state is None:
+                if state is None or schema.get_store(db)[0] != schema.SCHEMA_VERSION:
                     raise errors.StoreVersionError(
                         f"the store {home} has an older version: open it for writing once"
                     )
@@ -373,6 +397,9 @@ class EventLog:
             where=self._where,
         )
         self._cleanup.callback(self._writer.close)
+        self._indexer = Indexer(self._writer)
+        self._writer.run(self._indexer.load).result()
+        self._tags = Tags(self._writer)
 
     def _close_connections(self, db: sqlite3.Connection) -> None:
         """Close the connections, the writing one last unless the disk has failed.

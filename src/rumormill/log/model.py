@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rumormill.core.errors import ConfigError
-from rumormill.core.event import Event
+from rumormill.core.event import UNASSIGNED, Event
 from rumormill.log.errors import EventRefusedError, Finding
 
 MAX_PARENTS = 1024
@@ -23,13 +23,19 @@ ROW_OVERHEAD_BYTES = 160
 class Appended(msgspec.Struct, frozen=True, gc=False):
     """What became of one appended event.
 
-    `durable_at` is our clock right after the group was on disk, or None in a mode that does not
-    wait for the disk.
+    A `duplicate` was there before. One that retention has deleted since, or would have, is not
+    kept again: it is `gone` and has no offset. `durable_at` is our clock right after the group was
+    on disk, or None in a mode that does not wait for the disk.
     """
 
     offset: int
     duplicate: bool
     durable_at: float | None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the event was not kept, because its time in this log is over."""
+        return self.offset == UNASSIGNED
 
 
 class TopicExtent(msgspec.Struct, frozen=True, gc=False):

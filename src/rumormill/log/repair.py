@@ -19,6 +19,9 @@ from rumormill.log.errors import Finding, FindingKind, NotAStoreError, translate
 from rumormill.log.event_log import DEFAULT_CONFIG
 from rumormill.log.files import sync_directory
 from rumormill.log.heads import Head, HeadsFile, Witness
+from rumormill.log.index_check import check_index
+from rumormill.log.index_rows import get_record, get_refusals, likely_window
+from rumormill.log.index_tree import begin_history
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.notes import copy_notes
 from rumormill.log.reader import walk
@@ -69,7 +72,8 @@ def _open_source(
         source.execute("BEGIN")
         state = examine(source, path, witness, _EVERYTHING)
         try:
-            schema.check_version(source, str(path))
+            if schema.check_version(source, str(path)) == schema.SCHEMA_VERSION:
+                state.findings += check_index(source, state.topics.values())
         except (sqlite3.Error, NotAStoreError) as error:
             state.findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
     except sqlite3.Error:
@@ -94,7 +98,7 @@ def _rebuild(
         schema.create_schema(target, store_id)
         builder = _Builder(source, target, fresh.generation)
         for row, head in _pairs(state, witness):
-            builder.topic(_widest(row, head), losses_of(state, row.name))
+            builder.topic(row, head, losses_of(state, row.name))
         if source is not None:
             copy_notes(source, target)
         schema.put_stamp(target, fresh.generation)
@@ -126,8 +130,9 @@ class _Builder:
         self.events = 0
         self.size = 0
 
-    def topic(self, old: TopicRow, losses: list[Finding]) -> None:
-        """Copy what verifies of one topic, whose record is `old`."""
+    def topic(self, row: TopicRow, head: Head | None, losses: list[Finding]) -> None:
+        """Copy what verifies of one topic, whose record is `row`."""
+        old = _widest(row, head)
         new = old.copy()
         new.size = 0
         new.received_max = float("-inf")
@@ -153,6 +158,14 @@ class _Builder:
             if loss.start < loss.end:
                 schema.put_loss(self._target, new.topic_id, loss.start, loss.end)
         schema.put_topics(self._target, [new])
+        window, refusals = likely_window(self._target, new), []
+        if self._source is not None:
+            with contextlib.suppress(sqlite3.Error):
+                refusals = get_refusals(self._source, old.topic_id)
+                record = get_record(self._source, old.topic_id)
+                if record is not None and old.first_offset == row.first_offset:
+                    window = record.window
+        begin_history(self._target, new, window, refusals)
         self._target.execute("COMMIT")
         self.lost += [loss for loss in lost if loss.start < loss.end]
         self.rows.append(new)

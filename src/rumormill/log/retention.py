@@ -6,6 +6,10 @@ has something to link to. Offsets are never touched. Every transaction deletes a
 rows, so that appends wait for milliseconds at most, and the space goes back in bounded steps.
 """
 
+from functools import partial
+
+from rumormill.core.history import Window
+from rumormill.log.indexer import Gone, Indexer
 from rumormill.log.model import Retention
 from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, Group, TopicRow
 from rumormill.log.segments import Segments
@@ -15,21 +19,23 @@ _STEP_EVENTS = 512
 """Most rows deleted in one transaction: a few milliseconds."""
 _STEP_PAGES = 512
 """Most pages given back in one step: 2 MiB."""
-_ROWS = f"SELECT received, {ROW_BYTES_SQL}, prev FROM events WHERE key = ?"
+_ROWS = f"SELECT received, {ROW_BYTES_SQL}, prev, id, author, created FROM events WHERE key = ?"
 
 
 class Retainer:
     """Applies policies, as jobs of the log's writer."""
 
-    def __init__(self, writer: Writer, segments: Segments | None) -> None:
+    def __init__(self, writer: Writer, indexer: Indexer, segments: Segments | None) -> None:
         self._writer = writer
+        self._indexer = indexer
         self._segments = segments
 
     def run(self, topic: str, policy: Retention, now: float) -> int:
         """Delete until the policy holds; return how many events went."""
         deleted = 0
-        while step := self._writer.run(lambda: self._step(topic, policy, now)).result():
-            deleted += step
+        step = partial(self._indexer.attempt, partial(self._step, topic, policy, now))
+        while count := self._writer.run(step).result():
+            deleted += count
         if deleted:
             tidy = self._writer.exclusively(self._give_back_pages)
             while self._writer.run(tidy).result():
@@ -44,39 +50,49 @@ class Retainer:
         if row is None or row.first_offset == row.next_offset:
             return 0
         deleted = 0
+        window = Window()
 
         def body(group: Group) -> None:
-            nonlocal deleted
+            nonlocal deleted, window
             changed = group.topic(topic)
-            deleted = self._delete(changed, policy, now)
+            gone, left = self._beyond(changed, policy, now)
+            deleted = len(gone)
             if deleted:
+                window = self._indexer.forget(changed, gone)
+                self._delete(changed, changed.first_offset + deleted, left)
                 group.changed[topic] = changed
 
         self._writer.transact(body)
+        if deleted:
+            self._writer.keep_from[topic] = window.keep_from
         self._writer.wrote_pages(2 * deleted)
         return deleted
 
-    def _delete(self, row: TopicRow, policy: Retention, now: float) -> int:
-        db = self._writer.db
-        first = row.first_offset
+    def _beyond(
+        self, row: TopicRow, policy: Retention, now: float
+    ) -> tuple[list[Gone | None], int]:
+        """The oldest events that must go, None for each that was lost, and the size of the rest."""
+        gone: list[Gone | None] = []
         left = row.size
-        position = first
-        while position < row.next_offset and position - first < _STEP_EVENTS:
-            found = db.execute(_ROWS, (row.key(position),)).fetchone()
+        for offset in range(row.first_offset, row.next_offset)[:_STEP_EVENTS]:
+            found = self._writer.db.execute(_ROWS, (row.key(offset),)).fetchone()
             received, size = (None, 0) if found is None else found[:2]
-            if not _is_beyond(policy, now, row.next_offset - position, left, received):
+            if not _is_beyond(policy, now, row.next_offset - offset, left, received):
                 break
             left -= size
-            position += 1
-        if position == first:
-            return 0
+            gone.append(None if found is None else Gone(found[0], *found[3:]))
+        return gone, left
+
+    def _delete(self, row: TopicRow, position: int, left: int) -> None:
+        """Delete what is before an offset; the rest has so many bytes."""
+        db = self._writer.db
+        first = row.first_offset
         row.first_offset = position
         row.size = left
         row.base_hash = self._base(row, position)
         db.execute("DELETE FROM events WHERE key BETWEEN ? AND ?", _span(row, first, position))
         db.execute("DELETE FROM marks WHERE key BETWEEN ? AND ?", _span(row, first, position))
         db.execute("DELETE FROM losses WHERE topic_id = ? AND end <= ?", (row.topic_id, position))
-        return position - first
 
     def _base(self, row: TopicRow, first: int) -> bytes:
         if first == row.next_offset:
@@ -90,8 +106,9 @@ class Retainer:
         (free,) = db.execute("PRAGMA freelist_count").fetchone()
         if free == 0:
             return False
-        # Each step of this statement frees one page, so it has to be run to its end.
-        db.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
+        # Each step of this statement frees one page. Python takes it for one without results, and
+        # runs only its first step, except in a script.
+        db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
         self._writer.wrote_pages(2 * min(free, _STEP_PAGES))
         return True
 

@@ -52,6 +52,8 @@ _EVENT_HEAD = struct.Struct("<QBddIIIIIII")
 _TOPIC_HEAD = struct.Struct("<QQQQQdI")
 _MARK = struct.Struct("<Qd")
 _LOSS = struct.Struct("<QQQ")
+_HISTORY = struct.Struct("<QQQBB")
+_REFUSAL = struct.Struct("<QQQ")
 _LENGTH = struct.Struct("<I")
 
 
@@ -105,6 +107,16 @@ def seal_mark(key: int, received_max: float) -> bytes:
 def seal_loss(topic_id: int, start: int, end: int) -> bytes:
     """The checksum of a recorded loss."""
     return _digest(_LOSS.pack(topic_id, start, end))
+
+
+def seal_history(topic_id: int, indexed_to: int, keep_from: int, undated: int, ahead: int) -> bytes:
+    """The checksum of the record of a topic's history."""
+    return _digest(_HISTORY.pack(topic_id, indexed_to, keep_from, undated, ahead))
+
+
+def seal_refusal(topic_id: int, number: int, stamp: int, event_id: bytes) -> bytes:
+    """The checksum of an id that is known and not stored."""
+    return _digest(_REFUSAL.pack(topic_id, number, stamp) + event_id)
 
 
 def pack_parents(parents: tuple[bytes, ...]) -> bytes:

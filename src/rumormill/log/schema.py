@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 
 from rumormill.log import errors, files
+from rumormill.log.index_rows import INDEX_TABLES, likely_window
+from rumormill.log.index_tree import begin_history
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
     EventRow,
@@ -31,7 +33,7 @@ from rumormill.log.rows import (
 )
 
 APPLICATION_ID = 0x524D4C47  # "RMLG"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _MEMORY_BYTES = 2**30
 _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per single commit
 
@@ -90,9 +92,23 @@ _TABLES = (
         seal BLOB NOT NULL,
         PRIMARY KEY (topic_id, start)
     ) WITHOUT ROWID""",
+    *INDEX_TABLES.values(),
 )
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+
+def _add_index(db: sqlite3.Connection) -> None:
+    """To version 2: the index of histories, which the log fills when it is open.
+
+    Where events were deleted, nobody has kept a window: it is closed now, before others go.
+    """
+    for statement in INDEX_TABLES.values():
+        db.execute(statement)
+    for topic in get_topics(db)[0].values():
+        if topic.first_offset:
+            begin_history(db, topic, likely_window(db, topic))
+
+
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _add_index}
 """From each older schema version, the step to the next one; version 1 is the first."""
 
 _TOPIC_COLUMNS = (

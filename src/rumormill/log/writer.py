@@ -18,11 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
-from rumormill.core.event import Event, Note
+from rumormill.core.event import UNASSIGNED, Event, Note
+from rumormill.core.history import is_over
 from rumormill.log import errors
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
@@ -37,6 +39,10 @@ _Places = tuple[list[int], dict[int, None]]
 _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
+_SPARE_EVENTS = 4096
+_SPARE_SECONDS = 0.1
+"""Index by itself from so many events behind, after so long a quiet: our choice. Who asks for
+histories waits for fewer, which is some ten milliseconds, and who appends waits for none."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
@@ -58,6 +64,9 @@ class Counters(msgspec.Struct):
     failed: int = 0
     refused: int = 0
     heads_failed: int = 0
+    gone: int = 0
+    """Events that were not kept because retention has deleted what was before their date."""
+    indexes_rebuilt: int = 0
 
 
 class Writer:
@@ -80,6 +89,14 @@ class Writer:
         self.names: dict[str, None] = dict.fromkeys(topics)
         self.config = config
         self.counters = Counters()
+        self.unindexed: dict[str, None] = {}
+        """Topics that may have events that are not in the index of histories."""
+        self.backlog = 0
+        """About how many such events there are."""
+        self.keep_from: dict[str, int] = {}
+        """Before which dates topics' events may have been deleted."""
+        self.spare_work: Callable[[], None] | None = None
+        """What to do about the backlog when there is nothing else to do."""
         self._db_lock = db_lock
         self._upkeep = upkeep
         self._unwitnessed = unwitnessed
@@ -94,6 +111,7 @@ class Writer:
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closing = False
+        self._is_quiet = False
         self._failure: StoreError | None = None
         self._pages_since_checkpoint = 0
         self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
@@ -136,6 +154,11 @@ class Writer:
         with self._lock:
             self._admit_topics([name for name in names if name not in self.names])
 
+    def names_from(self, start: int) -> list[str]:
+        """All names of topics but the first so many."""
+        with self._lock:
+            return list(islice(self.names, start, None))
+
     def run(self, job: Callable[[], Any]) -> Future[Any]:
         """Have `job` run by the writer between two groups."""
         future: Future[Any] = Future()
@@ -174,6 +197,10 @@ class Writer:
         self._generation, self._unwitnessed = generation, behind
         self.counters.commits += 1
         for row in rows:
+            known = self.topics.get(row.name)
+            end = row.first_offset if known is None else known.next_offset
+            self.backlog += row.next_offset - end
+            self.unindexed[row.name] = None
             self.topics[row.name] = row
             self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
         if self._upkeep is not None:
@@ -255,8 +282,14 @@ class Writer:
                 if self._closing:
                     return [], None, True
                 pause = None if self._upkeep is None else self._upkeep.wait(time.monotonic())
+                spare = None
+                if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
+                    spare = (self.spare_work, Future[Any]())
+                    pause = 0 if self._is_quiet else _SPARE_SECONDS
                 if not self._work.wait(pause) and pause is not None:
-                    return [], None, False
+                    self._is_quiet = True
+                    return [], spare, False
+            self._is_quiet = False
             if self.config.linger_seconds and not self._closing:
                 self._linger()
             job = self._jobs.popleft() if self._jobs else None
@@ -329,6 +362,9 @@ class Writer:
             self.counters.appended += len(offsets) - len(known)
             self.counters.duplicates += len(known)
             if known:
+                gone = offsets.count(UNASSIGNED)
+                self.counters.gone += gone
+                self.counters.duplicates -= gone
                 appended = [Appended(at, n in known, durable) for n, at in enumerate(offsets)]
             else:
                 appended = [Appended(offset, False, durable) for offset in offsets]
@@ -338,13 +374,16 @@ class Writer:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
         rows: list[EventRow] = []
         results: list[_Places] = []
-        name, topic, encoded = "", None, b""
+        name, topic, encoded, keep_from = "", None, b"", 0
         for call in calls:
             offsets: list[int] = []
             for event in call.events:
                 if topic is None or event.topic != name:
                     name = event.topic
                     topic, encoded = group.topic(name), group.encoded[name]
+                    keep_from = self.keep_from.get(name, 0)
+                if keep_from > 1 and is_over(event, keep_from):
+                    raise _KnownIdError
                 offset = topic.next_offset
                 row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
                 group.add(topic, row)
@@ -356,25 +395,35 @@ class Writer:
         return results
 
     def _insert_each(self, group: Group, calls: list[Call]) -> list[_Places]:
-        """Insert events of which some may be known; those keep the offset they have."""
+        """Insert events of which some may be known; those keep the offset they have.
+
+        What retention would have deleted by its date is taken for known, whether it was or not.
+        """
         results: list[_Places] = []
         for call in calls:
             offsets: list[int] = []
             known: dict[int, None] = {}
             for event in call.events:
                 topic = group.topic(event.topic)
+                if is_over(event, self.keep_from.get(event.topic, 0)):
+                    known[len(offsets)] = None
+                    offsets.append(self._offset_of(topic, event))
+                    continue
                 offset, encoded = topic.next_offset, group.encoded[event.topic]
                 row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
                 if self.db.execute(INSERT, row).rowcount == 1:
                     group.add(topic, row)
                 else:
-                    query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
-                    (key,) = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
-                    offset = key & MAX_OFFSET
+                    offset = self._offset_of(topic, event)
                     known[len(offsets)] = None
                 offsets.append(offset)
             results.append((offsets, known))
         return results
+
+    def _offset_of(self, topic: TopicRow, event: Event) -> int:
+        query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
+        found = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
+        return UNASSIGNED if found is None else found[0] & MAX_OFFSET
 
     def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
         if not future.set_running_or_notify_cancel():

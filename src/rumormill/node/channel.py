@@ -8,7 +8,7 @@ waited in it, and how fast it empties, is what `readers` judges a peer by.
 
 from asyncio import TimerHandle, get_running_loop
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from rumormill.core import trace
@@ -18,6 +18,7 @@ from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import RETIRED, Connection
 from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
+from rumormill.libp2p.turns import Turn
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.wire.frames import FrameReader
@@ -71,7 +72,9 @@ class _Owner(MachineSide, Protocol):
     on_change: Callable[[], None]
     intake: Intake
 
-    def receive(self, peer: PeerId, message: WireMessage) -> None: ...
+    def receive(
+        self, peer: PeerId, messages: Iterable[WireMessage], turn: Turn | None = None
+    ) -> int: ...
 
     def on_channel_open(self, channel: "Channel") -> None: ...
 
@@ -207,7 +210,7 @@ class Channel(StreamHandler):
         if not self.protocol:
             return
         if self._early:
-            self.driver.receive(self.peer, self._early.pop(0)[1])
+            self.driver.receive(self.peer, (self._early.pop(0)[1],))
             get_running_loop().call_soon(self._hand_on_early)
         else:
             for incoming in self._incoming:
@@ -310,19 +313,24 @@ class Channel(StreamHandler):
             self._start_later()
         return Incoming(self)
 
-    def receive(self, stream: Stream, messages: list[WireMessage]) -> None:
-        """Hand on what arrived, or keep it until our own stream is open."""
+    def receive(self, stream: Stream, frames: list[bytes]) -> int:
+        """Hand on what arrived, or keep it until our own stream is open; return how much of it.
+
+        That is all of it, unless the connection's turn is over before.
+        """
+        messages = map(self.driver.decode, frames)
         if self.protocol and not self._early:
-            receive, peer = self.driver.receive, self.peer
-            for message in messages:
-                receive(peer, message)
-            if stream in self._incoming:
-                self.driver.intake.hold_if_busy(stream)
-            return
+            return self.driver.receive(self.peer, messages, stream.connection.turn)
         self._early.extend((stream, message) for message in messages)
         if len(self._early) > _HELD_MESSAGES:
             raise DecodeError("too-early", "a flood before the streams were open")
         stream.hold()
+        return len(frames)
+
+    def pace(self, stream: Stream) -> None:
+        """Stop reading from a stream for a while, where there is a reason to."""
+        if self.protocol and not self._early and stream in self._incoming:
+            self.driver.intake.hold_if_busy(stream)
 
     def on_incoming_closed(self, stream: Stream) -> None:
         """The peer's stream is gone, so it may have forgotten us: begin again on our side too.
@@ -348,23 +356,29 @@ class Incoming(StreamHandler):
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self._frames = FrameReader(channel.driver.max_frame)
-        self._decode: Callable[[bytes], WireMessage] = channel.driver.decode
+        self._reader = FrameReader(channel.driver.max_frame)
+        self._frames: list[bytes] = []
+        """Those that wait for the connection's next turn."""
 
     @property
     def unread(self) -> bool:
         """Whether RPCs wait to be read."""
-        return bool(self._frames.unread)
+        return bool(self._frames or self._reader.unread)
 
     def on_data(self, stream: Stream, data: bytes) -> None:
-        """Cut frames, decode them, hand them on."""
+        """Cut frames and hand them on, until they are done or the connection's turn is over."""
         stream.connection.active = True
-        frames = self._frames.feed(data)
-        if frames:
-            decode = self._decode
-            self.channel.receive(stream, [decode(frame) for frame in frames])
-        if self._frames.error is not None:
-            raise self._frames.error
+        reader, frames = self._reader, self._frames
+        if data or not frames:
+            frames += reader.feed(data)
+        while frames:
+            del frames[: self.channel.receive(stream, frames)]
+            if frames or not reader.unread:
+                break
+            frames += reader.feed(b"")
+        self.channel.pace(stream)
+        if reader.error is not None and not frames:
+            raise reader.error
 
     def on_close(self, stream: Stream, reason: str) -> None:
         """The peer stopped sending; it may open another stream."""

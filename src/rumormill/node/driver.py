@@ -8,7 +8,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import count
 from typing import Any
 
@@ -21,9 +21,11 @@ from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, TimerFired
 from rumormill.core.messages import WireMessage
+from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
+from rumormill.libp2p.turns import Turn
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
@@ -32,6 +34,9 @@ from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
 from rumormill.protocols.registry import Hooks, ProtocolSpec
+from rumormill.sync.config import SyncConfig
+from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
+from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -44,6 +49,14 @@ for all that one message was refused, how much for an event that is not valid, a
 that others had brought before make one point: nobody's fault, unless they are thousands a second.
 """
 NO_QUESTIONS = "the protocol has no questions"
+
+_SYNC_NUMBERS = 1 << 40
+"""Where the numbers of peers' questions about histories begin."""
+
+
+def _randomness() -> random.Random:
+    """A generator whose numbers nobody can foresee."""
+    return random.Random(secrets.token_bytes(32))
 
 
 class Driver:
@@ -59,9 +72,11 @@ class Driver:
         recorder: Recorder,
         journal: Journal,
         config: NodeConfig,
+        sync: SyncConfig,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
-        self.machine = spec.build(identity, random.Random(secrets.token_bytes(32)), settings, hooks)
+        self.protocol = spec.build(identity, _randomness(), settings, hooks)
+        self.machine = SyncedPeer(self.protocol, _randomness(), sync, recovers=spec.recovers)
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
@@ -79,7 +94,7 @@ class Driver:
             lambda: self.on_change(),  # noqa: PLW0108 (set later)
             self._unsent,
         )
-        self.intake = Intake(swarm, journal, config, self.record)
+        self.intake = Intake(swarm, journal, config, self.now, self.record)
         self._input: inputs.Input | None = None
         """Whose effects are being carried out."""
         self._encode = spec.encode
@@ -100,8 +115,7 @@ class Driver:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         journal.feed = self.feed
-        journal.now = self.now
-        journal.congested = self._readers.hold_up
+        journal.congested = lambda: self.queued_bytes > 0 and self._readers.hold_up()
         swarm.has_queued = lambda: any(each.queued_messages for each in self.channels.values())
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
@@ -110,9 +124,11 @@ class Driver:
         swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
         dialler = Dialler(swarm)
         self.pending_sends = PendingSends(self, dialler, config)
+        common = (self, swarm, dialler, config)
+        self.sync_queries = Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)
         self.queries: Queries | None = None
         if spec.queries is not None:
-            self.queries = Queries(self, swarm, dialler, config, spec.queries, settings)
+            self.queries = Queries(*common, spec.queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
         self._actions = self._all_actions()
@@ -135,6 +151,7 @@ class Driver:
         self._timers.clear()
         self.pending_sends.close()
         self._readers.close()
+        self.sync_queries.close()
         if self.queries is not None:
             self.queries.close()
         for waiting in self._commands.values():
@@ -155,20 +172,25 @@ class Driver:
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
-        self._feed(event, self._loop.time() + self._epoch)
+        self._feed(event, self._loop.time() + self._epoch, self.machine.handle)
+        self._recorder.maybe_flush()
 
-    def _feed(self, event: inputs.Input, now: float) -> None:
+    def _feed(
+        self,
+        event: inputs.Input,
+        now: float,
+        handle: Callable[[inputs.Input, float, effects.Effects], None],
+    ) -> None:
         if self._stopped:
             return
         self._moment = now
         outer, self._input = self._input, event
         wanted, self._effects = self._effects, []
-        self.machine.handle(event, now, wanted)
+        handle(event, now, wanted)
         if wanted:
             self._carry_out(wanted, now)
             wanted.clear()
         self._effects, self._input = wanted, outer
-        self._recorder.maybe_flush()
 
     async def command(self, body: object) -> object:
         """Give the machine a command and wait for its outcome."""
@@ -184,11 +206,27 @@ class Driver:
         finally:
             del self._commands[number]
 
-    def receive(self, peer: PeerId, message: WireMessage) -> None:
-        """Give the machine a message from a peer."""
-        now = self._loop.time() + self._epoch
-        self._record((now, self.id, trace.RecvRPC(peer, message.meta)))
-        self._feed(Received(peer, message), now)
+    def receive(
+        self, peer: PeerId, messages: Iterable[WireMessage], turn: Turn | None = None
+    ) -> int:
+        """Give the machine messages of a peer, one at least, until the turn of their connection is
+        over; return how many."""
+        record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
+        handle = self.protocol.handle  # what peers send is the protocol's alone (`sync.peer`)
+        done, at, taken = 0, time(), self.journal.taken
+        for message in messages:
+            record((at + epoch, own, RecvRPC(peer, message.meta)))
+            self._feed(Received(peer, message), at + epoch, handle)
+            done += 1
+            at = time()
+            if turn is not None and at > turn.ends:
+                if taken < self.journal.taken:
+                    taken = self.journal.taken
+                    turn.extend()
+                if at > turn.ends:
+                    break
+        self._recorder.maybe_flush()
+        return done
 
     def record(self, entry: trace.TracePayload) -> None:
         """Trace something that happens now."""
@@ -225,6 +263,7 @@ class Driver:
             found[connection] = connection.unsent
             if (channel := self.channels.get(peer)) is not None:
                 found[connection] += channel.queued_bytes
+            found[connection] += self.sync_queries.unsent.get(peer, 0)
             if self.queries is not None:
                 found[connection] += self.queries.unsent.get(peer, 0)
         return found
@@ -290,17 +329,20 @@ class Driver:
 
     def _all_actions(self) -> dict[type, Callable[[Any], None]]:
         """What is done about each kind of effect; what is none of these is traced."""
-        journal, queries = self.journal, self.queries
+        journal = self.journal
         actions: dict[type, Callable[[Any], None]] = {
             effects.Send: self._send,
             effects.SendAll: self._send_all,
             effects.Mail: self._mail,
-            effects.Ask: self._refuse_question,
+            effects.Ask: self._ask,
+            effects.Answer: self._answer,
+            effects.Decline: self._decline,
             effects.Learn: self._learn,
             effects.Outcome: self._end_command,
             effects.Append: self._append,
             effects.KeepNote: journal.keep_note,
             effects.Load: journal.load,
+            effects.Disregard: journal.disregard,
             effects.Published: journal.published,
             effects.Validate: self._validate,
             effects.SetTimer: self._set_timer,
@@ -311,10 +353,6 @@ class Driver:
             trace.RejectMessage: self._reject,
             trace.DuplicateMessage: self._note_duplicate,
         }
-        if queries is not None:
-            actions[effects.Ask] = queries.ask
-            actions[effects.Answer] = queries.answer
-            actions[effects.Decline] = queries.decline
         return actions
 
     def _carry_out(self, wanted: effects.Effects, now: float) -> None:
@@ -331,12 +369,12 @@ class Driver:
         self._swarm.take_hint(effect.peer, effect.addresses, informant)
 
     def _append(self, effect: effects.Append) -> None:
-        if isinstance(self._input, Received):
-            self.intake.charge(self._input.peer, effect.event)
-        self.journal.append(effect)
+        if type(self._input) is Received:
+            self.intake.charge(self._input.peer, effect.event, self._moment)
+        self.journal.append(effect, self._moment)
 
     def _validate(self, effect: effects.Validate) -> None:
-        self.intake.charge(effect.received_from, effect.event)
+        self.intake.charge(effect.received_from, effect.event, self._moment)
         self.on_validate(effect.event, effect.received_from)
 
     def _refuse(self, effect: trace.Refuse) -> None:
@@ -359,40 +397,62 @@ class Driver:
 
     def _send(self, effect: effects.Send) -> None:
         message = effect.message
-        self.send(effect.peer, message, frame(self._encode(message)), self._moment)
+        self.send((effect.peer,), message, frame(self._encode(message)), self._moment)
 
     def _send_all(self, effect: effects.SendAll) -> None:
-        now, message = self._moment, effect.message
-        framed = frame(self._encode(message))
-        for peer in effect.peers:
-            self.send(peer, message, framed, now)
+        message = effect.message
+        self.send(effect.peers, message, frame(self._encode(message)), self._moment)
 
     def _mail(self, effect: effects.Mail) -> None:
         peer, message = effect.peer, effect.message
         framed = frame(self._encode(message))
         channel = self.channels.get(peer)
         if channel is not None and channel.open and peer not in self.pending_sends:
-            self.send(peer, message, framed, self.now())
+            self.send((peer,), message, framed, self.now())
         else:
             self.pending_sends.add(peer, message, framed)
 
-    def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None:
-        """Send a message to a peer that is connected, and trace what came of it."""
-        channel = self.channels.get(peer)
-        if channel is None or not channel.open:
-            self._record((now, self.id, trace.DropRPC(peer, message.meta, "not connected")))
-        elif channel.send(framed, urgent=message.urgent):
-            self._record((now, self.id, trace.SendRPC(peer, message.meta)))
-        else:
-            self._swarm.count("queue-full")
-            self._record((now, self.id, trace.DropRPC(peer, message.meta, QUEUE_FULL)))
-            if self.queued_bytes + len(framed) > self.config.queue_bytes_total:
-                self._loop.call_soon(self.make_room)
-            self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
+    def send(
+        self, peers: tuple[PeerId, ...], message: WireMessage, framed: bytes, now: float
+    ) -> None:
+        """Send a message to peers that are connected, and trace what came of it."""
+        channels, record, own = self.channels, self._record, self.id
+        meta, urgent = message.meta, message.urgent
+        for peer in peers:
+            channel = channels.get(peer)
+            if channel is None or not channel.protocol:
+                record((now, own, trace.DropRPC(peer, meta, "not connected")))
+            elif channel.send(framed, urgent=urgent):
+                record((now, own, SendRPC(peer, meta)))
+            else:
+                record((now, own, trace.DropRPC(peer, meta, QUEUE_FULL)))
+                self._on_queue_full(peer, message, len(framed))
 
-    def _refuse_question(self, effect: effects.Ask) -> None:
-        failed = inputs.AskFailed(effect.peer, effect.number, NO_QUESTIONS)
-        self._loop.call_soon(self.feed, failed)
+    def _on_queue_full(self, peer: PeerId, message: WireMessage, size: int) -> None:
+        self._swarm.count("queue-full")
+        if self.queued_bytes + size > self.config.queue_bytes_total:
+            self._loop.call_soon(self.make_room)
+        self._loop.call_soon(self.feed, inputs.SendDropped(peer, message, QUEUE_FULL))
+
+    def _ask(self, effect: effects.Ask) -> None:
+        queries = self.sync_queries if type(effect.message) is SyncMessage else self.queries
+        if queries is None:
+            failed = inputs.AskFailed(effect.peer, effect.number, NO_QUESTIONS)
+            self._loop.call_soon(self.feed, failed)
+        else:
+            queries.ask(effect)
+
+    def _answer(self, effect: effects.Answer) -> None:
+        self._asked_for(effect.number).answer(effect)
+
+    def _decline(self, effect: effects.Decline) -> None:
+        self._asked_for(effect.number).decline(effect)
+
+    def _asked_for(self, number: int) -> Queries:
+        """Where a peer's question came from."""
+        if self.queries is not None and number < _SYNC_NUMBERS:
+            return self.queries
+        return self.sync_queries
 
     def _end_command(self, effect: effects.Outcome) -> None:
         waiting = self._commands.get(effect.number)
@@ -431,5 +491,7 @@ class Driver:
 
     def _disconnect(self, effect: effects.Disconnect) -> None:
         connection = self._swarm.connections.get(effect.peer)
-        if connection is not None:
+        if effect.keep_out:
+            self._swarm.cut_off(effect.peer, effect.reason)
+        elif connection is not None:
             connection.close(effect.reason)

@@ -44,22 +44,22 @@ class StorageQuota:
     def charge(self, peer: PeerId, size: int, now: float) -> bool:
         """Charge a peer for an event; return whether it is in debt as deep as its quota is high,
         which nobody reaches who waits when made to wait."""
-        left = self._left(peer, now) - size - _ROW_BYTES
-        self._accounts.pop(peer, None)
-        self._accounts[peer] = _Account(left, now)
-        if len(self._accounts) > _MAX_ACCOUNTS:  # who has sent nothing for longest
-            del self._accounts[next(iter(self._accounts))]
-        return left < -self._at_once
+        accounts, most = self._accounts, self._at_once
+        account = accounts.pop(peer, None) or _Account(most, now)
+        left = account.left + (now - account.since) * self._per_second
+        account.left = left = min(left, most) - size - _ROW_BYTES
+        account.since = now
+        accounts[peer] = account
+        if len(accounts) > _MAX_ACCOUNTS:  # who has sent nothing for longest
+            del accounts[next(iter(accounts))]
+        return left < -most
 
     def pause(self, peer: PeerId, now: float) -> float:
         """Seconds until a peer has bytes left; 0 if it has."""
-        return max(0.0, -self._left(peer, now) / self._per_second)
-
-    def _left(self, peer: PeerId, now: float) -> float:
         account = self._accounts.get(peer)
-        if account is None:
-            return self._at_once
-        return min(self._at_once, account.left + (now - account.since) * self._per_second)
+        if account is None or account.left >= 0:
+            return 0.0
+        return max(0.0, account.since - account.left / self._per_second - now)
 
 
 class Intake:
@@ -70,10 +70,12 @@ class Intake:
         swarm: Swarm,
         journal: Journal,
         config: NodeConfig,
+        now: Callable[[], float],
         record: Callable[[trace.TracePayload], None],
     ) -> None:
         self._swarm = swarm
         self._journal = journal
+        self._now = now
         self._record = record
         self._loop = asyncio.get_running_loop()
         self._quota = StorageQuota(config.stored_bytes_at_once, config.stored_bytes_per_second)
@@ -81,9 +83,9 @@ class Intake:
         """Streams that are not read, and the timer of those whose peers are over their quota."""
         journal.on_room = self._release_all
 
-    def charge(self, peer: PeerId, event: Event) -> None:
+    def charge(self, peer: PeerId, event: Event, now: float) -> None:
         """Charge a peer for what it has us store."""
-        if self._quota.charge(peer, len(event.data), self._loop.time()):
+        if self._quota.charge(peer, len(event.data), now):
             self._swarm.blame(peer, STORAGE_QUOTA, _IN_DEBT)
 
     def hold_if_busy(self, stream: Stream) -> None:
@@ -91,7 +93,7 @@ class Intake:
         if stream in self._held:
             return
         peer = stream.connection.remote_peer
-        if pause := self._quota.pause(peer, self._loop.time()):
+        if pause := self._quota.pause(peer, self._now()):
             self._swarm.count(STORAGE_QUOTA)
             self._record(trace.Refuse(peer, STORAGE_QUOTA))
         if pause or self._journal.is_full():
@@ -112,7 +114,7 @@ class Intake:
         if self._journal.is_full():
             return
         self.forget(stream)
-        if pause := self._quota.pause(stream.connection.remote_peer, self._loop.time()):
+        if pause := self._quota.pause(stream.connection.remote_peer, self._now()):
             self._hold(stream, pause)
         else:
             stream.release()

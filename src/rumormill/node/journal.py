@@ -14,14 +14,14 @@ is kept what fits.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final
 
 import msgspec
 
 from rumormill.core.api import Receipt
-from rumormill.core.effects import Append, KeepNote, Load, Published
+from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Note, filled
 from rumormill.core.ids import MessageId, PeerId, Topic
@@ -85,8 +85,6 @@ class Journal:
         """Events of peers that could not be stored because the log stayed busy or failed."""
         self.feed: Callable[[Input], None] = lambda _: None
         """Gives the machine an input."""
-        self.now: Callable[[], float] = lambda: 0.0
-        """The driver's clock."""
         self.congested: Callable[[], bool] = lambda: False
         """Whether peers cannot take what is published as fast as it comes."""
         self.on_room: Callable[[], None] = lambda: None
@@ -115,16 +113,17 @@ class Journal:
         self._notes: list[Note] = []
         self._flush_scheduled = False
         self._in_flight = 0
-        self._taken = self._settled = 0
+        self.taken = self._settled = 0
         """How many events were taken, and of how many of them the fate is known."""
         self._reader = LogReader(log)
         self._drained: asyncio.Future[None] | None = None
 
     # Subscribers.
 
-    def add(self, subscription: Subscription) -> None:
-        """Hand out a topic's events to a subscription from now on."""
+    def add(self, subscription: Subscription) -> Subscription:
+        """Hand out a topic's events to a subscription from now on; return it."""
         self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
+        return subscription
 
     def remove(self, subscription: Subscription) -> None:
         """Hand out nothing more to a subscription."""
@@ -202,10 +201,8 @@ class Journal:
             order.set_exception(self._refusal or LocalError(effect.error))
             return
         place = self._answers.get((event.topic, event.id))
-        offset, durable_at = (-1, None) if place is None else (place.offset, place.durable_at)
-        order.set_result(
-            Receipt(event.topic, event.id, offset, durable_at, effect.peers, effect.note)
-        )
+        offset, safe = (-1, None) if place is None else (place.offset, place.durable_at)
+        order.set_result(Receipt(event.topic, event.id, offset, safe, effect.peers, effect.note))
 
     def _is_congested(self) -> bool:
         """Whether a publisher must wait: for the disk, or for peers."""
@@ -224,11 +221,11 @@ class Journal:
 
     # What the machine appends.
 
-    def append(self, effect: Append) -> None:
-        """Store an event, with the note of whoever is publishing it."""
+    def append(self, effect: Append, now: float) -> None:
+        """Store an event that came now, with the note of whoever is publishing it."""
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
-        self._taken += 1
+        self.taken += 1
         own = effect.barrier is not None and bool(event.author in (self._own, b"") or event.parents)
         if own:
             self._unsaid_events += 1
@@ -238,7 +235,7 @@ class Journal:
             self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
             return
         self._waiting_bytes += len(event.data)
-        received = filled(event, self.now(), UNASSIGNED, self._protocol)
+        received = filled(event, now, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self._notes.append(self._note)
@@ -341,11 +338,14 @@ class Journal:
         answers, opened = self._answers, self._access.opened
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
-            if append.deliver and not place.duplicate and event.topic in self._subscriptions:
-                placed = opened(filled(event, event.received, place.offset, event.protocol))
-                if placed is not None:
-                    for subscription in self._subscriptions[event.topic]:
-                        subscription.offer(placed)
+            if event.topic in self._subscriptions and not place.duplicate:
+                takers: Iterable[Subscription] = self._subscriptions[event.topic]
+                if not append.deliver:
+                    takers = [each for each in takers if each.reads_log]
+                placed = filled(event, event.received, place.offset, event.protocol)
+                if takers and (readable := opened(placed)) is not None:
+                    for subscription in takers:
+                        subscription.offer(readable)
             if append.barrier is not None:
                 barriers.append(append.barrier)
                 answers[event.topic, event.id] = place
@@ -377,7 +377,7 @@ class Journal:
         """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
         reason = _REASONS.get(type(error), LOG_FAILED)
-        barriers = tuple([each.append.barrier for each in batch if each.append.barrier is not None])
+        barriers = tuple(_regrets(batch, error))
         for taken in batch:
             if taken.own:
                 self._unsaid_events -= 1
@@ -435,8 +435,12 @@ class Journal:
 
     def load(self, effect: Load) -> None:
         """Read behind what was appended so far; `Loaded` answers."""
-        self._reader.load(effect, self.feed, behind=self._taken)
+        self._reader.load(effect, self.feed, behind=self.taken)
         self._reader.go_on(self._settled)
+
+    def disregard(self, effect: Disregard) -> None:
+        """Know an event that our own rules refuse."""
+        self._reader.know(effect)
 
     @property
     def reads_refused(self) -> int:
@@ -477,6 +481,14 @@ _REASONS: Final[dict[type[StoreError], str]] = {
     EventRefusedError: EVENT_REFUSED,
     QueueFullError: LOG_BUSY,
 }
+
+
+def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
+    """What the machine hears of lost events; of peers' ones unless the log will never take them."""
+    final = isinstance(error, EventRefusedError)
+    for append in (taken.append for taken in batch):
+        if append.barrier is not None or (append.if_lost is not None and not final):
+            yield append.if_lost if append.barrier is None else append.barrier
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:

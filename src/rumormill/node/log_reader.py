@@ -6,13 +6,15 @@ cannot give back is absent in the answer: the log says why itself.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Load, Notes
+from rumormill.core.effects import ById, Disregard, Load, Notes
 from rumormill.core.event import Event
+from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
@@ -42,6 +44,7 @@ class LogReader:
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = ThreadPoolExecutor(1, "rumormill-reader")
         self._busy = False
+        self._disregarded = 0
         self._settled = 0
 
     def load(self, load: Load, answer: Answer, *, behind: int) -> None:
@@ -63,6 +66,20 @@ class LogReader:
             lambda done: self._loop.call_soon_threadsafe(self._on_read, answer, done)
         )
 
+    def know(self, effect: Disregard) -> None:
+        """Have the log know an event that is not wanted, behind what is being read.
+
+        If it cannot, or too many wait, the event is asked for and refused once more.
+        """
+        if self._disregarded < _MAX_LOADS:
+            self._disregarded += 1
+            self._thread.submit(self._know, effect)
+
+    def _know(self, effect: Disregard) -> None:
+        self._disregarded -= 1
+        with contextlib.suppress(StoreError):
+            self._log.know(effect.topic, (effect.key,))
+
     def close(self) -> None:
         """Read nothing more."""
         self._waiting.clear()
@@ -81,6 +98,9 @@ class LogReader:
                 notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
                 more = len(notes) > _PIECE_EVENTS
                 return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+            if isinstance(query, HistoryQuery):
+                with log.histories() as histories:
+                    return Loaded(load.number, answer=query.work_out(histories))
             if isinstance(query, ById):
                 events, more = _read_ids(log, load.topic, query.ids)
             else:

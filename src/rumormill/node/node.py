@@ -15,187 +15,36 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from rumormill.core import trace
 from rumormill.core.api import PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
-from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
-from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import Durability, StoreConfig, check_topic
-from rumormill.node import identity, topics
-from rumormill.node.callbacks import Callbacks, TopicValidator, Validators
-from rumormill.node.change import Change
-from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint, parsed
-from rumormill.node.driver import Driver
-from rumormill.node.journal import Journal
+from rumormill.log.model import check_topic
+from rumormill.node import topics
+from rumormill.node.callbacks import TopicValidator
+from rumormill.node.config import parsed
+from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
-from rumormill.node.metrics import Counts, Values, gather_metrics, render_metrics
+from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.topic_access import TopicAccess
-from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
-from rumormill.trace.entries import Observer, Recorder
+from rumormill.node.synced import sync_now, wanted_since, with_copies
+from rumormill.sync.peer import SyncReport
 from rumormill.wire import keys
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node:
+class Node(NodeLife):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
-    def __init__(
-        self,
-        home: str | Path | None,
-        *,
-        listen: str | Sequence[str] = "/ip4/127.0.0.1/tcp/0",
-        protocol: str | ProtocolSpec = "gossipsub",
-        preset: str = "default",
-        parameters: Mapping[str, Any] | None = None,
-        protocol_ids: Sequence[str] | None = None,
-        supervisors: Sequence[str] = (),
-        supervises: bool = False,
-        network: str | Path | None = None,
-        topic_keys: Mapping[TopicName, str | Path] | None = None,
-        policies: Sequence[str | Path] = (),
-        message_id: MessageIdFunction | None = None,
-        application_score: Callable[[PeerId], float] | None = None,
-        subscription_filter: Callable[[TopicName], object] | None = None,
-        peer_filter: Callable[[PeerId, TopicName], object] | None = None,
-        durability: Durability | str | None = None,
-        config: NodeConfig | None = None,
-        store: StoreConfig | None = None,
-        observers: Sequence[Observer] = (),
-    ) -> None:
-        """Describe a node; nothing is opened before `start`.
-
-        `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `protocol` is a name, or the specification of a
-        protocol that is not rumormill's own; `parameters` are the protocol's, by name.
-        `protocol_ids` are the versions that are offered to peers, best first; all unless given.
-        `supervisors` are the tickets of all peers that supervise topics, where the protocol has
-        such; with `supervises` this node is one of them. `network` is the key file of a private
-        network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
-        `policies` are files that say who may publish. `message_id`, `application_score`,
-        `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
-        `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
-        see the trace.
-        """
-        self._home = None if home is None else Path(home)
-        self._listen = [listen] if isinstance(listen, str) else list(listen)
-        self._spec = chosen_protocol(protocol, protocol_ids)
-        self._settings = self._spec.configure(preset, parameters or {})
-        self._supervisors = tuple(supervisors)
-        self._supervises = supervises
-        self._network = None if network is None else Path(network)
-        self._config = config or NodeConfig()
-        self._config.validate()
-        self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
-        self._observers = tuple(observers)
-        self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
-        self.access = TopicAccess(topic_keys, policies)
-        """Keys and policies of topics: they may be given and changed while the node runs."""
-        self._validators = Validators(self._callbacks, self.access)
-        self._change = Change()
-        self._checked_topic: TopicName | None = None
-        self._doors: dict[Doors, None] = {}
-        self._running = False
-
-    # Life.
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        """Open identity and log, listen, and take part in the network."""
-        if self._running:
-            raise LocalError("the node is running already")
-        spec, config = self._spec, self._config
-        self.identity = identity.identity_of(self._home)
-        network = identity.load_network(self._network)
-        self.access.load(self.id, proven=spec.proves_authors(self._settings))
-        self._swarm = Swarm(self.identity.key, config, network)
-        self._ourselves = (self.id,) if self._supervises else ()
-        settings = topics.appointed(
-            spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
-        )
-        # A large store takes a while to open, in which others on this loop go on.
-        self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
-        try:
-            self._counts = Counts()
-            self._recorder = Recorder((self._counts, *self._observers))
-            journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
-            journal.on_lost = self._on_lost
-            self._journal = journal
-            hooks = self._callbacks.hooks(
-                spec,
-                validator=self._validators.judge,
-                check_record=identity.record_is_of,
-                peer_records=self._swarm.book.records,
-                addresses=self._swarm.addresses_of,
-            )
-            self._driver = Driver(
-                spec, settings, hooks, self.identity, self._swarm, self._recorder, journal, config
-            )
-            self.access.record = self._driver.record
-            self._driver.on_validate = self._validators.begin
-            self._validators.answer = self._driver.feed
-            self._driver.on_change = self._change.happened
-            for address in self._listen:
-                await self._swarm.listen(*listen_endpoint(address))
-        except BaseException:
-            await self._swarm.close()
-            self._log.close()
-            raise
-        self._running = True
-        self._followed: dict[TopicName, None] = {}
-        self._driver.start()
-        self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
-
-    async def close(self) -> None:
-        """Close doors, connections and the log; what was queued is sent and stored first."""
-        for doors in [*self._doors]:
-            await doors.close()
-        if not self._running:
-            return
-        self._running = False
-        self._housekeeping.cancel()
-        self._validators.close()
-        self._journal.close()
-        await self._journal.drain()
-        await topics.take_leave(self._spec, self._driver)
-        await self._swarm.close()
-        await self._journal.drain()
-        for subscription in self._journal.all_subscriptions():
-            subscription.close()
-        self._driver.stop("closed")
-        self._journal.stop()
-        try:
-            await asyncio.to_thread(self._log.close)
-        except RuntimeError:  # the program is ending and starts no more threads
-            self._log.close()
-        self._change.happened()
-
-    def _check_running(self) -> None:
-        if not self._running:
-            raise LocalError("the node is not running; use `async with Node(...)` or `start`")
-
     # Who we are, and who is there.
-
-    @property
-    def id(self) -> PeerId:
-        """This node's peer id."""
-        return self.identity.peer
 
     @property
     def tickets(self) -> list[str]:
@@ -320,7 +169,7 @@ class Node:
             allowed_publishers, request_to_publish, linking, sub_topics, parent
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
-        self._followed[topic] = None
+        self._follow(topic)
         return Topic(self, topic)
 
     async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
@@ -336,6 +185,8 @@ class Node:
         self,
         topic: TopicName,
         *,
+        history: Literal["missed", "all", "none"] | None = None,
+        since: float | None = None,
         since_offset: int | None = None,
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
@@ -343,20 +194,28 @@ class Node:
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
-        With `since_offset`, it begins with the events of this node's log from there on. `buffer`
-        and `overflow` say how many events may wait and what happens when more come. Closing the
-        subscription does not leave the topic, which the log goes on to follow: `unsubscribe` does.
-        With `follow=False` the topic is left with its last subscription, unless it is followed.
+        Events that this node has missed since it first subscribed to the topic, because it was
+        away or they were lost, are fetched from other nodes and come as well (`Event.via` is
+        "sync"). `history="all"` fetches whatever they keep, `"none"` nothing, and `since` what was
+        published from a time on (seconds since 1970).
+
+        With `since_offset`, it is given this node's log from there on, what is fetched late
+        included; 0 means `history="all"` unless something else is said. `buffer` and `overflow`
+        say how many events may wait and what happens when more come. Closing the subscription
+        does not leave the topic: `unsubscribe` does, or with `follow=False` the end of the last
+        subscription, unless it is followed.
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        callbacks = (self._on_closed, self._on_lost, self.access.opened)
-        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *callbacks)
+        if since_offset == 0 and since is None:
+            history = history or "all"
+        wanted = wanted_since(history, since)
+        told = (self._on_closed, self._on_lost, self.access.opened)
+        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *told)
         if follow:
-            self._followed[topic] = None
-        topics.enter_topic(self._spec, self._driver, topic, subscription)
-        self._journal.add(subscription)
-        return subscription
+            self._follow(topic)
+        topics.enter_topic(self._spec, self._driver, subscription, wanted)
+        return self._journal.add(subscription)
 
     def _on_closed(self, subscription: Subscription) -> None:
         self._journal.remove(subscription)
@@ -365,27 +224,35 @@ class Node:
         if self._running and not followed:
             self._driver.feed(Unsubscribe(topic))
 
-    def _on_lost(self, event: Event, reason: str) -> None:
-        self._driver.record(trace.UndeliverableMessage(event.id, event.topic, reason))
-
     async def unsubscribe(self, topic: TopicName) -> None:
         """Leave a topic and end its subscriptions."""
         self._check_running()
         for subscription in self._journal.all_subscriptions():
             if subscription.topic == topic:
                 subscription.close()
-        self._followed.pop(topic, None)
+        self._forget(topic)
         self._driver.feed(Unsubscribe(topic))
 
-    async def publish(self, topic: TopicName, data: bytes) -> Receipt:
+    async def publish(
+        self,
+        topic: TopicName,
+        data: bytes,
+        *,
+        copies: int = 0,
+        timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+    ) -> Receipt:
         """Publish an event; return when it is safe in the log.
+
+        With `copies`, return when so many other nodes have it in their logs as well; `LocalError`
+        when they have not within `timeout` seconds, in which case it is published all the same.
 
         When peers cannot take as fast as we publish, this waits for them, but not longer than
         for a peer that has stopped reading. Where this node may not publish itself and may ask to
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
         self._check_publishable(topic)
-        return await self._journal.publish(topic, bytes(data))
+        receipt = await self._journal.publish(topic, bytes(data))
+        return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
 
     async def publish_many(self, topic: TopicName, items: Iterable[bytes]) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
@@ -427,6 +294,20 @@ class Node:
         check_topic(topic, self._store_config)
         opened = self.access.opened
         return await read_history(self._log, topic, since_offset, since, limit, opened)
+
+    async def sync(
+        self,
+        topic: TopicName | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+    ) -> SyncReport:
+        """Compare a topic, or all that are followed, with every connected node now.
+
+        When this returns, everything that those who answered have is in this node's log, up to
+        the moment of the call. It happens by itself all the time; this is for who wants to know.
+        """
+        self._check_running()
+        return await sync_now(self._driver, () if topic is None else (topic,), timeout)
 
     async def command(self, body: object) -> Any:
         """Ask the protocol for something that only it offers; return what came of it.
@@ -496,5 +377,6 @@ class Topic:
     subscribe = _of_topic(Node.subscribe)
     unsubscribe = _of_topic(Node.unsubscribe)
     history = _of_topic(Node.history)
+    synced = _of_topic(Node.sync)
     wait_until_ready = _of_topic(Node.wait_until_ready)
     set_validator = _of_topic(Node.set_validator)

@@ -37,7 +37,9 @@ class _Sender(MachineSide, Protocol):
     @property
     def channels(self) -> Mapping[PeerId, Channel]: ...
 
-    def send(self, peer: PeerId, message: WireMessage, framed: bytes, now: float) -> None: ...
+    def send(
+        self, peers: tuple[PeerId, ...], message: WireMessage, framed: bytes, now: float
+    ) -> None: ...
 
 
 class _Queue(msgspec.Struct):
@@ -166,7 +168,7 @@ class PendingSends:
         """A peer can be sent to: send what waits for it."""
         now = self._driver.now()
         for message, framed in self._take(channel.peer):
-            self._driver.send(channel.peer, message, framed, now)
+            self._driver.send((channel.peer,), message, framed, now)
 
     def fail(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be sent to: give back what waits for it."""

@@ -24,7 +24,7 @@ from rumormill.core.config import Config
 from rumormill.core.effects import Answer, Ask, Decline
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import Answered, Asked, AskFailed
+from rumormill.core.inputs import NO_ANSWER, Answered, Asked, AskFailed
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import ENDED, REFUSED, Carrier, Stream, StreamHandler
@@ -38,7 +38,6 @@ from rumormill.wire.frames import FrameReader, frame
 
 TOO_MANY_QUESTIONS: Final = "too many questions are open"
 UNREAD_ANSWERS: Final = "unread-answers"
-TIMED_OUT: Final = "no answer in time"
 UNANSWERED: Final = "the peer ended without an answer"
 
 _OPEN_ON_STREAM: Final = 16
@@ -65,6 +64,7 @@ class Queries:
         config: NodeConfig,
         spec: QuerySpec,
         settings: Config,
+        first_number: int = 1,
     ) -> None:
         self.driver = driver
         self.config = config
@@ -82,7 +82,8 @@ class Queries:
         """Which of these questions each peer has asked, the oldest first."""
         self.unsent: dict[PeerId, int] = {}
         """Bytes of answers that wait for each peer to read."""
-        self._numbers = count(1)
+        self._numbers = count(first_number)
+        """Of peers' questions; each format has numbers of its own."""
         self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
             swarm.services[protocol] = lambda _, stream: Answering(self, stream)
@@ -187,7 +188,7 @@ class Queries:
             self.driver.feed(AskFailed(ask.peer, ask.number, reason))
 
     def _time_out(self, question: "Asking") -> None:
-        self.fail(question, TIMED_OUT)
+        self.fail(question, NO_ANSWER)
         if question.stream is not None:
             question.stream.reset()
 

@@ -157,6 +157,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """The peers that it needs besides those of an application."""
     inspection: InspectionSpec | None = None
     """What a simulator can do with the state of all its peers together."""
+    recovers: bool = False
+    """Whether it takes events that were missing and fetched (`Recovered`), so that sync can get
+    what it has not brought."""
     proves_authors: Callable[[Any], bool] = lambda _: False
     """Whether, under a configuration, an event is taken only if its author has signed it."""
 

@@ -184,7 +184,9 @@ class Host(Correspondent):
 
     def _settle(self, appends: list[effects.Append], error: str) -> None:
         """Appends are safe, or lost: hand the events out, or say that they cannot be."""
-        barriers = tuple([each.barrier for each in appends if each.barrier is not None])
+        barriers = [each.barrier for each in appends if each.barrier is not None]
+        if error:
+            barriers += [each.if_lost for each in appends if each.if_lost is not None]
         for each in appends:
             if each.deliver and not error and self.on_event is not None:
                 self.on_event(each.event)
@@ -193,13 +195,18 @@ class Host(Correspondent):
                 lost = trace.UndeliverableMessage(event.id, event.topic, error)
                 self.record((self.engine.now, self.id, lost))
         if barriers:
-            self._answers.append(inputs.NotStored(barriers, error) if error else Stored(barriers))
+            told = tuple(barriers)
+            self._answers.append(inputs.NotStored(told, error) if error else Stored(told))
 
     def _load(self, effect: effects.Load) -> None:
         journal = self.journal
         loaded = inputs.Loaded(effect.number) if journal is None else journal.load(effect)
         if loaded is not None:
             self._answers.append(loaded)
+
+    def _disregard(self, effect: effects.Disregard) -> None:
+        if self.journal is not None:
+            self.journal.disregard(effect)
 
     def _published(self, effect: effects.Published) -> None:
         if self.receipts is not None:
@@ -373,6 +380,7 @@ _ACTIONS: dict[type, Callable[[Host, Any], object]] = {
     effects.Append: Host._append,
     effects.KeepNote: Host._keep_note,
     effects.Load: Host._load,
+    effects.Disregard: Host._disregard,
     effects.Published: Host._published,
     effects.Validate: Host._validate,
     effects.SetTimer: Host._set_timer,

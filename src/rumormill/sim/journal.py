@@ -14,10 +14,12 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.effects import Append, ById, KeepNote, Load, Notes
+from rumormill.core.effects import Append, ById, Disregard, KeepNote, Load, Notes
 from rumormill.core.event import Event, Note
+from rumormill.core.history import UNDATED, HistoryQuery, Key, stamp_of, topic_tag
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
+from rumormill.sim.histories import MemoryHistory
 
 DEFAULT_LIMIT: Final = 100_000
 """Events that one peer keeps; our choice: more than the runs that we ship publish."""
@@ -27,25 +29,36 @@ PIECE: Final = 256
 
 
 class Kept:
-    """The events of one topic, by offset and by id."""
+    """The events of one topic, by offset and by id, and the order of its history."""
 
-    __slots__ = ("events", "next_offset", "offsets")
+    __slots__ = ("events", "history", "next_offset", "offsets")
 
-    def __init__(self) -> None:
+    def __init__(self, topic: Topic) -> None:
         self.events: dict[int, Event] = {}
         self.offsets: dict[MessageId, int] = {}
         self.next_offset = 0
+        self.history = MemoryHistory(topic, self.find)
+
+    def find(self, event_id: MessageId) -> Event | None:
+        """The event with an id."""
+        offset = self.offsets.get(event_id)
+        return None if offset is None else self.events[offset]
 
 
 class Journal:
     """One peer's committed events, and those on their way to the disk."""
 
-    def __init__(self, *, commit_delay: float = 0.0, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self, *, commit_delay: float = 0.0, limit: int = DEFAULT_LIMIT, indexed: bool = False
+    ) -> None:
         self.commit_delay = commit_delay
         """Seconds from an append to its commit."""
         self.trouble = ""
         """Why nothing can be committed now; empty while the disk works."""
         self._limit = limit
+        self._indexed = indexed
+        """Whether histories are compared."""
+        self._tags: dict[bytes, Topic] = {}
         self._topics: dict[Topic, Kept] = {}
         self._order: dict[tuple[Topic, MessageId], None] = {}
         self._notes: dict[str, Note] = {}
@@ -95,23 +108,52 @@ class Journal:
 
     def keep(self, event: Event, now: float) -> bool:
         """Keep an event; return whether it is new."""
-        key = (event.topic, event.id)
-        if key in self._order:
+        if (event.topic, event.id) in self._order:
             return False
         if len(self._order) >= self._limit:
             self._delete_oldest()
-        kept = self._topics.setdefault(event.topic, Kept())
+        kept = self._kept(event.topic)
+        if self._indexed:
+            key = Key(stamp_of(event), event.id)
+            if UNDATED < key.stamp < kept.history.window.keep_from:
+                return False  # it was deleted
+            kept.history.add(key)
         offset = kept.next_offset
         kept.next_offset += 1
         kept.offsets[event.id] = offset
         kept.events[offset] = msgspec.structs.replace(event, offset=offset, received=now)
-        self._order[key] = None
+        self._order[event.topic, event.id] = None
         return True
+
+    def _kept(self, topic: Topic) -> Kept:
+        kept = self._topics.get(topic)
+        if kept is None:
+            kept = self._topics[topic] = Kept(topic)
+            self._tags[topic_tag(topic)] = topic
+        return kept
 
     def _delete_oldest(self) -> None:
         topic, event_id = oldest = next(iter(self._order))
         kept = self._topics[topic]
-        del self._order[oldest], kept.events[kept.offsets.pop(event_id)]
+        del self._order[oldest]
+        deleted = kept.events.pop(kept.offsets.pop(event_id))
+        if self._indexed:
+            kept.history.delete(deleted)
+
+    # The histories, as `HistoryQuery`s see them.
+
+    def history(self, topic: Topic) -> MemoryHistory | None:
+        """A topic's history."""
+        kept = self._topics.get(topic)
+        return None if kept is None else kept.history
+
+    def named(self, tag: bytes) -> Topic | None:
+        """The topic with this tag."""
+        return self._tags.get(tag)
+
+    def disregard(self, effect: Disregard) -> None:
+        """Know an event that is not wanted."""
+        self._kept(effect.topic).history.add(effect.key)
 
     def _read(self, load: Load) -> Loaded:
         if isinstance(load.query, Notes):
@@ -119,10 +161,12 @@ class Journal:
             keys = [key for key in sorted(self._notes) if key.startswith(prefix) and key > after]
             notes = tuple([self._notes[key] for key in keys[:PIECE]])
             return Loaded(load.number, (), len(keys) > PIECE, notes)
+        query = load.query
+        if isinstance(query, HistoryQuery):
+            return Loaded(load.number, answer=query.work_out(self))
         kept = self._topics.get(load.topic)
         if kept is None:
             return Loaded(load.number, ())
-        query = load.query
         if isinstance(query, ById):
             ids = query.ids[:PIECE]
             found = [kept.events[kept.offsets[each]] for each in ids if each in kept.offsets]

@@ -21,7 +21,7 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.effects import Answer, Ask, Decline, Mail
 from rumormill.core.ids import PeerId
-from rumormill.core.inputs import Answered, Asked, AskFailed, Input, SendDropped
+from rumormill.core.inputs import NO_ANSWER, Answered, Asked, AskFailed, Input, SendDropped
 from rumormill.core.messages import WireMessage
 from rumormill.sim.engine import Engine
 from rumormill.sim.latency import LatencyModel
@@ -39,7 +39,6 @@ from rumormill.sim.link import (
 
 UNREACHABLE: Final = "peer out of reach"
 UNKNOWN_PEER: Final = "unknown peer"
-TIMED_OUT: Final = "no answer in time"
 DECLINED: Final = "the peer declined to answer"
 
 MOST_ROUTES: Final = 512
@@ -233,7 +232,7 @@ def fail(question: Question, reason: str) -> None:
         question.asker.notify(AskFailed(question.ask.peer, question.ask.number, reason))
 
 
-_time_out = functools.partial(fail, reason=TIMED_OUT)
+_time_out = functools.partial(fail, reason=NO_ANSWER)
 _target_down = functools.partial(fail, reason=PEER_DOWN)
 
 

@@ -31,6 +31,8 @@ from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.snapshot import Given, state_of
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
+from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
+from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -65,12 +67,16 @@ class Simulation:
         self._begin = self._beginning()
         self.plan = build_plan(scenario, self._randomness("workload"))
         require(
-            self.spec.reads_log or scenario.disk.limit == DEFAULT_LIMIT,
+            self.spec.reads_log or scenario.sync.enabled or scenario.disk.limit == DEFAULT_LIMIT,
             "disk.limit",
-            f"has no meaning with {self.spec.name}, which reads nothing back",
+            f"has no meaning with {self.spec.name}, which reads nothing back, and without sync",
+        )
+        require(
+            self.spec.recovers or not scenario.sync.enabled,
+            "sync.enabled",
+            f"{self.spec.name} repairs histories itself",
         )
         links, check = scenario.links, scenario.check_codec
-        queries = self.spec.queries
         self.network = Network(
             scenario.seed,
             self.recorder,
@@ -78,7 +84,7 @@ class Simulation:
             LinkFaults(links.jitter, links.loss, links.reorder, links.queue_limit),
             round_trip_of(self.spec, self.config) if check else None,
             processing_delay=scenario.processing_delay,
-            query_round_trip=round_trip_of(queries, self.config) if check and queries else None,
+            query_round_trip=self._query_round_trip() if check else None,
         )
         self.given: list[Given] = []
         """What each host's machine has from us, by the host's number."""
@@ -97,6 +103,13 @@ class Simulation:
         self._may_subscribe = False
         self._publications: Iterator[PlannedPublish] | None = None
 
+    def _query_round_trip(self) -> RoundTrip:
+        """The check of questions and answers: sync's, and the protocol's where it has some."""
+        sync = round_trip_of(SYNC_QUERIES, self.config)
+        queries = self.spec.queries
+        own = sync if queries is None else round_trip_of(queries, self.config)
+        return lambda message: (sync if type(message) is SyncMessage else own)(message)
+
     def _randomness(self, purpose: str) -> random.Random:
         return random.Random(f"{self.scenario.seed}/{purpose}")
 
@@ -112,8 +125,9 @@ class Simulation:
         )
         for index in range(self._hosts):
             journal: Journal | None = None
-            if spec.reads_log or troubled:
-                journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit)
+            syncs = scenario.sync.enabled
+            if spec.reads_log or troubled or syncs:
+                journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit, indexed=syncs)
             given = Given(SimulatedIdentity(peer_id(index)), hooks)
             self.given.append(given)
             build = functools.partial(self._build, given)
@@ -124,7 +138,11 @@ class Simulation:
                 host.download = bandwidth.download[index]
 
     def _build(self, given: Given, _: PeerId, randomness: random.Random) -> Machine:
-        return self.spec.build(given.identity, randomness, self.config, given.hooks)
+        machine = self.spec.build(given.identity, randomness, self.config, given.hooks)
+        sync = self.scenario.sync
+        if not sync.enabled:
+            return machine
+        return SyncedPeer(machine, self._randomness(f"sync/{given.identity.peer.hex()}"), sync)
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
@@ -199,10 +217,10 @@ class Simulation:
     @property
     def machines(self) -> dict[PeerId, Machine]:
         """The machines of all peers that are up and honest."""
-        hosts = self.network.hosts
-        return {
-            host.id: host.machine for host in hosts if host.up and host.index not in self._hostile
-        }
+        honest = [
+            host for host in self.network.hosts if host.up and host.index not in self._hostile
+        ]
+        return {host.id: protocol_of(host.machine) for host in honest}
 
     def states(self) -> dict[str, Any]:
         """What each of these machines shows and knows, by its peer, ready for JSON."""
@@ -342,6 +360,11 @@ _STRIKES: Mapping[FaultKind, Callable[[Simulation, Host, FaultAction], None]] = 
     "disk-mended": Simulation._trouble_disk,
 }
 """What befalls one peer, by the kind of fault."""
+
+
+def protocol_of(machine: Machine) -> Machine:
+    """The protocol of a peer, with or without sync."""
+    return machine.protocol if isinstance(machine, SyncedPeer) else machine
 
 
 def round_trip_of(spec: ProtocolSpec | QuerySpec, config: Config) -> RoundTrip:

@@ -20,9 +20,8 @@ from pyspark.sql import functions as f
 from rumormill.core.errors import DecodeError, PeerError
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
+from rumormill.protocols.pubsub.codec import from_event as from_pubsub
 from rumormill.protocols.pubsub.codec import signing_payload
-from rumormill.protocols.pubsub.control_codec import FIELD_3, FIELD_5, FIELD_6
-from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.pubsub.naming import author_and_seqno, content_hash
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
@@ -30,7 +29,6 @@ from rumormill.protocols.radius.messages import from_event as from_radius
 from rumormill.protocols.radius.messages import is_signed
 from rumormill.protocols.skipring import envelope
 from rumormill.spark.tables import ddl
-from rumormill.wire.protobuf import item_fields
 
 VALID: Final = "valid"
 ABSENT: Final = "absent"
@@ -60,13 +58,7 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
     if not event.proof:
         named = event.id == content_hash(event.topic, event.data)
         return _verdict(named, INVALID if event.author else ABSENT)
-    found = {FIELD_3: b"", FIELD_5: b"", FIELD_6: b""}
-    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
-        if tag in found:
-            found[tag] = event.proof[start:stop]
-    message = Message(
-        event.topic, event.data, event.author, found[FIELD_3], found[FIELD_5], found[FIELD_6]
-    )
+    message = from_pubsub(event)
     named = event.id in (author_and_seqno(message), content_hash(event.topic, event.data))
     holds = verifier.verify(event.author, message.key, signing_payload(message), message.signature)
     return _verdict(named, VALID if holds else INVALID)

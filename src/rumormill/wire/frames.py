@@ -69,17 +69,15 @@ class FrameReader:
                 break
             if self._length < 0:
                 if not self._shift and end - position > 2:
-                    # Nearly every frame: a prefix of two bytes, as short as possible, and all of
-                    # the frame is here.
-                    low, high = data[position], data[position + 1]
-                    start = position + 2
-                    stop = start + (low & 0x7F | high << 7)
-                    if (
-                        low >= 0x80
-                        and 0 < high < 0x80
-                        and stop <= end
-                        and stop - start <= self.max_bytes
-                    ):
+                    # Nearly every frame: a prefix of one byte or two, as short as possible, and
+                    # all of the frame is here.
+                    size, start = data[position], position + 1
+                    if size >= 0x80:
+                        high = data[start]
+                        start += 1
+                        size = size & 0x7F | high << 7 if 0 < high < 0x80 else end
+                    stop = start + size
+                    if stop <= end and size <= self.max_bytes:
                         frames.append(data[start:stop])
                         position = stop
                         continue

@@ -244,7 +244,7 @@ class TestAnswers:
         assert rig.all(Ask) == []
         rig.now += 11.0
         rig.ask(b"liar", false)
-        assert rig.all(Disconnect) == [Disconnect(b"liar", WRONG_HASH)]
+        assert rig.all(Disconnect) == [Disconnect(b"liar", WRONG_HASH, keep_out=True)]
 
     def test_bans_are_bounded(self) -> None:
         """However many liars come, the memory of them does not grow."""

@@ -95,6 +95,7 @@ class TestAgreementWithProtobuf:
         sizes = [message.size for message in rpc.publish]
         encoded = encode_rpc(rpc)
         assert before == rpc_size(rpc) == len(encoded) == rpc.meta.size
+        assert decode_rpc(encoded).meta.size == len(encoded)
         assert sizes == [len(encode_message(message)) for message in rpc.publish]
 
     @given(st.lists(st.tuples(st.integers(1, 7), st.binary(max_size=30)), max_size=8))
@@ -122,6 +123,21 @@ class TestAgreementWithProtobuf:
         assert meta.subscription[0].topic == "t"
         assert meta.control is not None
         assert meta.control.iwant[0].message_ids == (b"i",)
+
+    @pytest.mark.parametrize("ids", [(b"i",), (b"i" * 121,), (b"i" * 122,), (b"i", b"j"), (b"",)])
+    def test_an_rpc_of_one_idontwant_is_one_like_any_other(self, ids: tuple[bytes, ...]) -> None:
+        """Half of what a mesh sends is this, and is read by a shorter way."""
+        sent = Rpc(control=Control(idontwant=ids))
+        came = decode_rpc(encode_rpc(sent))
+        assert (came.control, came.meta) == (sent.control, sent.meta)
+        for limits in (
+            PubsubLimits(other_fields=0),
+            PubsubLimits(id_lists=0),
+            PubsubLimits(idontwant_ids=0),
+            PubsubLimits(control_bytes=1),
+        ):
+            with pytest.raises(DecodeError):
+                decode_rpc(encode_rpc(sent), limits)
 
 
 class TestUnknownFields:
@@ -490,6 +506,7 @@ def check_any_bytes(data: bytes) -> None:
     except DecodeError:
         return
     again = decode_rpc(encode_rpc(decoded))
+    assert again.meta == decoded.meta
     assert again == decoded
     spoilt = [message for message in decoded.publish if has_too_many_fields(message)]
     if spoilt:

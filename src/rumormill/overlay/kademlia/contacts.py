@@ -167,4 +167,4 @@ class Contacts:
             del self._offences[oldest]
         offences = self._offences[peer] = self._offences.get(peer, 0) + 1
         if offences >= config.offences_before_disconnect and peer in self.connected:
-            effects.append(Disconnect(peer, reason))
+            effects.append(Disconnect(peer, reason, keep_out=True))

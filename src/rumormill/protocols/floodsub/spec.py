@@ -20,4 +20,5 @@ SPEC = ProtocolSpec(
     takes=FUNCTIONS,
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda config: config.sign_policy is SignPolicy.STRICT_SIGN,
+    recovers=True,
 )

@@ -13,7 +13,9 @@ has given up, are refused.
 from collections.abc import Callable
 
 from rumormill.core.errors import DecodeError
+from rumormill.core.event import Event
 from rumormill.core.ids import MessageId
+from rumormill.core.trace import ControlMeta, IDontWantMeta, RpcMeta
 from rumormill.protocols.pubsub.config import DEFAULT_LIMITS, PubsubLimits
 from rumormill.protocols.pubsub.control_codec import (
     FIELD_1,
@@ -47,6 +49,12 @@ SIGN_PREFIX = b"libp2p-pubsub:"
 (pub/sub specification, message signing)."""
 
 _SUBSCRIBE = 0x08
+_ONE_ID = 6
+_ONE_UNWANTED = tuple(
+    bytes((FIELD_3, max(0, end - 2), FIELD_5, max(0, end - 4), FIELD_1, max(0, end - _ONE_ID)))
+    for end in range(0x80)
+)
+"""How an RPC begins that consists of one IDONTWANT of one id, by the RPC's length."""
 
 
 def decode_rpc(
@@ -72,11 +80,23 @@ def decode_rpc(
 
 def _read_rpc(data: bytes, limits: PubsubLimits) -> Rpc:
     end = len(data)
-    if end and data[0] == FIELD_2:
-        # One message and nothing else, as most RPCs are.
+    if end > _ONE_ID and data[0] == FIELD_2:
+        # One message and nothing else, as half of all RPCs are.
         _, start, stop = next_field(data, 0, end)
         if stop == end and limits.messages:
             return Rpc((), (_read_message(data, start, end, limits),))
+    elif (
+        _ONE_ID < end < 0x80
+        and data[:_ONE_ID] == _ONE_UNWANTED[end]
+        and limits.other_fields
+        and limits.id_lists
+        and limits.idontwant_ids
+        and end <= limits.control_bytes
+    ):
+        # One IDONTWANT of one id, as nearly all others are.
+        unwanted = (data[_ONE_ID:],)
+        meta = RpcMeta((), (), ControlMeta(idontwant=(IDontWantMeta(unwanted),)), end)
+        return Rpc((), (), Control(idontwant=unwanted), meta)
     subscriptions: list[SubOpts] = []
     publish: list[Message] = []
     control: ControlReader | None = None
@@ -225,6 +245,21 @@ def proof_of(message: Message) -> bytes:
     if encoded and message.signed_bytes:
         return b"".join((head, seqno, encoded[message.signed_bytes :]))
     return b"".join((head, seqno, signature_fields(message)))
+
+
+def from_event(event: Event) -> Message:
+    """Turn a kept event into the message that it was, without its id; `DecodeError` if it was none.
+
+    What an author has signed besides the fields that we know is not kept: then its signature does
+    not hold any more.
+    """
+    found = {FIELD_3: b"", FIELD_5: b"", FIELD_6: b""}
+    for tag, start, stop in item_fields(event.proof, 0, len(event.proof)):
+        if tag in found:
+            found[tag] = event.proof[start:stop]
+    return Message(
+        event.topic, event.data, event.author, found[FIELD_3], found[FIELD_5], found[FIELD_6]
+    )
 
 
 def encode_message(message: Message) -> bytes:

@@ -142,6 +142,8 @@ def _alike(data: bytes, begin: int, stop: int, end: int) -> int:
     The answer is 1 if they are not. Ids in a list are nearly always of one length, and then their
     tags and lengths, taken at equal distances, are two runs of one byte each.
     """
+    if stop == end:
+        return 1
     stride = stop - begin
     count, rest = divmod(end - begin, stride)
     if rest or data[begin:end:stride].count(data[begin]) != count:

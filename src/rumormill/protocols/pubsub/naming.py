@@ -16,10 +16,16 @@ from functools import partial
 from typing import Final
 
 from rumormill.core.errors import DecodeError
+from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.pubsub import reasons
-from rumormill.protocols.pubsub.codec import decode_rpc, sign_message, signing_payload
+from rumormill.protocols.pubsub.codec import (
+    decode_rpc,
+    from_event,
+    sign_message,
+    signing_payload,
+)
 from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPolicy
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
 from rumormill.protocols.pubsub.messages import Message, Rpc
@@ -85,13 +91,18 @@ class Authorship:
         """Begin sequence numbers at the time, so that a restart does not repeat them."""
         self._next_seqno = max(self._next_seqno, int(now * 1e9) + 1)
 
-    def compose(self, topic: Topic, data: bytes) -> Message:
-        """Make a message of ours, signed where the policy says so."""
+    def compose(self, topic: Topic, data: bytes, now: float = 0.0) -> Message:
+        """Make a message of ours, signed where the policy says so.
+
+        Its sequence number is a date in nanoseconds, later than that of any before: numbers must
+        grow, and by dates peers can tell what they missed.
+        """
         if not self._signs:
             return Message(topic, data)
         identity = self._identity
-        seqno = self._next_seqno.to_bytes(8, "big")
-        self._next_seqno += 1
+        number = max(self._next_seqno, int(now * 1e9))
+        self._next_seqno = number + 1
+        seqno = number.to_bytes(8, "big")
         message = Message(topic, data, identity.peer, seqno)
         sign_message(message, identity.sign, identity.public_key)
         return message
@@ -118,3 +129,12 @@ class Authorship:
         if self._identity.verify(message.author, message.key, payload, message.signature):
             return None
         return reasons.INVALID_SIGNATURE
+
+    def check_kept(self, event: Event, name: Callable[[Message], MessageId]) -> str | None:
+        """Return why an event that somebody has kept is not one that the policy accepts."""
+        try:
+            message = from_event(event)
+        except DecodeError as error:
+            return error.reason
+        refusal = self.check(message)
+        return reasons.WRONG_ID if refusal is None and name(message) != event.id else refusal

@@ -12,6 +12,7 @@ VALIDATION_THROTTLED = "validation throttled"
 VALIDATION_FAILED = "validation failed"
 VALIDATION_IGNORED = "validation ignored"
 
+WRONG_ID = "wrong id"
 EMPTY_RPC = "empty rpc"
 NOT_SUBSCRIBED = "not subscribed"
 SUBSCRIBED_TOO_OFTEN = "subscribed too often"

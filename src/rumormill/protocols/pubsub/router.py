@@ -42,6 +42,7 @@ from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship, message_namer
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.split import counts_fit, interleaved, split_rpc
+from rumormill.protocols.recovery import Recovery
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
@@ -52,9 +53,9 @@ ANNOUNCE_RETRY: Final = 1.0
 """Seconds until a subscription announcement that could not be sent is sent again. go waits up to
 1 s: long enough for a queue to empty, and short beside a heartbeat or two without a new topic."""
 
-_CHANGES_AT_ONCE: Final = 4096
+_CHANGES_AT_ONCE: Final = 2048
 _CHANGES_PER_SECOND: Final = 50
-"""How often a peer may subscribe or leave: our choice, four times all topics that it may have, and
+"""How often a peer may subscribe or leave: our choice, twice all topics that it may have, and
 then more often than anybody's interests change."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
@@ -74,6 +75,7 @@ _HANDLERS = {
     inputs.SendDropped: "_on_send_dropped",
     inputs.TimerFired: "_on_timer",
     inputs.Validated: "_on_validated",
+    inputs.Recovered: "_on_recovered",
 }
 
 
@@ -123,6 +125,7 @@ class PubSubRouter:
         self._seen_ids = self._seen.ids
         self._pending: dict[MessageId, tuple[PeerId, Message]] = {}
         self._unsaid: Unsaid[Message] = Unsaid()
+        self._recovery = Recovery(self.id, hooks.validator, config.max_pending_validations)
         self._unannounced: dict[PeerId, dict[Topic, None]] = {}
         self._checked_topic: Topic | None = None
         """The name that was published to last, and need not be checked again."""
@@ -252,7 +255,7 @@ class PubSubRouter:
             effects.append(SendAll(tuple(self.peers), Rpc(subscriptions=(sub,))))
 
     def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
-        message = self._compose(event)
+        message = self._compose(event, now)
         own = self._event_of(message)
         deliver = event.topic in self.subscriptions or event.topic in self.publish_only
         self._unsaid.append(event.number, own, message, deliver, effects)
@@ -272,11 +275,11 @@ class PubSubRouter:
     def _on_not_stored(self, event: inputs.NotStored, now: float, effects: Effects) -> None:
         self._unsaid.not_stored(event, effects)
 
-    def _compose(self, event: inputs.Publish) -> Message:
+    def _compose(self, event: inputs.Publish, now: float) -> Message:
         if event.topic != self._checked_topic:
             check_topic(event.topic, self._settings.max_topic_length)
             self._checked_topic = event.topic
-        message = self._authorship.compose(event.topic, event.data)
+        message = self._authorship.compose(event.topic, event.data, now)
         message.id = self._name(message)
         if message.meta.size > self._settings.max_rpc_size:
             raise LimitError(
@@ -424,11 +427,24 @@ class PubSubRouter:
     def _on_validated(self, event: inputs.Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
             raise LocalError("a deferred validation must end in accept, ignore or reject")
+        if self._recovery.on_validated(event.message_id, event.verdict, effects):
+            return
         waiting = self._pending.pop(event.message_id, None)
         if waiting is not None:
             peer, message = waiting
             verdict, judged = event.verdict, self._event_of(message)
             self._on_verdict(peer, message, judged, verdict, now, effects)
+
+    def _on_recovered(self, event: inputs.Recovered, now: float, effects: Effects) -> None:
+        """A stored event that we asked for. It may be one of ours, of which our log knows nothing
+        any more, and one that was seen and could not be stored.
+        """
+        given = event.event
+        if given.topic in self.subscriptions and given.id not in self._pending:
+            refusal = self._authorship.check_kept(given, self._name)
+            if refusal is None:
+                self._seen.add(given.id, now)
+            self._recovery.take(event.peer, given, refusal, effects)
 
     def _accept(
         self, peer: PeerId, message: Message, event: Event, now: float, effects: Effects

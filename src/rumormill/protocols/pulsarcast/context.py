@@ -135,6 +135,10 @@ class FetchTimer(Timer, frozen=True):
     """A neighbour should have answered for a missing block."""
 
 
+class RefetchTimer(Timer, frozen=True):
+    """What our disk had no room for is to be asked for again."""
+
+
 class RequestTimer(Timer, frozen=True):
     """A request to publish is to be sent again, or has failed."""
 
@@ -257,7 +261,7 @@ class PeerPenalties:
         else:
             _make_room(self.banned)
             self.banned[peer] = now + self.ban_time
-            effects.append(Disconnect(peer, reasons.BANNED))
+            effects.append(Disconnect(peer, reason, keep_out=True))
 
     def is_banned(self, peer: PeerId, now: float) -> bool:
         """Whether a peer is shut out."""

@@ -28,7 +28,7 @@ from rumormill.core.effects import (
     SetTimer,
     Validate,
 )
-from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.errors import DecodeError, LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Input, PeerDisconnected, Verdict
@@ -45,6 +45,7 @@ from rumormill.protocols.radius.messages import (
     Frame,
     Publication,
     Relay,
+    from_event,
     is_signed,
     sign,
 )
@@ -52,6 +53,7 @@ from rumormill.protocols.radius.neighbours import Links
 from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications
 from rumormill.protocols.radius.rendezvous import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import GATHER, RENEW, Subscriptions
+from rumormill.protocols.recovery import Recovery
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
@@ -79,6 +81,7 @@ _HANDLERS: Final = {
     inputs.SendDropped: "_on_send_dropped",
     inputs.TimerFired: "_on_timer",
     inputs.Validated: "_on_validated",
+    inputs.Recovered: "_on_recovered",
 }
 
 
@@ -136,6 +139,7 @@ class Radius:
         self._last_time = 0
         self._pending: dict[MessageId, Copy] = {}
         self._unsaid: Unsaid[Publication] = Unsaid()
+        self._recovery = Recovery(self.id, hooks.validator, config.max_pending_validations)
         self._rate_limits: dict[PeerId, RateLimit] = {}
         self._strangers = RateLimit(config.verify_rate, config.verify_burst)
         self._introductions: dict[PeerId, RateLimit] = {}
@@ -375,9 +379,27 @@ class Radius:
     def _on_validated(self, event: inputs.Validated, now: float, effects: Effects) -> None:
         if event.verdict is Verdict.DEFER:
             raise LocalError("a deferred validation must end in accept, ignore or reject")
+        if self._recovery.on_validated(event.message_id, event.verdict, effects):
+            return
         copy = self._pending.pop(event.message_id, None)
         if copy is not None:
             self._on_verdict(copy, event.verdict, now, effects)
+
+    def _on_recovered(self, event: inputs.Recovered, now: float, effects: Effects) -> None:
+        """A stored publication that we asked for, however old it is."""
+        peer, given = event.peer, event.event
+        if given.topic not in self.subscriptions.own or given.id in self._pending:
+            return
+        try:
+            publication = from_event(given)
+        except DecodeError as error:
+            self._recovery.take(peer, given, error.reason, effects)
+            return
+        valid = publication.id == given.id and is_signed(publication, self._identity)
+        refusal = None if valid else reasons.INVALID_SIGNATURE
+        self._recovery.take(peer, publication.to_event() if valid else given, refusal, effects)
+        if valid and self.seen.get(given.id) is None:
+            self.seen.put(given.id, DIRECT, now)
 
     def _on_verdict(self, copy: Copy, verdict: Verdict, now: float, effects: Effects) -> None:
         if verdict is Verdict.ACCEPT:

@@ -26,4 +26,5 @@ SPEC = ProtocolSpec(
     junk=junk_frame,
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda _: True,
+    recovers=True,
 )

@@ -1,0 +1,67 @@
+"""Turns: how long the bytes of one connection are worked on before others have theirs.
+
+A connection works through what it has read for some milliseconds; what is left waits in a line, and
+each time the event loop comes round, the first in the line works on. So those that send more than
+we can handle share one turn of the loop among them, however many they are, and whoever sends little
+is seen to as soon as it is read.
+
+A turn in which the peer is found to misbehave is over soon. One that brings new events goes on for
+longer, because short turns tear bursts apart: they are stored and answered in many small pieces.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+TURN = 0.008
+LONG_TURN = 0.02
+SHORT_TURN = 0.001
+"""Seconds; our choice: a fifth of what the loop may ever be kept for who brings new events, less
+for others, and for who misbehaves still a hundred of the frames that floods are made of."""
+
+
+class Turn:
+    """The turn of one connection."""
+
+    __slots__ = ("_began", "_latest", "ends")
+
+    def __init__(self) -> None:
+        self.ends = self._began = self._latest = 0.0
+        """When it is over, by the loop's clock: who has more to do stops, and is `unread`."""
+
+    def begin(self, now: float) -> None:
+        """The connection has its turn."""
+        self._began, self.ends, self._latest = now, now + TURN, now + LONG_TURN
+
+    def extend(self) -> None:
+        """The peer brings what is new: see to others later."""
+        self.ends = min(self.ends + TURN, self._latest)
+
+    def shorten(self) -> None:
+        """The peer misbehaves: see to others sooner."""
+        self._latest = self._began + SHORT_TURN
+        self.ends = min(self.ends, self._latest)
+
+    def end(self) -> None:
+        """There is nothing more to do, whatever is left."""
+        self.ends = self._latest = 0.0
+
+
+class Turns:
+    """The line of a node's connections that have more to do."""
+
+    def __init__(self) -> None:
+        self._line: deque[Callable[[], None]] = deque()
+        self._loop = asyncio.get_running_loop()
+
+    def line_up(self, take_turn: Callable[[], None]) -> None:
+        """Call `take_turn` when all that wait already have had theirs."""
+        self._line.append(take_turn)
+        if len(self._line) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        take_turn = self._line.popleft()
+        if self._line:
+            self._loop.call_soon(self._next)
+        take_turn()

@@ -1,0 +1,213 @@
+"""A node, put together and taken apart: identity, log, journal, machine, connections.
+
+What is opened is closed in the opposite order, and what was published before the end is stored and
+sent before it. `node` has the calls of an application.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from rumormill.core import trace
+from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId
+from rumormill.core.ids import Topic as TopicName
+from rumormill.core.inputs import Subscribe
+from rumormill.daemon.doors import Doors
+from rumormill.libp2p.swarm import Swarm
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import Durability, Retention, StoreConfig
+from rumormill.node import identity, topics
+from rumormill.node.callbacks import Callbacks, Validators
+from rumormill.node.change import Change
+from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint
+from rumormill.node.driver import Driver
+from rumormill.node.journal import Journal
+from rumormill.node.metrics import Counts
+from rumormill.node.retaining import keep_retaining, rules_of
+from rumormill.node.synced import followed_note, followed_topics
+from rumormill.node.topic_access import TopicAccess
+from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
+from rumormill.sync.config import SyncConfig
+from rumormill.trace.entries import Observer, Recorder
+
+
+class NodeLife:
+    """What `Node` is made of, and how that is started and closed."""
+
+    def __init__(
+        self,
+        home: str | Path | None,
+        *,
+        listen: str | Sequence[str] = "/ip4/127.0.0.1/tcp/0",
+        protocol: str | ProtocolSpec = "gossipsub",
+        preset: str = "default",
+        parameters: Mapping[str, Any] | None = None,
+        protocol_ids: Sequence[str] | None = None,
+        supervisors: Sequence[str] = (),
+        supervises: bool = False,
+        network: str | Path | None = None,
+        topic_keys: Mapping[TopicName, str | Path] | None = None,
+        policies: Sequence[str | Path] = (),
+        message_id: MessageIdFunction | None = None,
+        application_score: Callable[[PeerId], float] | None = None,
+        subscription_filter: Callable[[TopicName], object] | None = None,
+        peer_filter: Callable[[PeerId, TopicName], object] | None = None,
+        durability: Durability | str | None = None,
+        config: NodeConfig | None = None,
+        store: StoreConfig | None = None,
+        retain: Retention | Mapping[TopicName, Retention] | None = None,
+        sync: SyncConfig | bool = True,
+        resume: bool = False,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """Describe a node; nothing is opened before `start`.
+
+        `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
+        multiaddrs; port 0 lets the system choose. `protocol` is a name, or the specification of a
+        protocol that is not rumormill's own; `parameters` are the protocol's, by name.
+        `protocol_ids` are the versions that are offered to peers, best first; all unless given.
+        `supervisors` are the tickets of all peers that supervise topics, where the protocol has
+        such; with `supervises` this node is one of them. `network` is the key file of a private
+        network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
+        `policies` are files that say who may publish. `message_id`, `application_score`,
+        `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
+        `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
+        see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
+        topic, that of all others under "". `sync` says whether and how what is missing is got from
+        other nodes. With `resume`, the topics that were followed when the node was last closed, or
+        killed, are followed again from the start.
+        """
+        self._home = None if home is None else Path(home)
+        self._listen = [listen] if isinstance(listen, str) else list(listen)
+        self._spec = chosen_protocol(protocol, protocol_ids)
+        self._settings = self._spec.configure(preset, parameters or {})
+        self._supervisors = tuple(supervisors)
+        self._supervises = supervises
+        self._network = None if network is None else Path(network)
+        self._config = config or NodeConfig()
+        self._config.validate()
+        self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
+        self._sync = sync if isinstance(sync, SyncConfig) else SyncConfig(enabled=sync)
+        self._sync.validate()
+        self._resume = resume
+        self._rules = rules_of(retain)
+        self._observers = tuple(observers)
+        self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
+        self.access = TopicAccess(topic_keys, policies)
+        """Keys and policies of topics: they may be given and changed while the node runs."""
+        self._validators = Validators(self._callbacks, self.access)
+        self._change = Change()
+        self._checked_topic: TopicName | None = None
+        self._doors: dict[Doors, None] = {}
+        self._running = False
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Open identity and log, listen, and take part in the network."""
+        if self._running:
+            raise LocalError("the node is running already")
+        spec, config = self._spec, self._config
+        self.identity = identity.identity_of(self._home)
+        network = identity.load_network(self._network)
+        self.access.load(self.id, proven=spec.proves_authors(self._settings))
+        self._swarm = Swarm(self.identity.key, config, network)
+        self._ourselves = (self.id,) if self._supervises else ()
+        settings = topics.appointed(
+            spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
+        )
+        # A large store takes a while to open, in which others on this loop go on.
+        self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
+        try:
+            self._counts = Counts()
+            self._recorder = Recorder((self._counts, *self._observers))
+            journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
+            journal.on_lost = self._on_lost
+            self._journal = journal
+            hooks = self._callbacks.hooks(
+                spec,
+                validator=self._validators.judge,
+                check_record=identity.record_is_of,
+                peer_records=self._swarm.book.records,
+                addresses=self._swarm.addresses_of,
+            )
+            machine = (spec, settings, hooks, self.identity)
+            self._driver = Driver(
+                *machine, self._swarm, self._recorder, journal, config, self._sync
+            )
+            self.access.record = self._driver.record
+            self._driver.on_validate = self._validators.begin
+            self._validators.answer = self._driver.feed
+            self._driver.on_change = self._change.happened
+            for address in self._listen:
+                await self._swarm.listen(*listen_endpoint(address))
+        except BaseException:
+            await self._swarm.close()
+            self._log.close()
+            raise
+        self._running = True
+        self._followed: dict[TopicName, None] = {}
+        self._driver.start()
+        if self._resume:
+            for topic in followed_topics(self._log):
+                self._followed[topic] = None
+                self._driver.feed(Subscribe(topic))
+        self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+        self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
+
+    async def close(self) -> None:
+        """Close doors, connections and the log; what was queued is sent and stored first."""
+        for doors in [*self._doors]:
+            await doors.close()
+        if not self._running:
+            return
+        self._running = False
+        self._housekeeping.cancel()
+        self._retaining.cancel()
+        self._validators.close()
+        self._journal.close()
+        await self._journal.drain()
+        await topics.take_leave(self._spec, self._driver)
+        await self._swarm.close()
+        await self._journal.drain()
+        for subscription in self._journal.all_subscriptions():
+            subscription.close()
+        self._driver.stop("closed")
+        self._journal.stop()
+        try:
+            await asyncio.to_thread(self._log.close)
+        except RuntimeError:  # the program is ending and starts no more threads
+            self._log.close()
+        self._change.happened()
+
+    @property
+    def id(self) -> PeerId:
+        """This node's peer id."""
+        return self.identity.peer
+
+    def _follow(self, topic: TopicName) -> None:
+        """Follow a topic until it is left, also in later lives of this node (`resume`)."""
+        if topic not in self._followed:
+            self._followed[topic] = None
+            self._journal.keep_note(followed_note(topic, True))
+
+    def _forget(self, topic: TopicName) -> None:
+        if self._followed.pop(topic, "") is None:
+            self._journal.keep_note(followed_note(topic, False))
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise LocalError("the node is not running; use `async with Node(...)` or `start`")
+
+    def _on_lost(self, event: Event, reason: str) -> None:
+        self._driver.record(trace.UndeliverableMessage(event.id, event.topic, reason))

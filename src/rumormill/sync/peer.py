@@ -1,0 +1,489 @@
+"""A peer: a protocol that spreads events, and sync, which gets what it has not brought.
+
+To its runtime it is one machine. Inputs and effects of the protocol pass through; sync takes what
+is its own: questions and answers of its wire format, loads and timers that it has asked for itself.
+What it fetches it gives to the protocol as `Recovered`, so there is one way into the log.
+
+When it compares: soon after a peer has connected, after a subscription, at intervals with somebody
+at random (every third time with one that we have dialled: others may have come in order to be
+chosen), and when a peer offers. Who has fetched something says so to others, and so news travel in
+round trips instead of intervals; an offer that was taken up is not offered back. A partner that
+differs and gives nothing is left alone, the longer the more often that happens.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from rumormill.core import inputs, trace
+from rumormill.core.effects import (
+    Append,
+    Ask,
+    Effects,
+    KeepNote,
+    Load,
+    Notes,
+    Outcome,
+    SetTimer,
+    Validate,
+)
+from rumormill.core.errors import PeerError
+from rumormill.core.event import Event, Note
+from rumormill.core.history import HistoryQuery, topic_tag
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import Asked, Input, Loaded, Recovered
+from rumormill.core.machine import Machine, View
+from rumormill.core.randomness import Randomness
+from rumormill.sync.answering import Answering
+from rumormill.sync.config import SyncConfig
+from rumormill.sync.copies import Copies, CountCopies, Recount
+from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
+from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, Arrived, Session
+
+OUR_NUMBERS: Final = 1 << 48
+"""Where the numbers of our own questions and loads begin; those of protocols stay below."""
+
+_MAX_SESSIONS: Final = 3
+_FEW: Final = 3
+_FIRST_AFTER: Final = 1.0
+_LATER_AFTER: Final = 10.0
+"""Seconds, on average, after which a peer that has connected is asked: soon, if we have few others
+and so may have been away ourselves; else when it has had time to get what it missed."""
+_LEAVE_ALONE: Final = 30.0
+_LONGEST: Final = 3600.0
+"""Seconds for which a partner that gives nothing is left alone, at first and at most."""
+_OFFER_PAUSE: Final = 5.0
+"""Seconds between two sessions with a partner that offers; as long, and longer, if in vain."""
+_OFFERED_TO: Final = 8
+"""Peers that are told of news; our choice: a mesh's degree."""
+_NOTE_PREFIX: Final = "sync/"
+
+
+class _Tick(msgspec.Struct, frozen=True):
+    """The timer of sync."""
+
+
+_TICK: Final = _Tick()
+
+
+_CONCERNS: Final = frozenset(
+    (
+        inputs.Start,
+        inputs.Subscribe,
+        inputs.Unsubscribe,
+        inputs.PeerConnected,
+        inputs.PeerDisconnected,
+        inputs.TimerFired,
+        inputs.Command,
+        inputs.Answered,
+        inputs.AskFailed,
+        Asked,
+        Loaded,
+    )
+)
+"""What sync must look at. Everything else, and what peers send above all, is the protocol's."""
+
+
+class _Partner(msgspec.Struct):
+    """A connected peer."""
+
+    outbound: bool
+    due: float = float("inf")
+    """When it is to be asked next; infinite unless there is a reason."""
+    offered: dict[Topic, None] = {}
+    """What it says it has."""
+    in_vain: int = 0
+    """Sessions in a row in which it differed and gave nothing, or did not answer."""
+    ended: float = float("-inf")
+    """When the last one ended."""
+
+    def rests_until(self, pause: float) -> float:
+        """When it may be asked again, if so long is left between two sessions in vain."""
+        rest: float = min(pause * 2 ** min(self.in_vain, 16), _LONGEST)
+        return self.ended + rest
+
+
+class SyncNow(msgspec.Struct, frozen=True):
+    """A command: compare topics with all connected peers at once. Its outcome is a `SyncReport`."""
+
+    topics: tuple[Topic, ...] = ()
+    """Those that are meant; all that are followed, if none is named."""
+
+
+class SyncReport(msgspec.Struct, frozen=True):
+    """What became of it: how many peers were asked and answered, and what they gave."""
+
+    asked: int
+    answered: int
+    events: int
+
+
+class _Wish(msgspec.Struct):
+    """A `SyncNow` under way."""
+
+    topics: dict[Topic, None]
+    left: dict[PeerId, None]
+    asked: int
+    answered: int = 0
+    events: int = 0
+
+
+class SyncedPeer:
+    """The machine of a protocol together with sync."""
+
+    def __init__(
+        self,
+        protocol: Machine,
+        randomness: Randomness,
+        config: SyncConfig,
+        *,
+        recovers: bool = True,
+    ) -> None:
+        self.protocol = protocol
+        self._recovers = recovers
+        """Whether the protocol takes what was fetched; else it repairs histories itself."""
+        self._copies = Copies(randomness, config.timeout)
+        self._randomness = randomness
+        self._config = config
+        self._topics: dict[Topic, int] = {}
+        """The topics that are followed, and the date from which on their events are wanted."""
+        self._first: dict[Topic, int] = {}
+        """When topics were first followed, as the log remembers it."""
+        self._asked_since: dict[Topic, float | None] = {}
+        """Subscriptions that wait until that is known."""
+        self._remembers = False
+        self._compared: dict[Topic, float] = {}
+        self._lacking: dict[Topic, float] = {}
+        self._partners: dict[PeerId, _Partner] = {}
+        self._sessions: dict[PeerId, Session] = {}
+        self._numbers: dict[int, PeerId] = {}
+        """Whose session waits for the answer with this number."""
+        self._wishes: dict[int, _Wish] = {}
+        """By the number of the command."""
+        self._answering = Answering()
+        self._last_number = OUR_NUMBERS
+        self._next_round = 0.0
+        self._rounds = 0
+        self._tick_at = float("inf")
+
+    def view(self) -> View:
+        """Show the protocol, and what sync knows of its topics (see `core.machine`)."""
+        compared, lacking = dict(self._compared), dict(self._lacking)
+        return replace(self.protocol.view(), compared=compared, lacking=lacking)
+
+    def handle(self, event: Input, now: float, effects: Effects) -> None:
+        """Take one input (see `core.machine`)."""
+        if type(event) not in _CONCERNS or not self._handle_own(event, now, effects):
+            self.protocol.handle(event, now, effects)
+
+    def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
+        """Take an input of sync's own; false for what is the protocol's (too)."""
+        match event:
+            case inputs.TimerFired(timer=_Tick()):
+                self._tick_at = float("inf")
+                self._on_tick(now, effects)
+            case inputs.TimerFired(timer=Recount() as timer):
+                partners = list(self._partners)
+                self._last_number += self._copies.recount(
+                    timer, partners, self._last_number + 1, effects
+                )
+            case inputs.Command(number=number, body=CountCopies() as command):
+                self._copies.begin(number, command, now, effects)
+            case Loaded(number=number) if number == OUR_NUMBERS:
+                self._on_notes(event, now, effects)
+            case Loaded(number=number) if number > OUR_NUMBERS:
+                self._on_loaded(event, now, effects)
+            case inputs.Command(number=number, body=SyncNow(topics=topics)):
+                self._wish(number, topics, now, effects)
+            case Asked(message=SyncMessage(body=Offer(tags=tags))):
+                self._on_offer(event.peer, tags, now, effects)
+            case Asked(message=SyncMessage()):
+                followed = {topic_tag(topic): topic for topic in self._topics}
+                self._answering.take(event, self._number(), now, followed, effects)
+            case inputs.Answered(number=number, message=SyncMessage(body=body)):
+                self._on_answered(event.peer, number, body, now, effects)
+            case inputs.AskFailed(number=number) if number > OUR_NUMBERS:
+                self._on_ask_failed(event, now, effects)
+            case _:
+                self._overhear(event, now, effects)
+                return False
+        return True
+
+    def _overhear(self, event: Input, now: float, effects: Effects) -> None:
+        """Note what the protocol hears and sync must know as well."""
+        match event:
+            case inputs.Start():
+                effects.append(Load(OUR_NUMBERS, "", Notes(_NOTE_PREFIX)))
+                self._next_round = self._after_interval(now)
+                self._wake(self._next_round, effects)
+            case inputs.PeerConnected(peer=peer, outbound=outbound):
+                soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
+                self._partners[peer] = partner = _Partner(outbound)
+                self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
+                self._copies.wake(now, effects)
+            case inputs.PeerDisconnected(peer=peer):
+                self._partners.pop(peer, None)
+                self._end(peer, "partner gone", now, effects)
+                for wish in self._wishes.values():
+                    wish.left.pop(peer, None)
+                self._grant(effects)
+            case inputs.Subscribe(topic=topic, publish_only=False, since=since):
+                self._asked_since[topic] = since
+                if self._remembers:
+                    self._follow(now, effects)
+            case inputs.Unsubscribe(topic=topic):
+                for table in (self._topics, self._compared, self._lacking):
+                    table.pop(topic, None)
+                self._asked_since.pop(topic, None)
+            case _:
+                pass
+
+    # What is followed.
+
+    def _on_notes(self, loaded: Loaded, now: float, effects: Effects) -> None:
+        for note in loaded.notes:
+            self._first[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
+        if loaded.more:
+            query = Notes(_NOTE_PREFIX, loaded.notes[-1].key)
+            effects.append(Load(OUR_NUMBERS, "", query))
+            return
+        self._remembers = True
+        self._follow(now, effects)
+
+    def _follow(self, now: float, effects: Effects) -> None:
+        """Follow the topics that were subscribed to, and compare them soon."""
+        for topic, since in self._asked_since.items():
+            if topic not in self._first:
+                self._first[topic] = first = int(now * 1e6)
+                effects.append(KeepNote(Note(_NOTE_PREFIX + topic, first.to_bytes(8, "big"))))
+            if since is None:
+                self._topics[topic] = self._first[topic]
+            elif since < float("inf"):
+                self._topics[topic] = max(0, int(since * 1e6))
+        self._asked_since.clear()
+        for number, partner in enumerate(self._partners.values()):
+            soon = _FIRST_AFTER if number < _FEW else _LATER_AFTER
+            self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
+
+    # When, and with whom.
+
+    def _after_interval(self, now: float) -> float:
+        return now + self._config.interval * (0.5 + self._randomness.random())
+
+    def _wake(self, at: float, effects: Effects) -> None:
+        if at < self._tick_at:
+            self._tick_at = at
+            effects.append(SetTimer(_TICK, at))
+
+    def _on_tick(self, now: float, effects: Effects) -> None:
+        if now >= self._next_round:
+            self._next_round = self._after_interval(now)
+            self._choose(now)
+        if self._recovers and self._topics and (self._config.enabled or self._wishes):
+            for peer, partner in list(self._partners.items()):
+                if partner.due <= now and len(self._sessions) < _MAX_SESSIONS:
+                    self._begin(peer, partner, now, effects)
+        due = [each.due for each in self._partners.values() if each.due > now]
+        self._wake(min([*due, self._next_round]), effects)
+
+    def _choose(self, now: float) -> None:
+        """Choose somebody at random for this round."""
+        self._rounds += 1
+        able = [each for each in self._partners.values() if each.rests_until(_LEAVE_ALONE) <= now]
+        dialled = [partner for partner in able if partner.outbound]
+        if dialled and not self._rounds % 3:
+            able = dialled
+        if able:
+            chosen = self._randomness.choice(able)
+            chosen.due = min(chosen.due, now)
+
+    def _begin(self, peer: PeerId, partner: _Partner, now: float, effects: Effects) -> None:
+        if peer in self._sessions:
+            return
+        partner.due = float("inf")
+        offered = [topic for topic in partner.offered if topic in self._topics]
+        partner.offered = {}
+        names, settle = offered or list(self._topics), self._config.settle
+        for wish in self._wishes.values():
+            if peer in wish.left:
+                names, settle = [topic for topic in wish.topics if topic in self._topics], 0.0
+        if len(names) > MAX_TOPICS:
+            names = self._randomness.sample(names, MAX_TOPICS)
+        topics = tuple([(topic, self._topics[topic]) for topic in names])
+        salt = self._randomness.randbytes(SALT_BYTES)
+        session = Session(peer, topics, salt, settle, offered=bool(offered))
+        self._sessions[peer] = session
+        self._go_on(session, now, effects)
+
+    def _on_offer(
+        self, peer: PeerId, tags: tuple[bytes, ...], now: float, effects: Effects
+    ) -> None:
+        partner = self._partners.get(peer)
+        found = [topic for topic in self._topics if topic_tag(topic) in tags]
+        if partner is not None and found:
+            partner.offered.update(dict.fromkeys(found))
+            self._schedule(partner, max(now, partner.rests_until(_OFFER_PAUSE)), effects)
+
+    def _schedule(self, partner: _Partner, at: float, effects: Effects) -> None:
+        partner.due = min(partner.due, at)
+        self._wake(at, effects)
+
+    def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
+        wanted = {topic: None for topic in topics or self._topics if topic in self._topics}
+        left = dict.fromkeys(self._partners if self._recovers and wanted else ())
+        self._wishes[number] = _Wish(wanted, left, len(left))
+        for peer in left:
+            self._schedule(self._partners[peer], now, effects)
+        self._grant(effects)
+
+    def _grant(self, effects: Effects) -> None:
+        """Answer the wishes that wait for nobody any more."""
+        for number, wish in list(self._wishes.items()):
+            if not wish.left:
+                del self._wishes[number]
+                report = SyncReport(wish.asked, wish.answered, wish.events)
+                effects.append(Outcome(number, report))
+
+    # A session's steps.
+
+    def _number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def _go_on(self, session: Session, now: float, effects: Effects) -> None:
+        """Do what a session wants next, until it waits for something or is over."""
+        step = session.next(now)
+        if isinstance(step, Arrived):
+            self._hand_on(session, step, now, effects)
+            if session.peer not in self._sessions:
+                return
+            step = session.next(now)
+        if step is None:
+            self._end(session.peer, session.outcome, now, effects)
+        elif isinstance(step, HistoryQuery):
+            number = self._number()
+            self._numbers[number] = session.peer
+            effects.append(Load(number, "", step))
+        elif not isinstance(step, Arrived):
+            self._ask(session, step, effects)
+
+    def _ask(self, session: Session, body: Body, effects: Effects) -> None:
+        number = self._number()
+        self._numbers[number] = session.peer
+        message = SyncMessage(body)
+        effects.append(Ask(session.peer, number, message, self._config.timeout))
+
+    def _hand_on(self, session: Session, arrived: Arrived, now: float, effects: Effects) -> None:
+        """Give events to the protocol, which judges and appends them."""
+        good = forged = 0
+        for sent in arrived.events:
+            event = Event(arrived.topic, sent.data, sent.author, sent.id, proof=sent.proof)
+            judged: Effects = []
+            self.protocol.handle(Recovered(session.peer, event), now, judged)
+            good += any(type(effect) in (Append, Validate) for effect in judged)
+            forged += any(type(effect) is trace.RejectMessage for effect in judged)
+            effects += judged
+        try:
+            session.note_stored(good, forged)
+        except PeerError as error:
+            self._blame(session.peer, error, now, effects)
+
+    def _on_loaded(self, loaded: Loaded, now: float, effects: Effects) -> None:
+        if self._answering.on_loaded(loaded, effects):
+            return
+        session = self._waiting(loaded.number)
+        if session is None:
+            return
+        if loaded.answer is None:
+            self._end(session.peer, "log not read", now, effects)
+            return
+        probe = session.on_worked_out(loaded.answer)
+        if probe is not None:
+            self._ask(session, probe, effects)
+        else:
+            self._go_on(session, now, effects)
+
+    def _waiting(self, number: int) -> Session | None:
+        """The session that waits for an answer, unless it is over."""
+        peer = self._numbers.pop(number, None)
+        return None if peer is None else self._sessions.get(peer)
+
+    def _on_answered(
+        self, peer: PeerId, number: int, body: Body, now: float, effects: Effects
+    ) -> None:
+        if self._copies.on_answer(peer, number, body, now, effects):
+            return
+        session = self._waiting(number)
+        if session is None:
+            return
+        try:
+            session.on_answered(body)
+        except PeerError as error:
+            self._blame(peer, error, now, effects)
+            return
+        others = [each for each in self._sessions.values() if each is not session]
+        for topic in list(session.doubtful):
+            if any(topic in other.doubtful for other in others):
+                session.leave_out(topic)
+                partner = self._partners[peer]
+                partner.offered[topic] = None
+                self._schedule(partner, now + _OFFER_PAUSE, effects)
+        self._go_on(session, now, effects)
+
+    def _on_ask_failed(self, event: inputs.AskFailed, now: float, effects: Effects) -> None:
+        if self._copies.on_answer(event.peer, event.number, None, now, effects):
+            return
+        session = self._waiting(event.number)
+        if session is None:
+            return
+        again = session.ask_again() if event.reason == inputs.NO_ANSWER else None
+        if again is None:
+            self._end(event.peer, event.reason, now, effects)
+        else:
+            self._ask(session, again, effects)
+
+    def _blame(self, peer: PeerId, error: PeerError, now: float, effects: Effects) -> None:
+        effects.append(trace.Refuse(peer, error.reason))
+        self._end(peer, error.reason, now, effects)
+
+    def _end(self, peer: PeerId, outcome: str, now: float, effects: Effects) -> None:
+        session = self._sessions.pop(peer, None)
+        if session is None:
+            return
+        self._numbers = {number: other for number, other in self._numbers.items() if other != peer}
+        effects.append(
+            trace.SyncEnded(
+                peer, outcome, len(session.topics), len(session.unequal), session.events
+            )
+        )
+        good = outcome in (EQUAL, COMPLETE)
+        partner = self._partners.get(peer)
+        if partner is not None:
+            partner.ended = now
+            partner.in_vain = 0 if good or session.events else partner.in_vain + 1
+        for topic, _ in session.topics if good else ():
+            self._compared[topic] = now
+            self._lacking.pop(topic, None)
+        for topic in () if good or outcome == IN_VAIN else session.unequal:
+            self._lacking.setdefault(topic, now)
+        for wish in self._wishes.values():
+            if session.settle == 0 or partner is None:
+                wish.left.pop(peer, None)
+                wish.answered += good or outcome == IN_VAIN
+                wish.events += session.events
+        self._grant(effects)
+        self._offer(session, effects)
+        self._wake(now, effects)
+
+    def _offer(self, session: Session, effects: Effects) -> None:
+        """Tell the partner of what differed, unless it said so, and others of what is new here."""
+        told = [] if session.offered or session.peer not in self._partners else [session.peer]
+        if session.events:
+            others = [peer for peer in self._partners if peer not in self._sessions]
+            others = [peer for peer in others if peer != session.peer]
+            told += self._randomness.sample(others, min(len(others), _OFFERED_TO))
+        tags = tuple([topic_tag(topic) for topic in session.unequal])
+        for peer in told if tags else ():
+            message = SyncMessage(Offer(tags))
+            effects.append(Ask(peer, self._number(), message, self._config.timeout, one_way=True))

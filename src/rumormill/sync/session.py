@@ -1,0 +1,268 @@
+"""One session: what a peer asks another to find out what it lacks, and to get it.
+
+A session is a list of things to do, and at every moment one of them is under way: a question to the
+partner, or one to our own log. It begins with a probe of all topics; what differs is compared in
+ever smaller ranges; ranges of which we have little are fetched; what arrives is handed on in small
+pieces, each of which is stored before the next. It ends when nothing is left to do.
+
+Only the asker remembers anything. It believes nothing: an answer must lie within its question,
+events are judged by the protocol as if they had just been published, and whoever brings nothing new
+in so many answers is left alone for a while.
+"""
+
+from collections import deque
+from typing import Final, TypeAlias
+
+import msgspec
+
+from rumormill.core.errors import PeerError
+from rumormill.core.history import BEGIN, HistoryQuery, Key, topic_tag
+from rumormill.core.ids import PeerId, Topic
+from rumormill.sync.messages import (
+    MAX_WANTED,
+    Body,
+    Compare,
+    Compared,
+    Events,
+    Fetch,
+    Probe,
+    SentEvent,
+    Spans,
+    Verdict,
+    Wanted,
+)
+from rumormill.sync.ranges import FindUnequal, MakeProbe, Safe, Unequal, compared
+
+AHEAD: Final = 60.0
+"""Seconds by which a date must lie ahead to be taken for wrong, as a clock may be."""
+
+SLICE: Final = 32
+"""Events that are handed on at a time; our choice: at 100 µs a signature, 3 ms of the loop."""
+
+MAX_LEFT: Final = 4096
+"""Ranges that a session remembers; what is more is found by the next one."""
+
+MAX_IN_VAIN: Final = 256
+"""Answers in a row that bring no event: twice what a thousand losses among a million take."""
+
+MAX_FAILURES: Final = 2
+"""How often a question is asked again that got no answer: it may have been lost."""
+
+MAX_INVALID: Final = 16
+"""Events that the protocol refuses as forged."""
+
+BAD_ANSWER: Final = "sync-bad-answer"
+FORGED: Final = "sync-forged-events"
+EQUAL: Final = "equal"
+COMPLETE: Final = "complete"
+IN_VAIN: Final = "in vain"
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """Events that the partner gave, to be handed on."""
+
+    topic: Topic
+    events: tuple[SentEvent, ...]
+
+
+class _Cut(msgspec.Struct, frozen=True):
+    """Ranges of a topic, to be compared by the partner, or by us when it has answered."""
+
+    topic: Topic
+    low: Key
+    spans: Spans
+
+
+Step: TypeAlias = HistoryQuery | Probe | Compare | Fetch | Arrived
+"""What a session wants done next: a question to our log, one to the partner, or events taken."""
+
+
+class Session:
+    """The asker's side of one session with one partner."""
+
+    def __init__(
+        self,
+        peer: PeerId,
+        topics: tuple[tuple[Topic, int], ...],
+        salt: bytes,
+        settle: float,
+        *,
+        offered: bool,
+    ) -> None:
+        self.peer, self.salt = peer, salt
+        self.settle = settle
+        """Seconds that an event is left to the protocol before it counts as missing."""
+        self.topics = topics
+        """The topics, each with the date from which on its events are wanted."""
+        self.offered = offered
+        """Whether the partner said that it has something."""
+        self.doubtful: dict[Topic, int] = {}
+        """The topics in which the partner has, or may have, something else, and how many events."""
+        self.unequal: dict[Topic, None] = {}
+        """Those in which something differs indeed."""
+        self.unknown: dict[Topic, None] = {}
+        """Those of which it has none."""
+        self.events = 0
+        self.invalid = 0
+        self.begun = False
+        self._in_vain = 0
+        self._failures = 0
+        self._asked: Body | None = None
+        self._asked_topic = ""
+        self._answers: list[_Cut] = []
+        self._cuts: list[_Cut] = []
+        self._wanted: dict[Topic, list[Wanted]] = {}
+        self._arrived: deque[tuple[Topic, SentEvent]] = deque()
+        self._storing = False
+
+    def next(self, now: float) -> Step | None:
+        """What to do next; None when everything is done."""
+        if not self.begun:
+            self.begun = True
+            upto, ahead_from = int((now - self.settle) * 1e6), int((now + AHEAD) * 1e6)
+            return MakeProbe(self.salt, max(upto, 0), ahead_from, self.topics)
+        if self._storing:
+            self._storing = False
+            return Safe()
+        if self._arrived:
+            return self._next_slice()
+        if self._answers:
+            answer = self._answers.pop()
+            self._asked_topic = answer.topic
+            return FindUnequal(self.salt, answer.topic, answer.low, answer.spans)
+        if self._in_vain >= MAX_IN_VAIN:
+            return None
+        question: Compare | Fetch | None = None
+        if self._wanted:
+            question = self._next_fetch()
+        elif self._cuts:
+            cut = self._cuts.pop()
+            self._asked_topic = cut.topic
+            question = Compare(self.salt, topic_tag(cut.topic), cut.low, cut.spans)
+        self._asked = question
+        return question
+
+    def _next_fetch(self) -> Fetch:
+        """Fetch one range of which nothing is known, or several others: they hold little."""
+        topic, wanted = next(iter(self._wanted.items()))
+        few = 1
+        while few < min(len(wanted), MAX_WANTED) and wanted[few].known and wanted[0].known:
+            few += 1
+        self._asked_topic = topic
+        question = Fetch(self.salt, topic_tag(topic), tuple(wanted[:few]))
+        del wanted[:few]
+        if not wanted:
+            del self._wanted[topic]
+        return question
+
+    def _next_slice(self) -> Arrived:
+        topic, first = self._arrived.popleft()
+        events = [first]
+        while self._arrived and len(events) < SLICE and self._arrived[0][0] == topic:
+            events.append(self._arrived.popleft()[1])
+        self._storing = True
+        return Arrived(topic, tuple(events))
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, when it did by itself."""
+        if not self.unequal:
+            return EQUAL
+        return IN_VAIN if self._in_vain >= MAX_IN_VAIN or not self.events else COMPLETE
+
+    # What our log says.
+
+    def on_worked_out(self, answer: object) -> Probe | None:
+        """Take what our log has worked out; a probe is to be asked."""
+        if isinstance(answer, Probe):
+            self._asked = answer
+            return answer
+        if isinstance(answer, Unequal):
+            topic = self._asked_topic
+            if answer.cuts or answer.wanted:
+                self.unequal[topic] = None
+            wanted = self._wanted.get(topic, [])
+            room = MAX_LEFT - len(self._cuts) - sum(map(len, self._wanted.values()))
+            wanted += answer.wanted[: max(0, room)]
+            if wanted:
+                self._wanted[topic] = wanted
+            for low, spans in answer.cuts[: max(0, room)]:
+                self._cuts.append(_Cut(topic, low, spans))
+        return None
+
+    def note_stored(self, events: int, invalid: int) -> None:
+        """So many of a slice were good, so many forged."""
+        self.events += events
+        self.invalid += invalid
+        if events:
+            self._in_vain = 0
+        if self.invalid > MAX_INVALID:
+            raise PeerError(FORGED)
+
+    # What the partner says.
+
+    def ask_again(self) -> Body | None:
+        """The question that got no answer, if it should be asked once more."""
+        self._failures += 1
+        return self._asked if self._failures <= MAX_FAILURES else None
+
+    def on_answered(self, body: Body) -> None:
+        """Take the partner's answer; a `PeerError` if it is none."""
+        asked, self._asked = self._asked, None
+        self._in_vain += 1
+        self._failures = 0
+        if isinstance(asked, Probe) and isinstance(body, Verdict):
+            self._on_verdict(body)
+        elif isinstance(asked, Compare) and isinstance(body, Compared):
+            self._on_compared(asked, body)
+        elif isinstance(asked, Fetch) and isinstance(body, Events):
+            self._on_events(asked, body)
+        else:
+            raise PeerError(BAD_ANSWER, f"a {type(body).__name__} to a {type(asked).__name__}")
+
+    def _on_verdict(self, verdict: Verdict) -> None:
+        places = [difference.place for difference in verdict.differences] + [*verdict.unknown]
+        if len(set(places)) < len(places) or max(places, default=0) >= len(self.topics):
+            raise PeerError(BAD_ANSWER, "a verdict on topics that were not probed")
+        self.unknown.update((self.topics[place][0], None) for place in verdict.unknown)
+        for difference in verdict.differences:
+            topic = self.topics[difference.place][0]
+            self.doubtful[topic] = difference.count
+            self._answers.append(_Cut(topic, BEGIN, difference.spans))
+
+    def leave_out(self, topic: Topic) -> None:
+        """Do nothing about a topic: somebody else is asked about it."""
+        del self.doubtful[topic]
+        self._answers = [answer for answer in self._answers if answer.topic != topic]
+
+    def _on_compared(self, asked: Compare, answer: Compared) -> None:
+        ranges = list(compared(asked.low, asked.spans))
+        at = 0
+        for low, high, _ in compared(asked.low, answer.spans):
+            while at < len(ranges) and ranges[at][1] < high:
+                at += 1
+            if at == len(ranges) or low < ranges[at][0]:
+                raise PeerError(BAD_ANSWER, "a range that was not asked for")
+        topic = self._asked_topic
+        if answer.spans:
+            self._answers.append(_Cut(topic, asked.low, answer.spans))
+        if answer.next is not None:
+            low, rest = asked.low, list(asked.spans)
+            while rest and rest[0].high <= answer.next:
+                low = rest.pop(0).high
+            if not rest or low == asked.low:
+                raise PeerError(BAD_ANSWER, "a comparison that does not go on")
+            self._cuts.append(_Cut(topic, low, tuple(rest)))
+
+    def _on_events(self, asked: Fetch, answer: Events) -> None:
+        topic = self._asked_topic
+        self._arrived.extend((topic, event) for event in answer.events)
+        if answer.next is None:
+            return
+        if answer.place >= len(asked.wanted):
+            raise PeerError(BAD_ANSWER, "events of a range that was not asked for")
+        wanted = asked.wanted[answer.place]
+        if not wanted.low < answer.next <= wanted.high:
+            raise PeerError(BAD_ANSWER, "a range of events that does not go on")
+        rest = [Wanted(answer.next, wanted.high, wanted.known), *asked.wanted[answer.place + 1 :]]
+        self._wanted[topic] = rest + self._wanted.get(topic, [])

@@ -1,0 +1,183 @@
+"""Everybody gets everything in the end, on real nodes: who was away, cut off or late."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from live_nodes import pair, run, take, take_events, until
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.core.event import Event
+from rumormill.core.inputs import Verdict
+from rumormill.node.node import Node
+from rumormill.sync.config import SyncConfig
+
+QUICK = SyncConfig(interval=0.5, settle=0.0)
+SYNCED = ["gossipsub", "floodsub", "radius"]
+
+
+async def meet(one: Node, other: Node) -> None:
+    """Connect two nodes."""
+    await one.connect(other.tickets[0])
+
+
+@pytest.mark.parametrize("protocol", SYNCED)
+def test_a_returning_subscriber_gets_what_it_missed(protocol: str, tmp_path: Path) -> None:
+    """It was closed while others published; it says nothing of that when it is back."""
+
+    async def story() -> None:
+        async with Node(tmp_path / "alice", protocol=protocol) as alice:
+            async with Node(tmp_path / "bob", protocol=protocol) as bob:
+                await meet(bob, alice)
+                events = await bob.subscribe("news")
+                await alice.subscribe("news")
+                await alice.wait_until_ready("news")
+                await alice.publish("news", b"before")
+                assert await take(events, 1) == [b"before"]
+            for number in range(300):
+                await alice.publish("news", b"%d" % number)
+            async with Node(tmp_path / "bob", protocol=protocol, sync=QUICK) as bob:
+                events = await bob.subscribe("news")
+                await meet(bob, alice)
+                missed = await take_events(events, 300)
+                assert [each.data for each in missed] == [b"%d" % n for n in range(300)]
+                assert {each.via for each in missed} == {"sync"}
+                assert [each.offset for each in missed] == list(range(1, 301))
+                await bob.wait_until_ready("news")
+                await alice.wait_until_ready("news")
+                await alice.publish("news", b"live")
+                (live,) = await take_events(events, 1)
+                assert (live.data, live.via) == (b"live", "")
+
+    run(story)
+
+
+def test_a_late_subscriber_chooses_its_history() -> None:
+    """By default it begins when it comes; it may have all, or what came since a time."""
+
+    async def story() -> None:
+        async with Node(None) as alice:
+            await alice.subscribe("news")
+            await alice.publish("news", b"old")
+            received = (await alice.history("news"))[0].received
+            await asyncio.sleep(0.05)
+            await alice.publish("news", b"new")
+            for choice, expected in (
+                ({"history": "all"}, [b"old", b"new"]),
+                ({"since": received + 0.02}, [b"new"]),
+                ({}, []),
+                ({"history": "none"}, []),
+            ):
+                wanted: dict[str, Any] = choice
+                async with Node(None, sync=QUICK) as bob:
+                    events = await bob.subscribe("news", **wanted)
+                    await meet(bob, alice)
+                    await bob.wait_until_ready("news")
+                    report = await bob.sync("news", timeout=20)
+                    nobody = wanted.get("history") == "none"
+                    assert (report.asked, report.answered) == ((0, 0) if nobody else (1, 1))
+                    assert [each.data for each in await bob.history("news")] == expected
+                    assert await take(events, len(expected)) == expected
+
+    run(story)
+
+
+def test_what_the_log_lost_comes_back(tmp_path: Path) -> None:
+    """Also what a node has published itself."""
+
+    async def story() -> None:
+        async with pair(home=tmp_path) as (alice, bob):
+            await alice.subscribe("news")
+            for number in range(20):
+                await alice.publish("news", b"%d" % number)
+            await until(lambda: len(bob.log.topics()) == 1, "bob has it")
+            key = (tmp_path / "alice" / "identity.key").read_bytes()
+        home = tmp_path / "again"
+        home.mkdir(mode=0o700)
+        (home / "identity.key").write_bytes(key)
+        (home / "identity.key").chmod(0o600)
+        async with Node(tmp_path / "bob") as bob, Node(home, sync=QUICK) as alice:
+            await bob.subscribe("news")
+            events = await alice.subscribe("news", history="all")
+            await meet(alice, bob)
+            assert await take(events, 20) == [b"%d" % number for number in range(20)]
+
+    run(story)
+
+
+def test_followed_topics_are_taken_up_again(tmp_path: Path) -> None:
+    """With `resume` nobody has to subscribe for the log to be complete; who left has left."""
+
+    async def story() -> None:
+        async with Node(tmp_path / "bob", resume=True) as bob:
+            await bob.subscribe("news")
+            await bob.subscribe("weather")
+            await bob.unsubscribe("weather")
+        async with Node(None) as alice:
+            await alice.subscribe("news")
+            await alice.publish("news", b"while bob was away")
+            async with Node(tmp_path / "bob", resume=True, sync=QUICK) as bob:
+                assert bob._driver.machine.view().subscriptions == ("news",)
+                await meet(bob, alice)
+                await until(lambda: bob.log.topic("news"), "it is in the log")
+
+    run(story)
+
+
+def test_an_event_that_our_rules_refuse_is_asked_for_once() -> None:
+    """The validator sees what comes by sync as it sees what arrives; a refusal is remembered."""
+
+    async def story() -> None:
+        async with Node(None) as alice, Node(None, sync=QUICK) as bob:
+            await alice.subscribe("news")
+            for word in (b"good", b"bad", b"fair"):
+                await alice.publish("news", word)
+            judged: list[bytes] = []
+
+            async def validator(event: Event, _: bytes) -> Verdict:
+                judged.append(event.data)
+                await asyncio.sleep(0)
+                return Verdict.REJECT if event.data == b"bad" else Verdict.ACCEPT
+
+            bob.set_validator("news", validator)
+            events = await bob.subscribe("news", history="all")
+            await meet(bob, alice)
+            assert await take(events, 2) == [b"good", b"fair"]
+            await bob.sync("news", timeout=20)
+            report = await bob.sync("news", timeout=20)
+            assert (report.answered, report.events) == (1, 0)
+            assert judged == [b"good", b"bad", b"fair"]
+
+    run(story)
+
+
+def test_copies_are_counted_on_disks(tmp_path: Path) -> None:
+    """A receipt may wait until others have the event; if they do not, it says how many do."""
+
+    async def story() -> None:
+        async with pair(home=tmp_path) as (alice, bob):
+            receipt = await alice.publish("news", b"kept twice", copies=1, timeout=20)
+            assert receipt.copies == 1
+            assert [each.data for each in await bob.history("news")] == [b"kept twice"]
+            with pytest.raises(LocalError, match="1 of 2 other nodes"):
+                await alice.publish("news", b"thrice?", copies=2, timeout=0.3)
+
+    run(story)
+
+
+def test_what_cannot_be_asked_for() -> None:
+    """One sentence says what to give."""
+
+    async def story() -> None:
+        async with Node(None) as node:
+            for wrong, word in (
+                ({"history": "everything"}, "missed, all, none"),
+                ({"history": "all", "since": 5.0}, "give one"),
+                ({"since": -1.0}, "seconds since 1970"),
+            ):
+                given: dict[str, Any] = wrong
+                with pytest.raises(ConfigError, match=word):
+                    await node.subscribe("news", **given)
+
+    run(story)
