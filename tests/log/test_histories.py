@@ -311,7 +311,7 @@ def test_refused_ids_are_bounded_and_the_oldest_go_first(log, monkeypatch):
     monkeypatch.setattr("rumormill.log.indexer.MAX_REFUSALS", 100)
     keys = [Key(1000 + 7 * number % 501, b"%d" % number) for number in range(400)]
     for start in range(0, 400, 40):
-        log.know("news", keys[start : start + 40])
+        log.know("news", keys[start : start + 40] * 2)
     check_history(log, sorted(keys[300:]))
     assert log.verify().ok
 

@@ -1,5 +1,6 @@
 """The index behind histories: made for old stores, found when damaged, made anew."""
 
+import contextlib
 import logging
 import sqlite3
 
@@ -248,6 +249,19 @@ def test_an_index_that_cannot_be_used_is_made_anew_without_a_word_from_anybody(
         log.retain({"news": Retention(max_events=10)}, now=0.0)
         assert log.verify().ok
     assert "the index of histories is damaged and made anew" in caplog.text
+
+
+def test_damage_that_a_reader_meets_is_mended_behind_it(store):
+    """The reader gets the error; the next one gets the history."""
+    _, summary, _ = keys_of(store)
+    change(store, "UPDATE history_sums SET summary = x'00'")
+    with EventLog(store) as log:
+        for _ in range(2):
+            with contextlib.suppress(CorruptLogError), log.histories() as histories:
+                found = histories.history("news").summary(BEGIN, END)
+        assert found == summary
+        assert log.counters.indexes_rebuilt == 1
+        assert log.verify().ok
 
 
 def test_an_index_that_cannot_be_made_anew_costs_no_event(store):

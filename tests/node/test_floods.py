@@ -290,6 +290,7 @@ def test_a_turn_is_over_when_its_peer_is_found_to_misbehave(
 ) -> None:
     """Of two that send as many RPCs, the one that sends empty ones has to wait after each."""
     monkeypatch.setattr(turns, "TURN", 1e9)
+    monkeypatch.setattr(turns, "LONG_TURN", 1e9)
     monkeypatch.setattr(turns, "SHORT_TURN", -1.0)
 
     async def story() -> None:

@@ -19,14 +19,14 @@ from collections.abc import Callable, Container
 from typing import Any, Final, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
-from rumormill.libp2p import turns, yamux_types
+from rumormill.libp2p import yamux_types
 from rumormill.libp2p.admission import Origin, origin_of
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
 from rumormill.libp2p.pnet import NONCE_BYTES, PrivateNetwork
 from rumormill.libp2p.stream import ENDED, Stream, StreamHandler
-from rumormill.libp2p.turns import Turns
+from rumormill.libp2p.turns import Turn, Turns
 from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import RESET_BY_PEER, DataReceived, Event
@@ -95,9 +95,7 @@ class Connection(asyncio.Protocol):
         """Whether a protocol's message has passed since the swarm looked last."""
         self.awake = False
         """Whether what waits to be sent is about to be."""
-        self.turn_ends = 0.0
-        """When it is others' turn."""
-        self._turn_began = 0.0
+        self.turn = Turn()
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -160,8 +158,7 @@ class Connection(asyncio.Protocol):
         was_behind, self._behind = self._behind, False
         if self.closed_because is not None:
             return
-        self._turn_began = self._loop.time()
-        self.turn_ends = self._turn_began + turns.TURN
+        self.turn.begin(self._loop.time())
         try:
             self._behind = self._work()
         except PeerError as error:
@@ -177,13 +174,9 @@ class Connection(asyncio.Protocol):
         elif was_behind:
             transport.resume_reading()
 
-    def shorten_turn(self) -> None:
-        """The peer misbehaves: see to others sooner."""
-        self.turn_ends = min(self.turn_ends, self._turn_began + turns.SHORT_TURN)
-
     def _work(self) -> bool:
         """Return whether anything is left at the end of the turn."""
-        session, time = self.session, self._loop.time
+        session, turn, time = self.session, self.turn, self._loop.time
         while self.closed_because is None:
             if self._late is not None:
                 self._give(self._late, b"")
@@ -201,12 +194,12 @@ class Connection(asyncio.Protocol):
                             self._give(stream, event.data)
                     else:
                         self._on_event(event)
-                    if self._late is not None or time() > self.turn_ends:
+                    if self._late is not None or time() > turn.ends:
                         self._events = events[number:]
                         break
             if not (self._late or self._events or session.unread or self._has_unread()):
                 break
-            if time() > self.turn_ends:
+            if time() > turn.ends:
                 return self.closed_because is None
         return False
 
@@ -468,7 +461,7 @@ class Connection(asyncio.Protocol):
         if self.closed_because is not None:
             return
         self.closed_because = reason
-        self.turn_ends = 0.0
+        self.turn.end()
         if self._deadline is not None:
             self._deadline.cancel()
         if not self.ready_or_failed.done():

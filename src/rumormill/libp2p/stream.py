@@ -9,6 +9,7 @@ from typing import Protocol
 
 from rumormill.core.errors import LocalError
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
+from rumormill.libp2p.turns import Turn
 from rumormill.libp2p.yamux import YamuxSession
 
 
@@ -25,8 +26,7 @@ class Carrier(Protocol):
     """To be set when a message passes, so that a transient connection stays open."""
     awake: bool
     """Whether what waits in the session is about to be sent."""
-    turn_ends: float
-    """When it is others' turn, by the loop's clock: who has more to do stops, and is `unread`."""
+    turn: Turn
 
     def wake(self) -> None:
         """Send what waits in the session."""

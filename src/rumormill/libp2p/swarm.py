@@ -179,7 +179,7 @@ class Swarm:
     def blame(self, peer: PeerId, reason: str, points: float = 1.0) -> None:
         """Hold against a peer what it was refused; one that floods is cut off, and kept out."""
         for connection in self._connections_of(peer):
-            connection.shorten_turn()
+            connection.turn.shorten()
         for_what = self._conduct.blame(peer, reason, points, self._now())
         if for_what is not None:
             self.cut_off(peer, for_what)

@@ -5,8 +5,8 @@ each time the event loop comes round, the first in the line works on. So those t
 we can handle share one turn of the loop among them, however many they are, and whoever sends little
 is seen to as soon as it is read.
 
-A turn in which the peer is found to misbehave is over soon. Honest peers have long ones because
-short turns tear bursts apart: what answers them leaves in many small pieces.
+A turn in which the peer is found to misbehave is over soon. One that brings new events goes on for
+longer, because short turns tear bursts apart: they are stored and answered in many small pieces.
 """
 
 import asyncio
@@ -14,9 +14,37 @@ from collections import deque
 from collections.abc import Callable
 
 TURN = 0.008
+LONG_TURN = 0.02
 SHORT_TURN = 0.001
-"""Seconds; our choice: a tenth of what anybody should have to wait, and an eighth of that for those
-who flood, which is still a hundred of the frames that floods are made of."""
+"""Seconds; our choice: a fifth of what the loop may ever be kept for who brings new events, less
+for others, and for who misbehaves still a hundred of the frames that floods are made of."""
+
+
+class Turn:
+    """The turn of one connection."""
+
+    __slots__ = ("_began", "_latest", "ends")
+
+    def __init__(self) -> None:
+        self.ends = self._began = self._latest = 0.0
+        """When it is over, by the loop's clock: who has more to do stops, and is `unread`."""
+
+    def begin(self, now: float) -> None:
+        """The connection has its turn."""
+        self._began, self.ends, self._latest = now, now + TURN, now + LONG_TURN
+
+    def extend(self) -> None:
+        """The peer brings what is new: see to others later."""
+        self.ends = min(self.ends + TURN, self._latest)
+
+    def shorten(self) -> None:
+        """The peer misbehaves: see to others sooner."""
+        self._latest = self._began + SHORT_TURN
+        self.ends = min(self.ends, self._latest)
+
+    def end(self) -> None:
+        """There is nothing more to do, whatever is left."""
+        self.ends = self._latest = 0.0
 
 
 class Turns:

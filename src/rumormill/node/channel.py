@@ -17,7 +17,8 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import RETIRED, Connection
-from rumormill.libp2p.stream import ENDED, REFUSED, Carrier, Stream, StreamHandler
+from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
+from rumormill.libp2p.turns import Turn
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.wire.frames import FrameReader
@@ -72,7 +73,7 @@ class _Owner(MachineSide, Protocol):
     intake: Intake
 
     def receive(
-        self, peer: PeerId, messages: Iterable[WireMessage], carrier: Carrier | None = None
+        self, peer: PeerId, messages: Iterable[WireMessage], turn: Turn | None = None
     ) -> int: ...
 
     def on_channel_open(self, channel: "Channel") -> None: ...
@@ -319,7 +320,7 @@ class Channel(StreamHandler):
         """
         messages = map(self.driver.decode, frames)
         if self.protocol and not self._early:
-            return self.driver.receive(self.peer, messages, stream.connection)
+            return self.driver.receive(self.peer, messages, stream.connection.turn)
         self._early.extend((stream, message) for message in messages)
         if len(self._early) > _HELD_MESSAGES:
             raise DecodeError("too-early", "a flood before the streams were open")

@@ -23,12 +23,14 @@ from rumormill.core.inputs import Received, TimerFired
 from rumormill.core.messages import WireMessage
 from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.libp2p.connection import Connection
-from rumormill.libp2p.stream import Carrier, Stream, StreamHandler
+from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
+from rumormill.libp2p.turns import Turn
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
+from rumormill.node.log_reader import latest_moment
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
@@ -139,7 +141,7 @@ class Driver:
     def start(self) -> None:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
-        self.feed(inputs.Start())
+        self.feed(inputs.Start(latest_moment(self.journal.log)))
         self._flush_trace()
 
     def stop(self, reason: str) -> None:
@@ -206,20 +208,24 @@ class Driver:
             del self._commands[number]
 
     def receive(
-        self, peer: PeerId, messages: Iterable[WireMessage], carrier: Carrier | None = None
+        self, peer: PeerId, messages: Iterable[WireMessage], turn: Turn | None = None
     ) -> int:
-        """Give the machine messages of a peer, one at least, until the turn of the connection that
-        brought them is over; return how many."""
+        """Give the machine messages of a peer, one at least, until the turn of their connection is
+        over; return how many."""
         record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
         handle = self.protocol.handle  # what peers send is the protocol's alone (`sync.peer`)
-        done, at = 0, time()
+        done, at, taken = 0, time(), self.journal.taken
         for message in messages:
             record((at + epoch, own, RecvRPC(peer, message.meta)))
             self._feed(Received(peer, message), at + epoch, handle)
             done += 1
             at = time()
-            if carrier is not None and at > carrier.turn_ends:
-                break
+            if turn is not None and at > turn.ends:
+                if taken < self.journal.taken:
+                    taken = self.journal.taken
+                    turn.extend()
+                if at > turn.ends:
+                    break
         self._recorder.maybe_flush()
         return done
 

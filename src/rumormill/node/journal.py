@@ -113,7 +113,7 @@ class Journal:
         self._notes: list[Note] = []
         self._flush_scheduled = False
         self._in_flight = 0
-        self._taken = self._settled = 0
+        self.taken = self._settled = 0
         """How many events were taken, and of how many of them the fate is known."""
         self._reader = LogReader(log)
         self._drained: asyncio.Future[None] | None = None
@@ -225,7 +225,7 @@ class Journal:
         """Store an event that came now, with the note of whoever is publishing it."""
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
-        self._taken += 1
+        self.taken += 1
         own = effect.barrier is not None and bool(event.author in (self._own, b"") or event.parents)
         if own:
             self._unsaid_events += 1
@@ -435,7 +435,7 @@ class Journal:
 
     def load(self, effect: Load) -> None:
         """Read behind what was appended so far; `Loaded` answers."""
-        self._reader.load(effect, self.feed, behind=self._taken)
+        self._reader.load(effect, self.feed, behind=self.taken)
         self._reader.go_on(self._settled)
 
     def disregard(self, effect: Disregard) -> None:
@@ -485,11 +485,10 @@ _REASONS: Final[dict[type[StoreError], str]] = {
 
 def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
     """What the machine hears of lost events; of peers' ones unless the log will never take them."""
+    final = isinstance(error, EventRefusedError)
     for append in (taken.append for taken in batch):
-        if append.barrier is not None:
-            yield append.barrier
-        elif append.if_lost is not None and not isinstance(error, EventRefusedError):
-            yield append.if_lost
+        if append.barrier is not None or (append.if_lost is not None and not final):
+            yield append.if_lost if append.barrier is None else append.barrier
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
