@@ -6,7 +6,7 @@ happened to processes, disks, networks and clocks.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 Place = tuple[int, str, str]
@@ -51,23 +51,21 @@ class Violation:
         return f"{self.kind}: {self.where}: {self.text}"
 
 
-def check(
-    seen: Mapping[str, Seen], *, reaches_all: bool, may_grant_again: Container[str] = ()
-) -> list[Violation]:
-    """Everything that is not as promised; of some topics less is promised."""
+def check(seen: Mapping[str, Seen]) -> list[Violation]:
+    """Everything that is not as promised."""
     found: list[Violation] = []
     tried = {name: topic for each in seen.values() for name, topic in each.tried.items()}
     for node, each in seen.items():
         for kind, text in (
             *_lost(each),
             *_unknown(each, tried),
-            *_repeated(each, may_grant_again),
+            *_repeated(each),
             *_moved(each),
             *_not_given(each),
         ):
             found.append(Violation(kind, node, text))
     found += _forked(seen)
-    found += _not_everywhere(seen, everywhere=reaches_all)
+    found += _not_everywhere(seen)
     return found
 
 
@@ -93,7 +91,7 @@ def _unknown(seen: Seen, tried: Mapping[str, str]) -> Iterable[tuple[str, str]]:
                 yield "unknown", f"nobody published {topic} {place}"
 
 
-def _repeated(seen: Seen, may_grant_again: Container[str]) -> Iterable[tuple[str, str]]:
+def _repeated(seen: Seen) -> Iterable[tuple[str, str]]:
     """No event is in a log twice or given twice; a new life goes on without a gap."""
     for where, observed in (("log", seen.stored), ("subscription", seen.given)):
         for topic, places in observed.items():
@@ -102,7 +100,7 @@ def _repeated(seen: Seen, may_grant_again: Container[str]) -> Iterable[tuple[str
                 ("content", Counter(name for _, _, name in places)),
             ):
                 for value, count in values.items():
-                    if count > 1 and not (what == "content" and topic in may_grant_again):
+                    if count > 1:
                         yield "repeated", f"{what} {value} is {count} times in its {where} {topic}"
             offsets = [offset for offset, _, _ in places]
             if offsets != list(range(len(places))):
@@ -142,8 +140,8 @@ def _forked(seen: Mapping[str, Seen]) -> Iterable[Violation]:
                     yield Violation("forked", node, f"{id_} is {name} and {names[id_]}")
 
 
-def _not_everywhere(seen: Mapping[str, Seen], *, everywhere: bool) -> Iterable[Violation]:
-    """What was acknowledged is in every log, where that is promised; else at least in one."""
+def _not_everywhere(seen: Mapping[str, Seen]) -> Iterable[Violation]:
+    """What was acknowledged is in every log."""
     logs = {
         node: {
             (topic, id_, name) for topic, places in each.stored.items() for _, id_, name in places
@@ -156,6 +154,6 @@ def _not_everywhere(seen: Mapping[str, Seen], *, everywhere: bool) -> Iterable[V
             lacking = [other for other, log in logs.items() if event not in log]
             if len(lacking) == len(logs):
                 yield Violation("lost", node, f"acknowledged {event} is in nobody's log")
-            elif everywhere and lacking:
+            elif lacking:
                 text = f"acknowledged {event} is not in the log of {', '.join(lacking)}"
                 yield Violation("lost elsewhere", node, text)

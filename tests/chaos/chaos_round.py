@@ -20,7 +20,7 @@ from chaos_checker import Place, Violation, check
 from chaos_links import Network
 from chaos_member import Member
 from chaos_node import Life, name_in
-from chaos_schedule import MAY_GRANT_AGAIN, REACHES_ALL, RESTARTS_WHEN_ROOM, Fault, Schedule
+from chaos_schedule import Fault, Schedule
 from disk import Disk, Rule
 
 from rumormill.core.event import Event
@@ -99,11 +99,7 @@ class Round:
             )
             member.seen.stored, faults = found
             self.violations += [Violation("damaged", member.name, text) for text in faults]
-        self.violations += check(
-            seen,
-            reaches_all=REACHES_ALL[self.schedule.protocol],
-            may_grant_again=MAY_GRANT_AGAIN.get(self.schedule.protocol, ()),
-        )
+        self.violations += check(seen)
         for member in self._members:
             self.violations += member.faults
             self.violations += tracebacks(member)
@@ -229,12 +225,6 @@ class Round:
             {(topic, id_) for topic, places in each.seen.given.items() for _, id_, _ in places}
             for each in peers
         ]
-        if not REACHES_ALL[self.schedule.protocol]:
-            return all(
-                (kept.topic, kept.id) in given[number]
-                for number, each in enumerate(peers)
-                for kept in each.seen.kept
-            )
         acknowledged = {(kept.topic, kept.id) for each in peers for kept in each.seen.kept}
         return all(acknowledged <= each for each in given)
 
@@ -364,16 +354,12 @@ class Round:
         victim.tell("full")
         yield
         victim.tell("room")
-        if self.schedule.protocol in RESTARTS_WHEN_ROOM:
-            await victim.restart()
 
     @contextlib.asynccontextmanager
     async def no_space(self, fault: Fault) -> AsyncIterator[None]:
         """ENOSPC for every write to a file."""
-        async with self._struck(fault, Rule("write", errno.ENOSPC)) as victim:
+        async with self._struck(fault, Rule("write", errno.ENOSPC)):
             yield
-        if self.schedule.protocol in RESTARTS_WHEN_ROOM:
-            await victim.restart()
 
     @contextlib.asynccontextmanager
     async def no_heads(self, fault: Fault) -> AsyncIterator[None]:
@@ -399,10 +385,10 @@ class Round:
             victim.limit(resource.RLIMIT_FSIZE, None)
 
     @contextlib.asynccontextmanager
-    async def _struck(self, fault: Fault, rule: Rule) -> AsyncIterator[Member]:
+    async def _struck(self, fault: Fault, rule: Rule) -> AsyncIterator[None]:
         victim = self._members[fault.nodes[0]]
         victim.strike(rule, on=True)
-        yield victim
+        yield
         victim.strike(rule, on=False)
 
     @contextlib.asynccontextmanager

@@ -7,27 +7,6 @@ import msgspec
 
 PROTOCOLS: Final = ("floodsub", "gossipsub", "pulsarcast", "skipring", "radius")
 
-REACHES_ALL: Final = {
-    "floodsub": False,
-    "gossipsub": False,
-    "pulsarcast": True,
-    "skipring": True,
-    "radius": False,
-}
-"""Whether an acknowledged event is in every subscriber's log in the end, whatever happened
-(docs/reliability.md). The others promise the publisher's log alone."""
-
-RESTARTS_WHEN_ROOM: Final = ("pulsarcast",)
-"""Who takes an event for known that its disk had no room for, and asks for it again only in its
-next life: that is begun when there is room."""
-
-MAY_GRANT_AGAIN: Final = {"pulsarcast": ("asked",)}
-"""Topics in which one content may become two events: a publisher that was asked, and dies before
-it has answered, has forgotten that it granted the request when it comes again."""
-
-SPARED: Final = {"pulsarcast": ("late",)}
-"""What is not asked of a protocol: a newcomer reads Pulsarcast's history on request alone."""
-
 CLOCK_STEPS: Final = {"pulsarcast": (-40.0, -5.0, 5.0, 40.0)}
 """Who is a minute ahead is not heard, Pulsarcast says: not a fault, but a rule."""
 ANY_STEP: Final = (-86_400.0, -3600.0, -5.0, 5.0, 3600.0, 86_400.0)
@@ -98,9 +77,7 @@ def write_schedule(seed: int, protocol: str, *, nodes: int = 4, seconds: float =
     """Draw a schedule. The same arguments give the same one."""
     dice = random.Random(f"{seed} {protocol} {nodes}")
     size = nodes + (protocol == "skipring")
-    spared = SPARED.get(protocol, ())
-    weights = [0 if kind in spared else weight for kind, weight in KINDS.items()]
-    kinds = dice.choices(list(KINDS), weights, k=dice.randint(3, 6))
+    kinds = dice.choices(list(KINDS), KINDS.values(), k=dice.randint(3, 6))
     unlucky = dice.randrange(size)
     faults = [_draw(dice, kind, unlucky, protocol, size, seconds) for kind in kinds]
     return Schedule(protocol, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at)))

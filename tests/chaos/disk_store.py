@@ -74,6 +74,8 @@ def main() -> None:
     rng = random.Random(f"{seed} {word}")
     log = opened(home)
     try:
+        if not log.verify().ok:
+            say("refused", log.verify().findings)
         for info in log.topics():
             for chunk in log.chunks(info.name):
                 for event in chunk:
@@ -92,6 +94,9 @@ def main() -> None:
                 reading.enter_context(log.snapshot())
         elif rng.random() < 0.3:
             reading.close()
+        if rng.random() < 0.3:
+            with contextlib.suppress(StoreError), log.histories():
+                pass  # they are indexed now
     reading.close()
     say("counts", msgspec.json.encode(log.counters).decode())
     if end == "die":

@@ -1,6 +1,7 @@
 """`rumormill topic-key`, `policy` and the flags that say who may read and write in topics."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,39 @@ def test_a_topic_is_read_with_its_key_only(home: Path, tmp_path: Path, key: Path
         node.prints()
         assert "1 events of orders cannot be read" in rumormill(*stored).stderr
         assert rumormill(*stored, *flag).stdout == "secret\n"
+
+
+def test_a_key_is_rotated_and_the_old_one_does_not_read_what_follows(
+    home: Path, tmp_path: Path, key: Path
+) -> None:
+    """The node that runs uses the new key when it is told to; who has the old file is left out."""
+    old = tmp_path / "old.key"
+    shutil.copy(key, old)
+    stored = ("history", "orders", "--home", str(home))
+    with Terminal("node", "--home", home, "--topic-key", f"orders={key}") as node:
+        node.prints()
+        assert rumormill("pub", "orders", "before", "--home", str(home)).returncode == 0
+        rotated = rumormill("topic-key", "rotate", str(key), "--json")
+        assert rotated.returncode == 0, rotated.stderr
+        new, *others = json.loads(rotated.stdout)["keys"]
+        shown = json.loads(rumormill("topic-key", "show", str(old), "--json").stdout)["keys"]
+        assert others == shown
+        assert new not in shown
+        assert key.stat().st_mode & 0o777 == 0o600
+        reloaded = rumormill("reload", "--home", str(home), "--json")
+        assert json.loads(reloaded.stdout) == {"home": str(home)}
+        assert rumormill("pub", "orders", "after", "--home", str(home)).returncode == 0
+        assert rumormill(*stored).stdout == "before\nafter\n"
+        node.stop()
+    left_out = rumormill(*stored, "--topic-key", f"orders={old}")
+    assert left_out.returncode == 1
+    assert "after" not in left_out.stdout
+    assert "1 events of orders cannot be read" in left_out.stderr
+    assert rumormill(*stored, "--topic-key", f"orders={key}").stdout == "before\nafter\n"
+    nobody = rumormill("reload", "--home", str(home))
+    assert nobody.returncode == 1
+    assert "no node runs" in nobody.stderr
+    assert "there is no topic's key file" in rumormill("topic-key", "rotate", "none.key").stderr
 
 
 def test_a_policy_is_signed_shown_and_followed(home: Path, tmp_path: Path) -> None:

@@ -112,7 +112,14 @@ def test_bash_completes_verbs_flags_and_values() -> None:
         done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert completed("rumormill", "s") == ["supervisor", "serve-store", "sub", "sim", "sweep"]
+    assert completed("rumormill", "s") == [
+        "supervisor",
+        "serve-store",
+        "sub",
+        "sync",
+        "sim",
+        "sweep",
+    ]
     assert completed("rumormill", "sub", "--jo") == ["--join"]
     assert completed("rumormill", "sub", "--join", "one") == []
     assert completed("rumormill", "sim", "--join", "one") == ["one-by-one"]

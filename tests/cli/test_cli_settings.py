@@ -54,6 +54,7 @@ def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path)
         "protocol": "floodsub",
         "preset": "default",
         "durability": "os",
+        "retain": ["30d", "news=1gb"],
         "trace": "node.ndjson",
         "metrics": "127.0.0.1:9464",
         "flight": "127.0.0.1:4020",

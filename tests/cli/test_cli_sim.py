@@ -22,6 +22,9 @@ PROMISED_KEYS = {
     "expected_deliveries",
     "delivered",
     "delivery_ratio",
+    "complete_ratio",
+    "time_to_complete",
+    "sync",
     "messages_per_delivery",
     "duplicates_per_delivery",
     "latency_p50",
@@ -131,6 +134,17 @@ def test_a_comparison_gives_parameters_to_those_that_have_them() -> None:
     assert [run["trace_hash"] for run in runs] == [flood["trace_hash"], gossip["trace_hash"]]
 
 
+def test_a_comparison_gives_sync_to_those_that_do_not_repair_histories() -> None:
+    """The skip ring runs as it would without."""
+    synced = ("--set", "sync.enabled=true")
+    compared = figures(*SMALL, "--compare", "gossipsub,skipring", *synced)
+    runs: list[dict[str, object]] = compared["runs"]  # type: ignore[assignment]
+    gossip = figures(*SMALL, "--protocol", "gossipsub", *synced)
+    ring = figures(*SMALL, "--protocol", "skipring")
+    assert [run["trace_hash"] for run in runs] == [gossip["trace_hash"], ring["trace_hash"]]
+    assert [bool(run["sync"]["sessions"]) for run in runs] == [True, False]  # type: ignore[index]
+
+
 def test_people_get_a_table_the_hash_and_a_command_that_replays() -> None:
     """The replay line, run as it stands, gives the same hash."""
     done = rumormill("sim", "--peers", "10", "--messages", "2", "--degree", "4")
@@ -178,6 +192,12 @@ WRONG = {
     "compared with nothing": ("--compare", "floodsub,"),
     "two ways to say what runs": ("--compare", "floodsub", "--protocol", "gossipsub"),
     "one file for two traces": ("--compare", "floodsub,gossipsub", "--trace", "run.ndjson"),
+    "sync for a protocol that needs none": (
+        "--protocol",
+        "skipring",
+        "--set",
+        "sync.enabled=true",
+    ),
     "a start that the protocol does not know": ("--start", "legitimate"),
     "one file for two states": (
         "--compare",

@@ -8,6 +8,7 @@ import stat
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -42,11 +43,9 @@ class Watched(NodeService):
         return await super().answer(request)
 
     async def subscribe(
-        self, topic: str, *, offset: int | None = None, since: float | None = None
+        self, topic: str, **where: Any
     ) -> AsyncIterator[messages.Begun | messages.Events]:
-        async with contextlib.aclosing(
-            super().subscribe(topic, offset=offset, since=since)
-        ) as batches:
+        async with contextlib.aclosing(super().subscribe(topic, **where)) as batches:
             async for batch in batches:
                 if isinstance(batch, messages.Events):
                     self.handed_out += len(batch.events)

@@ -36,6 +36,13 @@ def append_for_ever(log: EventLog, worker: int, prefix: str) -> None:
         os.write(1, "".join(lines).encode())
 
 
+def index_for_ever(log: EventLog) -> None:
+    """Ask for histories again and again, so that they are kept up."""
+    while True:
+        with log.histories():
+            pass
+
+
 def main() -> None:
     """Run until killed."""
     home, threads, prefix = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -45,6 +52,7 @@ def main() -> None:
         threading.Thread(target=append_for_ever, args=(log, worker, prefix))
         for worker in range(threads)
     ]
+    workers.append(threading.Thread(target=index_for_ever, args=(log,)))
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -61,6 +61,8 @@ def pristine(tmp_path_factory):
     with EventLog(home) as log:
         fill(log, EVENTS)
         fill(log, EVENTS, "more")
+        with log.histories():
+            pass  # they are indexed now
     return home
 
 
@@ -203,7 +205,10 @@ def test_a_changed_record_of_the_store_itself_costs_no_event(store, statement):
         assert serve_everything(log, "more") == []
 
 
-@pytest.mark.parametrize("table", ["topics", "losses", "marks"])
+@pytest.mark.parametrize(
+    "table",
+    ["topics", "losses", "marks", "histories", "history_keys", "history_sums", "refusals"],
+)
 def test_a_destroyed_page_of_records_costs_no_event(store, table):
     """What cannot be served without its records is reported as unreadable, and not as missing."""
     path = store / "events-1.db"

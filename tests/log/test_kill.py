@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from processes import Program
+from rumormill.core.history import BEGIN, END
 from rumormill.log import EventLog
 
 APPENDER = Path(__file__).with_name("appender.py")
@@ -43,6 +44,9 @@ def check_store(home: Path, receipts: list[tuple[str, int, str]]) -> None:
             assert stored.get((topic, offset)) == id_
         report = log.verify()
         assert report.ok
+        with log.histories() as histories:
+            for info in log.topics():
+                assert histories.history(info.name).summary(BEGIN, END).count == info.next_offset
         assert report.events == len(stored)
 
 

@@ -1,13 +1,15 @@
 """A node whose disk is full: what fails, what is counted, and that it recovers."""
 
+import asyncio
 import errno
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from live_nodes import run
+from live_nodes import run, take, take_events, until
 from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.errors import DiskFullError
 from rumormill.log.model import StoreConfig
@@ -121,5 +123,40 @@ def test_heads_that_find_the_disk_full_cost_nobody_an_event(
                 assert metrics["rumormill_log_heads_failed"][""] > 0
                 assert metrics["rumormill_log_failed"][""] == 0
                 assert metrics["rumormill_events_lost"][""] == 0
+
+    run(story)
+
+
+async def limit_disk(node: Node, *, full: bool) -> None:
+    """Let the database have no further page, or room again."""
+    writer = node.log.writer()
+
+    def limit() -> None:
+        (pages,) = writer.db.execute("PRAGMA page_count").fetchone()
+        writer.db.execute(f"PRAGMA max_page_count = {pages if full else 1 << 30}")
+
+    await asyncio.wrap_future(writer.run(writer.exclusively(limit)))
+
+
+def test_pulsarcast_gets_again_what_found_the_disk_full(tmp_path: Path) -> None:
+    """When there is room, without a new start: every event once, at the next offset."""
+
+    async def story() -> None:
+        options: dict[str, Any] = {"protocol": "pulsarcast", "preset": "open"}
+        async with Node(None, **options) as author, Node(tmp_path, **options) as reader:
+            topic = (await author.create_topic(TOPIC)).name
+            await reader.connect(author.tickets[0])
+            events = await reader.subscribe(topic)
+            await author.wait_until_ready(topic, timeout=20)
+            await author.publish(topic, b"before")
+            assert await take(events, 1) == [b"before"]
+            await limit_disk(reader, full=True)
+            for number in range(20):
+                await author.publish(topic, bytes([number]) * 20_000)
+            await until(lambda: reader._journal.lost >= 20, "the disk takes none of them")
+            await limit_disk(reader, full=False)
+            found = await take_events(events, 20)
+            assert sorted(event.data[0] for event in found) == list(range(20))
+            assert [event.offset for event in found] == list(range(1, 21))
 
     run(story)

@@ -170,14 +170,20 @@ def test_a_barrier_is_answered_when_its_event_is_in_the_log(tmp_path: Path) -> N
 
 
 def test_an_event_that_the_log_refuses_is_lost_and_its_barrier_says_so() -> None:
-    """The others of its batch are kept; what a peer brought is counted."""
+    """The others of its batch are kept; what a peer brought is counted, and the machine does not
+    get it again, because the log will never take it."""
 
     async def story() -> None:
         store = StoreConfig(max_event_bytes=300)
         async with Node(None, protocol=PARLOUR, store=store) as node:
             long = Event(TOPIC, bytes(400), b"author", b"long")
             own = Event(TOPIC, bytes(400), node.id, b"own")
-            act(node, Append(long, deliver=True), Append(event(1)), Append(own, barrier=(1, own)))
+            act(
+                node,
+                Append(long, deliver=True, if_lost=(2, long)),
+                Append(event(1)),
+                Append(own, barrier=(1, own)),
+            )
             answer = await loaded(node, TOPIC, FromOffset())
             assert ids(answer) == [b"id 1"]
             assert node._journal.lost == 1

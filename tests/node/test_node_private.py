@@ -301,11 +301,15 @@ def test_members_talk_on_while_strangers_knock(key: Path) -> None:
     run(story)
 
 
-def test_refusals_are_metrics(key: Path) -> None:
+def test_refusals_are_metrics_and_traced(key: Path) -> None:
+    """Who it was is not known: it has said nothing that could be read."""
+
     async def story() -> None:
-        async with Node(None, network=key) as node:
+        trace = TraceLog()
+        async with Node(None, network=key, observers=[trace]) as node:
             await said_to(node, PLAIN)
             assert node.metrics()["rumormill_connections_refused"] == {WRONG_NETWORK: 1}
+        assert trace.of(Refuse) == [Refuse(b"", WRONG_NETWORK)]
 
     run(story)
 
@@ -433,6 +437,26 @@ def test_a_peer_that_the_lists_exclude_is_not_dialled(reason: str) -> None:
                 assert alice.refusals == {reason: 1}
                 assert forgotten(alice)
                 assert forgotten(bob)
+
+    run(story)
+
+
+def test_a_peer_that_is_excluded_dials_less_and_less_often() -> None:
+    """From its side each connection is made, and lost at once: that is no success."""
+
+    async def story() -> None:
+        dialler = NodeConfig(redial_delay_first=0.01, redial_delay_longest=1000.0)
+        async with Node(None, config=dialler) as carol:
+            config = NodeConfig(deny_peers=(name_of(carol),))
+            clock = asyncio.get_running_loop().time
+            async with Node(None, config=config) as alice:
+                kept = False
+                while not kept:
+                    with contextlib.suppress(LocalError):  # it may be cut off before it is ready
+                        kept = bool(await carol.connect(alice.tickets[0]))
+                began, enough = clock(), alice.refusals[DENIED] + 7
+                await until(lambda: alice.refusals[DENIED] >= enough, "carol comes again")
+                assert clock() - began > sum(0.01 * 2**number for number in range(6))
 
     run(story)
 

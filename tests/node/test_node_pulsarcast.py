@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from live_nodes import run, take, until
+from live_nodes import run, take, take_events, until
 from rumormill.node.node import Node
 from rumormill.node.subscription import Subscription
 from rumormill.protocols.pulsarcast.commands import (
@@ -95,5 +95,52 @@ def test_the_tree_heals_when_its_root_is_gone() -> None:
                 await nodes[number].publish(topic, data)
             for number in left:
                 assert sorted(await take(subscriptions[number], len(said))) == said
+
+    run(story)
+
+
+@pytest.mark.parametrize("preset", ["open", "ordered"])
+def test_a_late_subscriber_from_the_beginning_is_given_what_was_before_it(preset: str) -> None:
+    """Older events are fetched, and come on the subscription, each at the next offset."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            nodes = await started(stack, preset)
+            topic, _ = await subscribed(nodes[:3], nodes[0])
+            for number in range(20):
+                await nodes[0].publish(topic, b"%d" % number)
+            late = await nodes[-1].subscribe(topic, since_offset=0)
+            found = await take_events(late, 20)
+            assert [event.offset for event in found] == list(range(20))
+            said = [event.data for event in found]
+            everything = [b"%d" % number for number in range(20)]
+            assert (said if preset == "ordered" else sorted(said)) == (
+                everything if preset == "ordered" else sorted(everything)
+            )
+            await nodes[0].publish(topic, b"news")
+            assert await take(late, 1) == [b"news"]
+
+    run(story)
+
+
+def test_what_is_fetched_late_is_no_news_and_comes_to_who_reads_the_log() -> None:
+    """A subscription to what is new is not given the past that is read meanwhile."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            nodes = await started(stack, "open")
+            topic, _ = await subscribed(nodes[:3], nodes[0])
+            for number in range(5):
+                await nodes[0].publish(topic, b"%d" % number)
+            late = nodes[-1]
+            await late.command(SubscribeTo(topic=topic))
+            await nodes[0].publish(topic, b"new")
+            await until(lambda: late.log.topic(topic) is not None, "the new event is there")
+            from_log = await late.subscribe(topic, since_offset=1)
+            news = await late.subscribe(topic)
+            await late.command(ReadHistory(topic=topic))
+            assert sorted(await take(from_log, 5)) == [b"%d" % number for number in range(5)]
+            await nodes[0].publish(topic, b"newer")
+            assert await take(news, 1) == [b"newer"]
 
     run(story)

@@ -7,7 +7,7 @@ that is deaf does not pass for secrecy.
 """
 
 import contextlib
-import secrets
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,12 @@ from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
 from rumormill.daemon.control_service import NodeService
 from rumormill.libp2p.noise import NoiseSession
-from rumormill.node.identity import create_policy, create_topic_key, load_topic_keys
+from rumormill.node.identity import (
+    create_policy,
+    create_topic_key,
+    load_topic_keys,
+    rotate_topic_key,
+)
 from rumormill.node.node import Node
 from rumormill.node.policy import NOT_A_PUBLISHER, sign_policy
 from rumormill.node.subscription import Subscription
@@ -32,8 +37,8 @@ from rumormill.wire.topic_cipher import (
     NO_TOPIC_KEY,
     NONCE_BYTES,
     NOT_ENCRYPTED,
-    TopicKeys,
     is_encrypted,
+    key_id_of,
 )
 
 SECRET = b"the content that relays must not see"
@@ -219,10 +224,8 @@ def test_what_is_in_clear_or_forged_is_refused(
 def test_a_key_that_comes_later_reads_what_was_kept(key: Path, tmp_path: Path) -> None:
     """Rotation: Bob has the old key only, keeps what he cannot read yet, and reads it with both."""
     renewed = tmp_path / "renewed.key"
-    new = secrets.token_bytes(32)
-    old = bytes.fromhex(key.read_text().split()[1])
-    renewed.touch(0o600)
-    renewed.write_bytes(TopicKeys([new, old]).encode())
+    shutil.copy(key, renewed)
+    rotate_topic_key(renewed)
 
     async def story() -> None:
         async with trio("gossipsub") as made:
@@ -246,6 +249,46 @@ def test_a_key_that_comes_later_reads_what_was_kept(key: Path, tmp_path: Path) -
             hidden = await made.bob.history(made.topic)
             assert [each.offset for each in hidden] == [3, 4, 5]
             assert unread(made.bob, NOT_ENCRYPTED) == 3
+
+    run(story)
+
+
+def test_files_are_read_again_all_or_none(key: Path, tmp_path: Path) -> None:
+    """A later policy and a new key are followed at once; where a file is spoilt nothing changes."""
+    policy = tmp_path / "orders.policy"
+
+    def spoil(*, back: bool = False) -> None:
+        content = key.read_text()
+        key.write_text(f"/{content}" if back else content[1:])
+
+    def allow(*publishers: bytes, version: int) -> None:
+        policy.write_bytes(sign_policy(OWNER, "orders", publishers, version, 0))
+
+    async def story() -> None:
+        async with Node(None, topic_keys={"orders": key}) as node:
+            allow(node.id, version=1)
+            node.access.add_policy(policy)
+            await node.create_topic("orders")
+            await node.publish("orders", b"first")
+            rotate_topic_key(key)
+            node.access.reload()
+            await node.publish("orders", b"second")
+            used = [key_id_of(each.data) for each in node.log.read("orders", 0, 2)]
+            assert used == [*reversed(load_topic_keys(key).ids)]
+            assert [each.data for each in await node.history("orders")] == [b"first", b"second"]
+            allow(bytes(OWNER.peer_id), version=2)
+            spoil()
+            with pytest.raises(LocalError, match=str(key)):
+                node.access.reload()
+            await node.publish("orders", b"third")
+            spoil(back=True)
+            node.access.reload()
+            with pytest.raises(LocalError, match="does not let this node publish"):
+                await node.publish("orders", b"fourth")
+            allow(node.id, version=1)
+            node.access.reload()
+            with pytest.raises(LocalError, match="version 2"):
+                await node.publish("orders", b"an earlier version replaces nothing")
 
     run(story)
 

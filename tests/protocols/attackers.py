@@ -112,7 +112,7 @@ class Battle:
         self.published: list[tuple[float, bytes]] = []
         self.honest = [self._add_honest() for _ in range(honest)]
         self.sybils: list[Host] = []
-        self._publishers = self.honest
+        self._publishers: list[Host] = []
         self._rate = rate
         self._links = links
 
@@ -141,14 +141,18 @@ class Battle:
         return host
 
     def join(self) -> None:
-        """Bring the honest peers up; each dials half of its links."""
+        """Bring the honest peers up; they do not know each other yet."""
         for host in self.honest:
             self.network.start(host)
             host.handle(Subscribe(TOPIC))
+
+    def connect(self, publishers: list[Host] | None = None) -> None:
+        """Let each honest peer dial half of its links, and soon all, or some of them, publish."""
         for host in self.honest:
             others = [other for other in self.honest if other is not host]
             for other in self.randomness.sample(others, self._links // 2):
                 self.network.dial(host, other.id)
+        self._publishers = publishers or self.honest
         self._schedule_publication(self.now + 5.0)
 
     def send_sybils(
@@ -227,6 +231,13 @@ class Battle:
         hosts = self.honest if host is None else [host]
         return sum(
             peer in hostile for one in hosts for peer in one.machine.mesh.links.get(TOPIC, ())
+        )
+
+    def fewest_honest_links(self) -> int:
+        """Mesh links with honest peers, of the honest peer that has fewest."""
+        return min(
+            len(one.machine.mesh.links.get(TOPIC, ())) - self.sybil_links(one)
+            for one in self.honest
         )
 
     def all_links(self) -> int:

@@ -67,9 +67,10 @@ def test_example_scenarios_are_valid(path: Path) -> None:
 
 
 def test_all_promised_examples_exist() -> None:
-    """The examples show the published numbers, joining, faults, churn, data sets and papers."""
+    """They show the published numbers, joining, faults, churn, sync, data sets and papers."""
     assert [path.stem for path in EXAMPLES] == [
         "all-at-once",
+        "away",
         "byzantine",
         "churn",
         "partition",
@@ -100,6 +101,7 @@ REFUSALS = [
     ('warm_up = "5 parsecs"', "warm_up: '5 parsecs' is not a duration; write a number or"),
     ("warm_up = -1", "warm_up: must be from 0s to 1000000s"),
     ("warm_up = nan", "warm_up: nan is not a duration"),
+    ('[sync]\ninterval = "0s"', "sync.interval: must be "),
     ('name = ""', "name: must have 1 to 200 characters"),
     ("processing_delay = 61", "processing_delay: must be from 0s to 1m"),
     ("topology = 3", "topology: expected a table, got 3"),
@@ -315,4 +317,4 @@ def test_every_key_is_documented() -> None:
 
 
 def _nested() -> list[str]:
-    return ["topology", "links", "workload", "churn", "disk"]
+    return ["topology", "links", "workload", "churn", "disk", "sync"]

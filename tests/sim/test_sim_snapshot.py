@@ -80,6 +80,14 @@ def test_a_run_goes_on_from_a_dump_as_it_would_have(protocol: str, weather: dict
     assert run_with_breaks(scenario) == run_through(scenario)
 
 
+@pytest.mark.parametrize("protocol", ["gossipsub", "floodsub", "radius"])
+def test_a_run_with_sync_goes_on_from_a_dump_too(protocol: str) -> None:
+    """Sessions under way included: they are short, and many."""
+    sync = {"enabled": True, "interval": 0.5, "settle": 0.5}
+    scenario = Scenario.from_dict({"protocol": protocol, "seed": 5, **STORMY, "sync": sync})
+    assert run_with_breaks(scenario) == run_through(scenario)
+
+
 def test_the_bare_hash_table_can_be_put_away_too() -> None:
     """In the middle of its lookups: it is not run by scenarios."""
     given = Given(SimulatedIdentity(b"anne"), Hooks())

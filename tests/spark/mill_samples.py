@@ -1,15 +1,29 @@
 """Runs to mill, of every protocol; the command; and a connection that dies."""
 
 import contextlib
+import random
 import socket
 import threading
 from pathlib import Path
 from typing import Any, Self
 
 from rumormill.core.event import Event
+from rumormill.core.trace import (
+    DeliverMessage,
+    Join,
+    Leave,
+    NodeDown,
+    NodeUp,
+    PublishMessage,
+    TracePayload,
+    UndeliverableMessage,
+)
 from rumormill.log import EventLog
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
+from rumormill.trace.entries import Batch, Recorder
+from rumormill.trace.files import open_writer
+from rumormill.trace.metrics import Metrics
 
 CRASH = {"kind": "crash", "at": 0.32, "fraction": 0.2, "duration": "2s"}
 SCENARIOS: dict[str, dict[str, Any]] = {
@@ -27,18 +41,72 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "pulsarcast": {"workload": {"messages": 12}, "faults": [CRASH], "topology": {"degree": 6}},
     "radius": {"workload": {"messages": 8}, "topology": {"degree": 4}, "faults": [CRASH]},
     "skipring": {"workload": {"messages": 8}, "start": "arbitrary", "faults": [CRASH]},
+    "away": {
+        "protocol": "floodsub",
+        "links": {"loss": 0.3},
+        "topology": {"degree": 4},
+        "workload": {"messages": 30, "topics": 2, "rate": 5},
+        "faults": [{**CRASH, "duration": "5s"}, {**CRASH, "at": 2.0, "duration": "8s"}],
+        "sync": {"enabled": True, "interval": 4, "settle": 1},
+    },
 }
-"""One run of each protocol, with faults, so that pairs end in every way."""
+"""One run of each protocol, with faults, so that pairs end in every way; and one with sync."""
+
+
+ODD = "odd"
+"""A run that no protocol would make."""
 
 
 def simulate(folder: Path, peers: int = 16) -> dict[str, dict[str, Any]]:
     """Run every protocol; write the traces, each in another format, and return the figures."""
-    suffixes = (".ndjson", ".pb", ".pb.gz", ".parquet", ".ndjson")
+    suffixes = (".ndjson", ".pb", ".pb.gz", ".parquet", ".ndjson", ".parquet")
     figures = {}
     for (name, keys), suffix in zip(SCENARIOS.items(), suffixes, strict=True):
         scenario = Scenario.from_dict({"protocol": name, "peers": peers, **keys})
         figures[name] = run_scenario(scenario, trace=folder / f"{name}{suffix}")
+    metrics = Metrics()
+    recorder = Recorder([metrics, open_writer(folder / f"{ODD}.ndjson")])
+    for entry in odd_trace():
+        recorder.record(entry)
+    recorder.close()
+    figures[ODD] = metrics.summary()
     return figures
+
+
+def odd_trace(entries: int = 3000) -> Batch:
+    """Peers of two topics that come, go, fall and rise as dice say, and get what they may not.
+
+    In the last third nobody falls any more, and all but two are up.
+    """
+    dice = random.Random(7)
+    peers, topics = [b"%d" % number for number in range(6)], ("news", "old")
+    published: list[tuple[bytes, str]] = [(b"never", "news")]
+    trace: Batch = []
+    payload: TracePayload
+    for number in range(entries):
+        peer, topic = dice.choice(peers), dice.choice(topics)
+        message, about = dice.choice(published[-9:])
+        wild = number < 2 * entries // 3
+        kind = dice.choices(range(7), (4, 1, 3, 3, 4, 90, 3) if wild else (4, 1, 0, 0, 4, 90, 3))[0]
+        if kind == 0:
+            payload = Join(topic)
+        elif kind == 1:
+            payload = Leave(topic)
+        elif kind == 2:
+            payload = NodeUp()
+        elif kind == 3:
+            payload = NodeDown("crash")
+        elif kind == 4:
+            payload = PublishMessage(b"m%d" % number, topic)
+            published.append((payload.message_id, topic))
+        elif kind == 5:
+            payload = DeliverMessage(message, about, dice.choice(peers), dice.choice(("", "sync")))
+        else:
+            payload = UndeliverableMessage(message, about, "queue-full")
+        trace.append((number / 8, peer, payload))
+        if number == 2 * entries // 3:
+            trace += [(number / 8, peer, NodeUp()) for peer in peers[:4]]
+    return trace
 
 
 def append(home: Path, events: list[Event]) -> None:

@@ -21,7 +21,7 @@ TOOL = SOURCES.parent / "tools" / "spark_cluster.py"
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 COMPARED = (
     "runs", "delivery_quality", "latency_cdf", "overhead", "peer_load", "topic_activity",
-    "events_verified", "dag_health",
+    "events_verified", "dag_health", "sync_sessions",
 )  # fmt: skip
 
 

@@ -43,6 +43,13 @@ def test_a_grid_names_a_scenario_file_beside_it(tmp_path: Path) -> None:
     assert [run.name for run in grid.runs()] == ["floodsub,n=30,seed=4", "floodsub,n=30,seed=5"]
 
 
+def test_sync_is_for_protocols_that_do_not_repair_histories() -> None:
+    """One grid compares all protocols, each with what makes it complete."""
+    both = {"protocols": ["gossipsub", "skipring"], "base": {"sync": {"enabled": True}}}
+    runs = Grid.from_dict(both).runs()
+    assert [run.scenario.sync.enabled for run in runs] == [True, False]
+
+
 SHIPPED = Path(__file__).resolve().parents[2] / "grids"
 
 

@@ -133,8 +133,8 @@ def test_a_missing_an_empty_and_a_foreign_lake_are_named(tmp_path: Path) -> None
 
 def test_a_lake_of_another_format_is_refused(tmp_path: Path) -> None:
     lake = Lake.create(tmp_path / "lake")
-    (lake.path / "lake.json").write_text('{"format": 2}')
-    with pytest.raises(LocalError, match="reads format 1 alone"):
+    (lake.path / "lake.json").write_text('{"format": 1}')
+    with pytest.raises(LocalError, match="reads format 2 alone"):
         Lake.create(lake.path)
     (lake.path / "lake.json").write_text("{")
     with pytest.raises(LocalError, match="damaged"):

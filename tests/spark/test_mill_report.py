@@ -31,7 +31,8 @@ def lake_of(folder: Path, runs: Any = RUNS, *, topic: str = "news") -> Lake:
     """A lake whose gold tables say what the tuples say."""
     tables: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("runs", "delivery_quality", "overhead", "peer_load", "latency_cdf",
-                              "self_stabilisation", "dag_health", "topic_activity")
+                              "self_stabilisation", "sync_sessions", "dag_health",
+                              "topic_activity")
     }  # fmt: skip
     for protocol, peers, seed, share, late, cost in runs:
         run = f"made/{protocol},n={peers},seed={seed}"
@@ -45,6 +46,9 @@ def lake_of(folder: Path, runs: Any = RUNS, *, topic: str = "news") -> Lake:
             "delivery_ratio": share, "latency_p50": late / 2, "latency_p90": late,
             "latency_p99": late, "latency_max": late, "messages_per_delivery": cost / 100,
             "duplicates_per_delivery": 1.5, "rmr": 1.5, "hops_mean": 2.0, "hops_max": 3,
+            "complete_ratio": share, "time_to_complete_p50": 0.0 if share == 1 else None,
+            "time_to_complete_p99": 20 * late if share == 1 else None,
+            "time_to_complete_max": 30 * late if share == 1 else None,
         }  # fmt: skip
         for scope, start in (("run", None), ("window", 20.0), ("window", 21.0)):
             row = {**key, "scope": scope, "window_start": start, **figures}
@@ -63,6 +67,13 @@ def lake_of(folder: Path, runs: Any = RUNS, *, topic: str = "news") -> Lake:
         {"run": "made/ring", "protocol": "skipring", "topic": topic, "episode": 0, "lost_at": 0.0,
          "legitimate_at": 4.0, "seconds": 4.0, "rpcs": 12, "messages": 0, "bytes": 345}
     )  # fmt: skip
+    for outcome, sessions, events in (("complete", 2, 30), ("equal", 9, 0)):
+        run = {"run": "made/floodsub,n=50,seed=1", "protocol": "floodsub"}
+        tables["sync_sessions"].append(
+            {**run, "outcome": outcome, "sessions": sessions, "topics": 4, "unequal": 2,
+             "events": events}
+        )  # fmt: skip
+    tables["overhead"].append({**run, "kind": "sync", "bytes": 1234, "bytes_per_delivery": 12.34})
     tables["dag_health"].append(
         {"run": "home", "protocol": "pulsarcast", "topic": topic, "events": 3, "valid": 3,
          "unsigned": 0, "faults": 0, "roots": 1, "heads": 1, "forks": 0, "gaps": 0,
@@ -98,6 +109,30 @@ def test_runs_of_several_seeds_are_one_configuration(tmp_path: Path) -> None:
     assert one["control_bytes_per_delivery"] == pytest.approx(250.0)
     assert one["load_max_over_mean"] == pytest.approx(2.0)
     assert len(report["runs"]) == len(RUNS)
+
+
+def test_a_time_to_complete_is_known_if_every_run_is_complete(tmp_path: Path) -> None:
+    """A mean over those that are would be the better the more fail."""
+    report = collect(lake_of(tmp_path))
+    assert found(report, "floodsub", 50)["complete_ratio"] == pytest.approx(0.95)
+    assert found(report, "floodsub", 50)["time_to_complete_max"] is None
+    assert found(report, "floodsub", 100)["time_to_complete_max"] == 30 * 0.20
+
+
+def test_a_page_tells_what_sync_did_and_what_it_cost(tmp_path: Path) -> None:
+    """Outcomes, the most frequent first; nothing where there was none."""
+    report = collect(lake_of(tmp_path))
+    text = page(report, "x")
+    row = ["made/floodsub,n=50,seed=1", "11", "9 equal, 2 complete", "30", "12.34"]
+    assert f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" in text
+    assert "<h2>Sync</h2>" not in page({**report, "sync_sessions": []}, "x")
+
+
+def test_a_percentage_is_a_hundred_only_if_it_is(tmp_path: Path) -> None:
+    """One pair that is missing among a million is to be seen."""
+    text = page(collect(lake_of(tmp_path, [("floodsub", 50, "1", 0.999_999, 0.1, 9.0)])), "x")
+    assert "99.99%" in text
+    assert "100.00%" not in text
 
 
 def test_the_front_holds_what_no_other_beats(tmp_path: Path) -> None:

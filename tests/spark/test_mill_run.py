@@ -190,8 +190,12 @@ def check_report(report: dict[str, Any], rows: list[dict[str, Any]]) -> None:
             "published", "delivered", "delivery_ratio", "latency_p50", "latency_p90",
             "latency_p99", "latency_max", "hops_mean", "hops_max", "messages_per_delivery",
             "duplicates_per_delivery", "rmr", "load_max_over_mean", "load_p99_over_mean",
+            "complete_ratio",
         ):  # fmt: skip
             assert run[name] == pytest.approx(own[name], rel=1e-9, abs=2e-9), (run["run"], name)
+        for name in ("p50", "p99", "max"):
+            known = own["time_to_complete"][name]
+            assert run[f"time_to_complete_{name}"] == pytest.approx(known, rel=1e-9, abs=2e-9)
         size = own["control_bytes"] + own["data_bytes"]
         assert run["bytes_per_delivery"] == pytest.approx(size / own["remote_deliveries"])
 

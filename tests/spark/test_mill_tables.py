@@ -15,7 +15,7 @@ from go_traces import (
     write_go_json,
     write_go_protobuf,
 )
-from mill_samples import SCENARIOS, simulate
+from mill_samples import ODD, SCENARIOS, simulate
 
 from rumormill.spark.bronze import Source, TraceFile, find_source
 from rumormill.spark.lake import Lake
@@ -66,7 +66,7 @@ def milled(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Milled:
 def test_delivery_quality_equals_the_simulators_figures(milled: Milled, protocol: str) -> None:
     """Ratio, latency, duplicates, hops and redundancy, from joins as from a walk."""
     figures, found = milled.figures[protocol], milled.quality(f"all/{protocol}")
-    assert found["protocol"] == protocol
+    assert found["protocol"] == figures["protocol"]
     assert found["expected"] == figures["expected_deliveries"]
     assert found["dropped"] == sum(figures["dropped"].values())
     for name in (
@@ -81,6 +81,36 @@ def test_delivery_quality_equals_the_simulators_figures(milled: Milled, protocol
         assert found[name] == pytest.approx(figures[name], rel=1e-12, abs=ROUNDING), name
 
 
+@pytest.mark.parametrize("protocol", [*SCENARIOS, ODD])
+def test_completeness_equals_the_simulators_figures(milled: Milled, protocol: str) -> None:
+    """Who lacks what in the end, and how long it took until nobody did."""
+    figures, found = milled.figures[protocol], milled.quality(f"all/{protocol}")
+    times = figures["time_to_complete"]
+    assert found["complete_ratio"] == figures["complete_ratio"]
+    assert found["incomplete"] == times["incomplete"]
+    assert found["delivered"] == figures["delivered"]
+    assert found["synced_deliveries"] == figures["sync"]["deliveries"]
+    for name in ("p50", "p99", "max"):
+        assert found[f"time_to_complete_{name}"] == pytest.approx(times[name], abs=ROUNDING), name
+    judged = milled.rows("messages", f"all/{protocol}")
+    assert sum(row["entitled"] > 0 for row in judged) == times["events"]
+    for row in judged:
+        assert (row["time_to_complete"] is None) == (row["missing"] > 0 or not row["entitled"])
+
+
+@pytest.mark.parametrize("protocol", list(SCENARIOS))
+def test_sync_equals_the_simulators_figures(milled: Milled, protocol: str) -> None:
+    """Sessions by outcome, what they fetched, and what they sent; nothing where there is none."""
+    sync, run = milled.figures[protocol]["sync"], f"all/{protocol}"
+    rows = milled.rows("sync_sessions", run)
+    assert {row["outcome"]: row["sessions"] for row in rows} == sync["sessions"]
+    assert sum(row["events"] for row in rows) == sync["events"]
+    kinds = {row["kind"]: row["bytes"] for row in milled.rows("overhead", run)}
+    sizes = (sync["control_bytes"] + sync["data_bytes"], sync["data_bytes"])
+    assert (kinds.get("sync", 0), kinds.get("sync-data", 0)) == sizes
+    assert ("sync" in kinds) == bool(sync["sessions"])
+
+
 def test_the_runs_are_worth_comparing(milled: Milled) -> None:
     """Pairs were dropped, left pending and delivered late; otherwise equality would say little."""
     every = milled.figures.values()
@@ -88,6 +118,11 @@ def test_the_runs_are_worth_comparing(milled: Milled) -> None:
     assert any(figures["dropped"].get("subscriber-down") for figures in every)
     assert any(set(figures["dropped"]) - {"subscriber-down"} for figures in every)
     assert any(figures["extra_deliveries"] for figures in every)
+    ratios = [figures["complete_ratio"] for figures in every]
+    assert min(ratios) < max(ratios) == 1.0
+    assert milled.figures["away"]["sync"]["deliveries"], "to somebody who was up, and lost it"
+    states = {row["state"] for row in milled.lake.rows("deliveries", ["state"])}
+    assert states >= {"delivered", "pending", "dropped", "extra", "missed"}
 
 
 @pytest.mark.parametrize("protocol", list(SCENARIOS))
@@ -112,7 +147,7 @@ def test_overhead_and_load_equal_the_simulators_figures(milled: Milled, protocol
     assert kinds["control"]["bytes"] == figures["control_bytes"]
     remote = figures["remote_deliveries"]
     assert kinds["control"]["bytes_per_delivery"] == figures["control_bytes"] / remote
-    totals = ("rpc", "message", "control")
+    totals = ("rpc", "message", "control", "sync", "sync-data")
     control = {name: row["messages"] for name, row in kinds.items() if name not in totals}
     assert control == figures["control_messages"]
     loads = sorted(row["over_mean"] for row in milled.rows("peer_load", run))
@@ -126,7 +161,8 @@ def test_windows_and_topics_add_up_to_the_run(milled: Milled) -> None:
         whole = milled.quality(run)
         for scope in ("topic", "window", "topic-window"):
             rows = [row for row in milled.rows("delivery_quality", run) if row["scope"] == scope]
-            for name in ("published", "expected", "delivered", "duplicates", "messages_sent"):
+            for name in ("published", "expected", "delivered", "duplicates", "messages_sent",
+                         "entitled", "missing"):  # fmt: skip
                 assert sum(row[name] for row in rows) == whole[name], (run, scope, name)
         active = milled.rows("topic_activity", run)
         assert sum(row["published"] for row in active) == whole["published"]

@@ -21,7 +21,7 @@ from rumormill.sync.messages import (
     encode_sync,
 )
 from rumormill.sync.ranges import AnswerCompare, AnswerFetch, AnswerProbe
-from rumormill.sync.session import AHEAD, Arrived, Session
+from rumormill.sync.session import Arrived, Session
 
 NOW = 2_000_000_000.0
 AUTHOR = b"author"
@@ -61,11 +61,11 @@ def ids_of(store: Journal, topic: Topic = "news") -> set[bytes]:
     return {each.id for each in history.events(keys, 1 << 40)}
 
 
-def answer(store: Journal, body: Body, now: float = NOW) -> Body:
+def answer(store: Journal, body: Body) -> Body:
     """What an honest peer answers."""
     query: HistoryQuery
     if isinstance(body, Probe):
-        query = AnswerProbe(body, int(now * 1e6), int((now + AHEAD) * 1e6))
+        query = AnswerProbe(body)
     elif isinstance(body, Compare):
         query = AnswerCompare(body)
     else:

@@ -121,3 +121,17 @@ def test_a_key_file_has_one_key_a_line() -> None:
 def test_what_is_no_key_file_is_refused(text: bytes, sentence: str) -> None:
     with pytest.raises(LocalError, match=sentence):
         TopicKeys.decode(text)
+
+
+def test_a_rotated_key_leaves_who_has_the_old_one_out() -> None:
+    """The new one encrypts, both decrypt; so many are kept, and no old one is given up unasked."""
+    old = TopicKeys([OLD])
+    both = old.rotated(NEW)
+    assert both.ids == TopicKeys([NEW, OLD]).ids
+    earlier = old.encrypt(SECRET, "orders", b"ann", NONCE)
+    later = both.encrypt(SECRET, "orders", b"ann", NONCE)
+    assert both.decrypt(earlier, "orders", b"ann") == both.decrypt(later, "orders", b"ann")
+    assert refusal(old, later) == NO_TOPIC_KEY
+    full = TopicKeys([bytes([number]) * KEY_BYTES for number in range(MAX_KEYS)])
+    with pytest.raises(LocalError, match="take out the last ones"):
+        full.rotated(NEW)

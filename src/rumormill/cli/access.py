@@ -1,15 +1,18 @@
-"""`rumormill topic-key` and `policy`: the files that say who may read a topic, and write in it."""
+"""`rumormill topic-key`, `policy` and `reload`: the files that say who may read a topic, and write
+in it."""
 
 import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import whole
 from rumormill.cli.printing import iso
+from rumormill.cli.session import run_async, running_node
+from rumormill.cli.settings import Resolved
 from rumormill.core.errors import DecodeError
 from rumormill.node.identity import (
     KEY_FILE,
@@ -18,19 +21,43 @@ from rumormill.node.identity import (
     load_or_create_key,
     load_policy,
     load_topic_keys,
+    rotate_topic_key,
 )
 from rumormill.node.policy import sign_policy
 from rumormill.wire.keys import PeerId
 
 
 def run_topic_key(options: argparse.Namespace) -> int:
-    """Make a key file, or look at one."""
+    """Make a key file, put a new key into one, or look at one."""
     path = Path(options.file).expanduser().absolute()
-    keys = create_topic_key(path) if options.action == "new" else load_topic_keys(path)
+    keys = _KEY_ACTIONS[options.action](path)
     if options.json:
         print(json.dumps({"file": str(path), "keys": keys.ids}))
     else:
         print(f"{path}\nkeys: {' '.join(keys.ids)}")
+    return 0
+
+
+_KEY_ACTIONS: Final = {
+    "new": create_topic_key,
+    "rotate": rotate_topic_key,
+    "show": load_topic_keys,
+}
+
+
+def run_reload(options: argparse.Namespace) -> int:
+    """Have the running node read its files again."""
+    return run_async(_reload(begin(options), as_json=options.json))
+
+
+async def _reload(resolved: Resolved, *, as_json: bool) -> int:
+    async with running_node(resolved) as service:
+        if service is None:
+            raise CommandError(
+                f"no node runs in {resolved.home}; its files are read when it starts"
+            )
+        await service.reload()
+    print(json.dumps({"home": str(resolved.home)}) if as_json else resolved.home)
     return 0
 
 

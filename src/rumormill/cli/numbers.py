@@ -1,12 +1,16 @@
 """Numbers, times and positions as people type them."""
 
+import contextlib
 import datetime
 import math
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.core.errors import ConfigError
-from rumormill.sim.units import parse_duration
+from rumormill.log.model import Retention
+from rumormill.sim.units import parse_duration, parse_size
 
 
 def pairs(
@@ -18,6 +22,29 @@ def pairs(
         if not separator or not key or not key.startswith(start):
             raise ConfigError(f"{flag}: {text!r} is not {start}KEY=VALUE{hint}")
         yield key, value
+
+
+def retention_rules(texts: Sequence[str]) -> Iterator[tuple[str, Retention]]:
+    """Rules as people write them, such as `7d,1gb` for all topics and `news=1000events`."""
+    for text in texts:
+        topic, _, limits = text.rpartition("=")
+        found: dict[str, float] = {}
+        for limit in limits.split(","):
+            if limit.endswith("events") and limit.removesuffix("events").strip().isdigit():
+                found["max_events"] = int(limit.removesuffix("events"))
+                continue
+            for name, read in (("max_age_seconds", parse_duration), ("max_bytes", parse_size)):
+                with contextlib.suppress(ConfigError):
+                    if not limit.strip()[-1:].isdigit():
+                        found[name] = read(limit)
+        if len(found) != len(limits.split(",")):
+            raise ConfigError(
+                f"retain: {text!r} is not [TOPIC=]LIMIT,..., each of another kind: an age such as"
+                " 7d, a size such as 1gb, a number such as 1000events"
+            )
+        rule = msgspec.convert(found, Retention)
+        rule.validate()
+        yield topic, rule
 
 
 def whole(flag: str, text: str | None, *, least: int = 1) -> int | None:

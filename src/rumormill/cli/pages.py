@@ -123,9 +123,9 @@ otherwise with a node for this command only, which prints its ticket to stderr.
 topic TOPIC          the topic's name
 @peer
 @position
---all                begin with the oldest event of the log
+--all                begin with the oldest event of the log, and fetch what was published before
 --history {missed,all,none}  what is fetched from other nodes: what was missed since the
-    first subscription (default), whatever they keep, or nothing
+    first subscription (default), whatever they keep (with --all), or nothing
 --count N            stop after so many events
 --wait SECONDS       stop after so long: exit code 3 if --count was not met
 @output
@@ -136,6 +136,25 @@ examples:
   rumormill sub news --count 10 --wait 60 --json
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "retention": """\
+show what is kept of topics, and what is beyond that
+
+Show each topic's rule, what the log has of it, and how much of that is beyond the
+rule. A running node deletes that by itself, every minute; where none runs, --apply
+deletes it now. What was deleted does not come back, and offsets stay as they are.
+
+topic [TOPIC]        one topic; all of the log, if none is named
+@place
+--retain RULE*       another rule than the settings have: 7d, 10gb, 100000events; TOPIC=RULE
+    for one topic; may be repeated
+--apply              delete what is beyond
+--json               print one JSON object a line
+
+examples:
+  rumormill retention
+  rumormill retention --retain 30d --retain news=1gb,90d
+  rumormill retention --retain 7d --apply
 """,
     "sync": """\
 compare the node's topics with all connected nodes, and fetch what is missing
@@ -248,15 +267,18 @@ make the key of an encrypted topic
 is left as it is. Give it to everybody who may read the topic, over a channel you
 trust: nodes with --topic-key encrypt what they publish there, and whoever has no key
 relays and keeps what it cannot read. A file may have several keys, one a line: the
-first one encrypts, all decrypt. `topic-key show` prints their ids.
+first one encrypts, all decrypt. `topic-key rotate` puts a new one in front: give the
+file to everybody again, to those who publish last, and have running nodes `reload` it.
+`topic-key show` prints the ids of the keys.
 
-action {new,show}    what to do
+action {new,rotate,show}  what to do
 file FILE            the key file
 --json               print one JSON object
 
 examples:
   rumormill topic-key new orders.key
   rumormill node --topic orders --topic-key orders=orders.key
+  rumormill topic-key rotate orders.key
   rumormill topic-key show orders.key --json
 """,
     "policy": """\
@@ -280,6 +302,21 @@ examples:
   rumormill policy new --topic orders --publisher 12D3KooW... orders.policy
   rumormill node --topic orders --policy orders.policy
   rumormill policy show orders.policy --json
+""",
+    "reload": """\
+have the running node read its keys and policies again
+
+The node of the home reads the files of its --topic-key and --policy again: keys as
+they are there now, of policies the later versions. If one of them cannot be used,
+everything stays as it is, and the command says why.
+
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill topic-key rotate orders.key && rumormill reload
+  rumormill reload --home /srv/mill
 """,
     "doctor": """\
 check this machine and home, and say what to do

@@ -17,7 +17,7 @@ from rumormill.cli.shared_flags import SHARED
 from rumormill.version import __version__
 
 MODULES: Final = {
-    "rumormill.cli.access": ("topic-key", "policy"),
+    "rumormill.cli.access": ("topic-key", "policy", "reload"),
     "rumormill.cli.bench": ("bench",),
     "rumormill.cli.completion": ("completion",),
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
@@ -29,6 +29,7 @@ MODULES: Final = {
     "rumormill.cli.milling": ("mill", "sweep", "report"),
     "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),
+    "rumormill.cli.retention": ("retention",),
     "rumormill.cli.sim": ("sim",),
     "rumormill.cli.topics": ("topics",),
 }

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
-from typing import Literal
 
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import begin
@@ -193,9 +192,8 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
                 )
             tickets = (await session.service.welcome()).tickets
             stack.enter_context(announced(resolved.home, tickets))
-        history: Literal["missed", "all", "none"] = options.history or "missed"
         batches = session.service.subscribe(
-            options.topic, offset=offset, since=since, history=history
+            options.topic, offset=offset, since=since, history=options.history
         )
         try:
             async with asyncio.timeout(wait), contextlib.aclosing(batches):  # type: ignore[type-var]

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rumormill.cli.grammar import USAGE, CommandError
-from rumormill.cli.numbers import pairs
+from rumormill.cli.numbers import pairs, retention_rules
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, PeerError
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
-from rumormill.log.model import Durability, StoreConfig
+from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.protocols.registry import protocol
 from rumormill.sync.config import SyncConfig
@@ -60,6 +60,7 @@ SETTINGS: Final = (
     Setting("protocol", "--protocol", "gossipsub"),
     Setting("preset", "--preset", "default"),
     Setting("durability", "--durability", "fsync"),
+    Setting("retain", "--retain", [], many=True),
     Setting("trace", "--trace", ""),
     Setting("metrics", "--metrics", ""),
     Setting("flight", "--flight", ""),
@@ -138,6 +139,11 @@ class Resolved(msgspec.Struct, frozen=True):
             raise ConfigError(f"node.{error}") from None
 
     @property
+    def retain(self) -> dict[str, Retention]:
+        """How much of topics is kept."""
+        return dict(retention_rules(self.texts("retain")))
+
+    @property
     def sync_config(self) -> SyncConfig:
         """How what is missing is got from other nodes."""
         try:
@@ -191,6 +197,7 @@ class Resolved(msgspec.Struct, frozen=True):
             durability=self.text("durability") if kept else None,
             config=self.node_config,
             store=self.store_config,
+            retain=self.retain,
             sync=self.sync_config,
             resume=resume,
             observers=observers,

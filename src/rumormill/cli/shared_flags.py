@@ -40,7 +40,9 @@ options:
 --direct TICKET*     stay connected to this node and send it everything of its topics, apart from
     any mesh; it should be told the same of us (gossipsub); may be repeated""",
     "durability": """\
---durability MODE    when an event counts as kept: fsync (default), os, memory""",
+--durability MODE    when an event counts as kept: fsync (default), os, memory
+--retain RULE*       how much of topics is kept: 7d, 10gb, 100000events, several with commas;
+    TOPIC=RULE for one topic (default: everything); may be repeated""",
     "daemon": """\
 --metrics HOST:PORT  serve Prometheus metrics at http://HOST:PORT/metrics
 --trace FILE.ndjson  append the trace to this file, for rumormill mill; it survives a kill

@@ -88,6 +88,12 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
     yield "delivery ratio", as_percent(figures["delivery_ratio"])
     if figures["pending"]:
         yield "pending at the end", f"{figures['pending']:,}"
+    yield "complete in the end", as_percent(figures["complete_ratio"])
+    completing = figures["time_to_complete"]
+    if completing["incomplete"]:
+        yield "events not complete", f"{completing['incomplete']:,}"
+    for level in ("p50", "p99", "max"):
+        yield f"time to complete {level}", as_seconds(completing[level])
     for level in ("p50", "p90", "p99", "max"):
         yield f"latency {level}", as_seconds(figures[f"latency_{level}"])
     for percent, times in figures["time_to_reach"].items():
@@ -101,9 +107,21 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
     yield "control sent", as_size(figures["control_bytes"])
     yield "load, p99 / mean", as_number(figures["load_p99_over_mean"])
     yield "load, max / mean", as_number(figures["load_max_over_mean"])
+    yield from _sync_rows(figures["sync"])
     for key, name in _REASONS.items():
         for reason, count in figures[key].items():
             yield f"{name}: {reason}", f"{count:,}"
+
+
+def _sync_rows(sync: Figures) -> Iterator[tuple[str, str]]:
+    """What sync did; nothing where there was none."""
+    if not sync["sessions"]:
+        return
+    yield "fetched by sync", f"{sync['events']:,}"
+    yield "data sent by sync", as_size(sync["data_bytes"])
+    yield "control sent by sync", as_size(sync["control_bytes"])
+    for outcome, count in sync["sessions"].items():
+        yield f"sync sessions: {outcome}", f"{count:,}"
 
 
 def as_number(value: float | None) -> str:

@@ -114,7 +114,7 @@ def plan_runs(
             unused.pop(key, None)
         if not preset:
             preset = scenario.preset if name == scenario.protocol else "default"
-        planned[entry] = _planned(scenario.changed({"protocol": name}), preset, fitting)
+        planned[entry] = _planned(scenario.under(name), preset, fitting)
     for key in unused:
         hint = nearest(key.partition(".")[0], sorted(known))
         raise ConfigError(f"{key}: no protocol of --compare has such a parameter; {hint}")

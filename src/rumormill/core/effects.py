@@ -106,11 +106,15 @@ class Append(Effect, frozen=True, gc=False):
     value back: the event, with those it is linked to, is safe, or it is not to be had. Whatever
     must not be known of an event that a crash could take back (that it exists, that it was
     granted) is said in answer to that input, and not before.
+
+    Who has said it already, because others have the event, gives `if_lost` instead: `NotStored`
+    brings it back when the event could not be stored and might be another time.
     """
 
     event: Event
     deliver: bool = False
     barrier: Hashable = None
+    if_lost: Hashable = None
 
 
 class KeepNote(Effect, frozen=True):

@@ -26,6 +26,8 @@ AHEAD_SECONDS: Final = 60
 """By how much clocks may differ: our choice. What is dated later when it comes has a wrong date."""
 
 _SEQNO_BYTES: Final = 8
+_LATEST: Final = 1e12
+"""Seconds since 1970 that are no date any more, but a mistake or a joke."""
 _COUNT_BYTES: Final = 8
 _SUM_BYTES: Final = 512
 _MODULUS: Final = 1 << (8 * _SUM_BYTES)
@@ -54,8 +56,9 @@ def stamp_of(event: Event) -> int:
     if len(event_id) == len(author) + _SEQNO_BYTES and author and event_id.startswith(author):
         return int.from_bytes(event_id[-_SEQNO_BYTES:], "big") // 1000
     created = event.created
-    stamp = 0 if created is None else round(created * 1e6)
-    return stamp if UNDATED < stamp < END.stamp else UNDATED
+    if created is None or not 0 < created < _LATEST:
+        return UNDATED
+    return round(created * 1e6)
 
 
 def is_ahead(stamp: int, now: float) -> bool:

@@ -44,7 +44,8 @@ class Subscribe(Input, frozen=True):
 
     With `publish_only` it wants to publish in the topic and to see what it publishes itself, and
     no peer is told of a subscription. `since` is the date from which on events that are missing
-    are fetched from others, in seconds; without one, that of the first subscription.
+    are fetched from others, in seconds, as far as they keep them: 0 for all that was ever
+    published; without one, that of the first subscription.
     """
 
     topic: Topic
@@ -79,7 +80,8 @@ class Stored(Input, frozen=True):
 
 
 class NotStored(Input, frozen=True):
-    """The events of these barriers could not be stored: nobody may hear of them."""
+    """The events of these barriers could not be stored: nobody may hear of them; or those of an
+    `if_lost`."""
 
     barriers: tuple[Hashable, ...]
     reason: str

@@ -17,7 +17,9 @@ class View(msgspec.Struct, frozen=True):
     would go to or through, as far as this peer knows. `links` are the edges of the protocol's own
     overlay by their kind ("mesh", "parent", "shortcut", ...) and topic; those that serve all topics
     stand under the topic "". `scores` say what it thinks of connected peers, where it does;
-    `evicted` how many entries full tables gave up early, or did not take.
+    `evicted` how many entries full tables gave up early, or did not take. `compared` says when a
+    topic was last found to have all that another peer has, `lacking` since when something is known
+    to be missing and could not be got.
     """
 
     subscriptions: tuple[Topic, ...] = ()
@@ -25,6 +27,8 @@ class View(msgspec.Struct, frozen=True):
     links: Mapping[str, Mapping[Topic, tuple[PeerId, ...]]] = {}
     scores: Mapping[PeerId, float] = {}
     evicted: Mapping[str, int] = {}
+    compared: Mapping[Topic, float] = {}
+    lacking: Mapping[Topic, float] = {}
 
 
 class Machine(Protocol):

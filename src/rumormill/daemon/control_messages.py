@@ -84,7 +84,7 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     topic: str
     offset: int | None = None
     since: float | None = None
-    history: Literal["missed", "all", "none"] = "missed"
+    history: Literal["missed", "all", "none"] | None = None
     """What is fetched from other nodes (`Node.subscribe`)."""
 
 
@@ -127,6 +127,10 @@ class ShowTopic(Request, tag="show-topic", frozen=True):
 
 class ListPeers(Request, tag="peers", frozen=True):
     """List the connected peers."""
+
+
+class Reload(Request, tag="reload", frozen=True):
+    """Read the files of topics' keys and policies again."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -46,7 +46,7 @@ class Service(ABC):
         *,
         offset: int | None = None,
         since: float | None = None,
-        history: Literal["missed", "all", "none"] = "missed",
+        history: Literal["missed", "all", "none"] | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
@@ -57,6 +57,10 @@ class Service(ABC):
     async def join(self, ticket: str) -> None:
         """Connect to another node."""
         expected(await self.answer(messages.Join(ticket)), messages.Done)
+
+    async def reload(self) -> None:
+        """Read the files of topics' keys and policies again."""
+        expected(await self.answer(messages.Reload()), messages.Done)
 
     async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
@@ -137,24 +141,20 @@ class NodeService(Service):
             case messages.Join(ticket):
                 await node.connect(ticket)
                 return messages.Done()
+            case messages.Reload():
+                node.access.reload()
+                return messages.Done()
             case messages.Publish(topic, data):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
                         f"a batch has 1 to {messages.BATCH_EVENTS} messages"
                     )
                 return messages.Receipts(await node.publish_many(topic, data))
-            case messages.Wait(topic, peers, seconds):
+            case messages.Wait() | messages.Sync():
                 try:
-                    await node.wait_until_ready(topic, peers=peers, timeout=seconds)
+                    return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
-                return messages.Done()
-            case messages.Sync(topic, seconds):
-                try:
-                    report = await node.sync(topic, timeout=seconds)
-                except LocalError as error:
-                    raise messages.ControlError(str(error), "timeout") from None
-                return messages.Synced(report.asked, report.answered, report.events)
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -170,6 +170,15 @@ class NodeService(Service):
                 return messages.TopicShown(await node.describe_topic(topic))
             case _:
                 return messages.PeerList(node.peers)
+
+    async def _in_time(self, request: messages.Wait | messages.Sync) -> messages.Answer:
+        """Carry out what may take as long as the command says."""
+        topic, seconds = request.topic, request.timeout
+        if isinstance(request, messages.Sync):
+            report = await self._node.sync(topic, timeout=seconds)
+            return messages.Synced(report.asked, report.answered, report.events)
+        await self._node.wait_until_ready(request.topic, peers=request.peers, timeout=seconds)
+        return messages.Done()
 
     async def _read_history(self, request: messages.ReadHistory) -> messages.Events:
         """A batch of events; it is empty only behind the last one that can be read."""
@@ -195,7 +204,7 @@ class NodeService(Service):
         *,
         offset: int | None = None,
         since: float | None = None,
-        history: Literal["missed", "all", "none"] = "missed",
+        history: Literal["missed", "all", "none"] | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
@@ -203,6 +212,8 @@ class NodeService(Service):
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
+        if offset != 0 and not _end_of(self._node.log, topic):
+            start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
             topic, history=history, since_offset=start, follow=False
         )
@@ -351,7 +362,7 @@ class ControlClient(Service):
         *,
         offset: int | None = None,
         since: float | None = None,
-        history: Literal["missed", "all", "none"] = "missed",
+        history: Literal["missed", "all", "none"] | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)

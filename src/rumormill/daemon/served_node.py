@@ -32,7 +32,10 @@ class ServedSubscription(Protocol):
 
 
 class ServedAccess(Protocol):
-    """The keys of topics."""
+    """The keys and policies of topics."""
+
+    def reload(self) -> None:
+        """Read their files again."""
 
     def opened(self, event: Event) -> Event | None:
         """An event as it is handed out; None, counted, if it cannot be read."""
@@ -67,7 +70,7 @@ class ServedNode(Protocol):
 
     @property
     def access(self) -> ServedAccess:
-        """The keys of its topics."""
+        """The keys and policies of its topics."""
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
         """What it counts: value by label, by metric."""
@@ -103,7 +106,7 @@ class ServedNode(Protocol):
         self,
         topic: Topic,
         *,
-        history: Literal["missed", "all", "none"],
+        history: Literal["missed", "all", "none"] | None,
         since_offset: int | None,
         follow: bool,
     ) -> ServedSubscription:

@@ -43,9 +43,9 @@ class Participant(msgspec.Struct, frozen=True):
     preset: str = "default"
     linked: bool = False
     """Whether it needs links that somebody makes; others find their neighbours by themselves."""
-    quiet: float = 5.0
-    """Seconds without growth of any log after which nothing will come any more. Our choice: five
-    rounds of GossipSub's gossip."""
+    quiet: float = 40.0
+    """Seconds without growth of any log after which nothing will come any more. Our choice: until
+    everybody must have compared histories with somebody, at sync's intervals."""
 
 
 PARTICIPANTS: Final = (
@@ -53,9 +53,9 @@ PARTICIPANTS: Final = (
     Participant("gossipsub", "gossipsub", linked=True),
     # Everybody comments, so everybody may publish; by default others ask the topic's author.
     # Who comes back compares its history with its parent when it renews an edge.
-    Participant("pulsarcast", "pulsarcast", "open", quiet=20.0),
+    Participant("pulsarcast", "pulsarcast", "open"),
     # Its supervisor needs some ten rounds until it has found out who is dead.
-    Participant("skipring", "skipring", quiet=12.0),
+    Participant("skipring", "skipring"),
     # The variant that pays off in small networks already.
     Participant("radius", "radius", "few"),
 )

@@ -49,20 +49,25 @@ class Listening:
 
     async def close(self) -> None:
         """Take none any more."""
-        loop = asyncio.get_running_loop()
-        for listener, accepting in self._sockets.items():
-            # Whoever knocks in this very turn of the loop would be accepted by a task that is gone.
-            loop.remove_reader(listener)
+        for accepting in self._sockets.values():
             accepting.cancel()
         await asyncio.gather(*self._sockets.values(), return_exceptions=True)
         for listener in self._sockets:
             listener.close()
 
     async def _accept(self, listener: socket.socket) -> None:
+        """Take connections until cancelled.
+
+        None is in a future on the way: `sock_accept` would lose one that comes in the turn of the
+        loop in which we close.
+        """
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listener)
+                accepted, _ = listener.accept()
+            except BlockingIOError:
+                await _readable(listener)
+                continue
             except ConnectionError:
                 continue  # it was gone before we looked
             except OSError:
@@ -73,3 +78,14 @@ class Listening:
                 await loop.connect_accepted_socket(self._make, accepted)
             except OSError:
                 accepted.close()
+
+
+async def _readable(listener: socket.socket) -> None:
+    """Wait until somebody knocks."""
+    loop = asyncio.get_running_loop()
+    knocked = asyncio.Event()
+    loop.add_reader(listener, knocked.set)
+    try:
+        await knocked.wait()
+    finally:
+        loop.remove_reader(listener)

@@ -33,7 +33,7 @@ from rumormill.libp2p.config import ConnectionConfig, PeerLists
 from rumormill.libp2p.connection import RETIRED, Connection, until, why
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.listening import Listening
-from rumormill.libp2p.pnet import PrivateNetwork
+from rumormill.libp2p.pnet import WRONG_NETWORK, PrivateNetwork
 from rumormill.libp2p.services import (
     PING,
     AnswerIdentify,
@@ -103,8 +103,10 @@ class Swarm:
         """Whether a protocol has something to send that no connection has taken yet."""
 
     def count(self, reason: str) -> None:
-        """Count a refusal."""
+        """Count a refusal; of a private network's, whose peer has no name, it is told as well."""
         self.counts[reason] += 1
+        if reason == WRONG_NETWORK:
+            self.on_excluded(b"", reason)
 
     def refusals(self) -> dict[str, int]:
         """What peers were refused or cut off for, with what live connections have refused."""
@@ -249,8 +251,7 @@ class Swarm:
         if older is not None:
             older.close(RETIRED)
         self._retired[connection.remote_peer] = connection
-        loop = asyncio.get_running_loop()
-        loop.call_later(self.config.retire_timeout, connection.close, RETIRED)
+        asyncio.get_running_loop().call_later(self.config.retire_timeout, connection.close, RETIRED)
 
     def on_closed(self, connection: Connection) -> None:
         """A connection ended, for whatever reason; its socket may need a moment more."""
@@ -292,10 +293,8 @@ class Swarm:
     # Dialling.
 
     async def connect(self, address: Multiaddr, *, keep: bool = True) -> PeerId:
-        """Dial an address with a peer id; return when the connection is ready.
-
-        With `keep`, the peer is dialled again whenever its connection is lost.
-        """
+        """Dial an address with a peer id; return when the connection is ready. With `keep`, the
+        peer is dialled again whenever its connection is lost."""
         peer, endpoint = address.peer_id, address.tcp_endpoint
         if peer is None or endpoint is None:
             raise LocalError(
@@ -397,13 +396,14 @@ class Swarm:
                 failed(peer, str(error))
 
     async def _redial(self, peer: PeerId) -> None:
-        """Dial a wanted peer until it is back, with growing pauses."""
+        """Dial a wanted peer until it is back and stays for a pause, each twice as long."""
         delay = self.config.redial_delay_first
         try:
+            await asyncio.sleep(delay)
             while peer in self._wanted and not self._closing and peer not in self.connections:
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, self.config.redial_delay_longest)
                 await self._dial_quietly(peer)
+                delay = min(delay * 2, self.config.redial_delay_longest)
+                await asyncio.sleep(delay)
         finally:
             self._redialling.pop(peer, None)
 

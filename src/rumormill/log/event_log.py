@@ -218,14 +218,15 @@ class EventLog:
 
     @contextlib.contextmanager
     def histories(self) -> Iterator[StoredHistories]:
-        """All topics' histories, as they are at one moment not before the call.
-
-        May index first what was appended since: a reader's thread is the place for it.
-        """
+        """All topics' histories at one moment; indexes first what was committed before the call."""
         self.writer()
         self._indexer.catch_up()
-        with self.snapshot() as db:
-            yield StoredHistories(db, self._tags)
+        try:
+            with self.snapshot() as db:
+                yield StoredHistories(db, self._tags)
+        except errors.CorruptLogError as error:
+            self._indexer.distrust(error)
+            raise
 
     def know(self, topic: str, keys: Sequence[Key]) -> None:
         """Remember keys of events that were verified and will not be stored.

@@ -5,6 +5,7 @@ every sum is what its keys add up to. As in `check`, nothing is changed here.
 """
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -84,10 +85,11 @@ def _complaints(db: sqlite3.Connection, topic: TopicRow) -> Iterator[str]:
 
 def _wrong_sums(below: list[Node], above: list[Node]) -> Iterator[str]:
     """Nodes of a level that are not what the nodes of the level below add up to."""
-    firsts = {node.first for node in below}
+    firsts = [node.first for node in below]
     for node, end in _with_ends(above):
-        children = [child.summary for child in below if node.first <= child.first < end]
-        if node.first not in firsts or sum(children, Summary()) != node.summary:
+        children = below[bisect_left(firsts, node.first) : bisect_left(firsts, end)]
+        total = sum((child.summary for child in children), Summary())
+        if not children or children[0].first != node.first or total != node.summary:
             yield f"the sum above {node.first.stamp} is wrong"
 
 

@@ -74,6 +74,7 @@ class Indexer:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._db = writer.db
+        self._is_distrusted = False
         writer.spare_work = self._work_when_idle
 
     # Called from any thread.
@@ -94,6 +95,12 @@ class Indexer:
             body = partial(self._know, topic, keys[start : start + _PIECE_EVENTS])
             self._writer.run(partial(self.attempt, partial(self._transact, body))).result()
 
+    def distrust(self, reason: CorruptLogError) -> None:
+        """Somebody met damage while reading histories: make them anew, once."""
+        if not self._is_distrusted:
+            self._is_distrusted = True
+            self._writer.run(partial(self.attempt, partial(self._rebuild, reason))).result()
+
     # Called by the writer's thread only.
 
     def attempt(self, job: Callable[[], Result]) -> Result:
@@ -102,8 +109,7 @@ class Indexer:
             try:
                 return job()
             except IndexDamagedError as error:
-                _log.warning("the index of histories is damaged and made anew: %s", error)
-                self._rebuild()
+                self._rebuild(error)
                 return job()
         except IndexDamagedError as error:
             finding = Finding(FindingKind.INDEX, detail=f"no histories until a repair: {error}")
@@ -117,27 +123,20 @@ class Indexer:
     def forget(self, topic: TopicRow, gone: Sequence[Gone | None]) -> Window:
         """Let go of a topic's first events; None stands for one that was lost before.
 
-        Part of the transaction that deletes them; `topic` is as it was before. What was not
-        indexed yet never will be.
+        Part of the transaction that deletes them; `topic` is as it was before.
         """
         with _guarded():
+            self._advance(topic, topic.first_offset + len(gone), len(gone))
             record = self._record(topic)
             window = record.window
-            indexed = []
+            entries = []
             for offset, event in enumerate(gone, topic.first_offset):
-                key = (
-                    None
-                    if event is None
-                    else stored_key(topic, event.id, event.author, event.created)
-                )
-                if event is None or key is None:
-                    continue
-                window = window.without(key.stamp, event.received)
-                if offset < record.indexed_to:
-                    indexed.append(Entry(key, offset))
-            Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(indexed)))
-            indexed_to = max(record.indexed_to, topic.first_offset + len(gone))
-            put_record(self._db, Record(topic.topic_id, indexed_to, window))
+                key = event and stored_key(topic, event.id, event.author, event.created)
+                if event and key:
+                    window = window.without(key.stamp, event.received)
+                    entries.append(Entry(key, offset))
+            Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(entries)))
+            put_record(self._db, msgspec.structs.replace(record, window=window))
         return window
 
     def _load(self) -> None:
@@ -234,20 +233,25 @@ class Indexer:
         number = topic.topic_id
         self._record(topic)
         query = "SELECT 1 FROM history_keys WHERE topic_id = ? AND stamp = ? AND id = ?"
-        keys = [key for key in keys if not self._db.execute(query, (number, *key)).fetchone()]
+        new = [
+            key
+            for key in dict.fromkeys(keys)
+            if not self._db.execute(query, (number, *key)).fetchone()
+        ]
         last = last_refusal(self._db, number)
-        refusals = [Entry(key, -place) for place, key in enumerate(keys, last + 1)]
+        refusals = [Entry(key, -place) for place, key in enumerate(new, last + 1)]
         put_refusals(self._db, number, refusals)
         tree = Tree(self._db, topic)
         tree.add(put_keys(self._db, number, sorted(refusals)))
-        oldest = last + len(keys) - MAX_REFUSALS
+        oldest = last + len(new) - MAX_REFUSALS
         tree.remove(drop_keys(self._db, number, sorted(get_refusals(self._db, number, oldest))))
         self._db.execute(
             "DELETE FROM refusals WHERE topic_id = ? AND number <= ?", (number, oldest)
         )
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, reason: Exception) -> None:
         """Make keys and sums anew, and what is not whole of the records; the events come later."""
+        _log.warning("the index of histories is damaged and made anew: %s", reason)
         writer = self._writer
         self._transact(self._empty)
         writer.counters.indexes_rebuilt += 1

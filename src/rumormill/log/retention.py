@@ -106,8 +106,9 @@ class Retainer:
         (free,) = db.execute("PRAGMA freelist_count").fetchone()
         if free == 0:
             return False
-        # Each step of this statement frees one page, so it has to be run to its end.
-        db.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
+        # Each step of this statement frees one page. Python takes it for one without results, and
+        # runs only its first step, except in a script.
+        db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
         self._writer.wrote_pages(2 * min(free, _STEP_PAGES))
         return True
 

@@ -40,8 +40,9 @@ _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
 _SPARE_EVENTS = 4096
-"""Index by itself from so many events behind: our choice. Who asks for histories waits for fewer,
-which is some ten milliseconds."""
+_SPARE_SECONDS = 0.1
+"""Index by itself from so many events behind, after so long a quiet: our choice. Who asks for
+histories waits for fewer, which is some ten milliseconds, and who appends waits for none."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
@@ -110,6 +111,7 @@ class Writer:
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closing = False
+        self._is_quiet = False
         self._failure: StoreError | None = None
         self._pages_since_checkpoint = 0
         self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
@@ -279,11 +281,15 @@ class Writer:
             while not self._calls and not self._jobs:
                 if self._closing:
                     return [], None, True
-                if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
-                    return [], (self.spare_work, Future()), False
                 pause = None if self._upkeep is None else self._upkeep.wait(time.monotonic())
+                spare = None
+                if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
+                    spare = (self.spare_work, Future[Any]())
+                    pause = 0 if self._is_quiet else _SPARE_SECONDS
                 if not self._work.wait(pause) and pause is not None:
-                    return [], None, False
+                    self._is_quiet = True
+                    return [], spare, False
+            self._is_quiet = False
             if self.config.linger_seconds and not self._closing:
                 self._linger()
             job = self._jobs.popleft() if self._jobs else None

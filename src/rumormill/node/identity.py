@@ -141,6 +141,18 @@ def create_topic_key(path: Path) -> topic_cipher.TopicKeys:
     return made
 
 
+def rotate_topic_key(path: Path) -> topic_cipher.TopicKeys:
+    """Put a new key in front of those of a key file, which stay for what was said before."""
+    keys_now = load_topic_keys(path)
+    made = keys_now.rotated(secrets.token_bytes(topic_cipher.KEY_BYTES))
+    try:
+        _write_draft(path, made.encode()).replace(path)
+        files.sync_directory(path.parent)
+    except OSError as error:
+        raise LocalError(f"cannot write the topic's key file {path}: {error.strerror}") from error
+    return made
+
+
 def load_policy(path: Path) -> Policy:
     """Read a publisher policy, which is no secret, and check its signature."""
     try:
@@ -178,15 +190,21 @@ def _load(path: Path, what: str, decode: Callable[[bytes], _Key], *, secret: boo
         raise LocalError(f"the {what} {path} cannot be used: {error}") from None
 
 
+def _write_draft(path: Path, content: bytes) -> Path:
+    """Write what is to become a file beside it, to the disk."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with open(files.create(draft), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return draft
+
+
 def _create(path: Path, what: str, content: bytes) -> None:
     """Write a file whole or not at all; one that exists stays as it is, and is an error."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         files.make_folder(path.parent)
-        with open(files.create(draft), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        draft = _write_draft(path, content)
         try:
             os.link(draft, path)
         finally:

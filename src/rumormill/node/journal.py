@@ -14,7 +14,7 @@ is kept what fits.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final
 
@@ -120,9 +120,10 @@ class Journal:
 
     # Subscribers.
 
-    def add(self, subscription: Subscription) -> None:
-        """Hand out a topic's events to a subscription from now on."""
+    def add(self, subscription: Subscription) -> Subscription:
+        """Hand out a topic's events to a subscription from now on; return it."""
         self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
+        return subscription
 
     def remove(self, subscription: Subscription) -> None:
         """Hand out nothing more to a subscription."""
@@ -200,10 +201,8 @@ class Journal:
             order.set_exception(self._refusal or LocalError(effect.error))
             return
         place = self._answers.get((event.topic, event.id))
-        offset, durable_at = (-1, None) if place is None else (place.offset, place.durable_at)
-        order.set_result(
-            Receipt(event.topic, event.id, offset, durable_at, effect.peers, effect.note)
-        )
+        offset, safe = (-1, None) if place is None else (place.offset, place.durable_at)
+        order.set_result(Receipt(event.topic, event.id, offset, safe, effect.peers, effect.note))
 
     def _is_congested(self) -> bool:
         """Whether a publisher must wait: for the disk, or for peers."""
@@ -339,11 +338,14 @@ class Journal:
         answers, opened = self._answers, self._access.opened
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
-            if append.deliver and not place.duplicate and event.topic in self._subscriptions:
-                placed = opened(filled(event, event.received, place.offset, event.protocol))
-                if placed is not None:
-                    for subscription in self._subscriptions[event.topic]:
-                        subscription.offer(placed)
+            if event.topic in self._subscriptions and not place.duplicate:
+                takers: Iterable[Subscription] = self._subscriptions[event.topic]
+                if not append.deliver:
+                    takers = [each for each in takers if each.reads_log]
+                placed = filled(event, event.received, place.offset, event.protocol)
+                if takers and (readable := opened(placed)) is not None:
+                    for subscription in takers:
+                        subscription.offer(readable)
             if append.barrier is not None:
                 barriers.append(append.barrier)
                 answers[event.topic, event.id] = place
@@ -375,7 +377,7 @@ class Journal:
         """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
         reason = _REASONS.get(type(error), LOG_FAILED)
-        barriers = tuple([each.append.barrier for each in batch if each.append.barrier is not None])
+        barriers = tuple(_regrets(batch, error))
         for taken in batch:
             if taken.own:
                 self._unsaid_events -= 1
@@ -479,6 +481,14 @@ _REASONS: Final[dict[type[StoreError], str]] = {
     EventRefusedError: EVENT_REFUSED,
     QueueFullError: LOG_BUSY,
 }
+
+
+def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
+    """What the machine hears of lost events; of peers' ones unless the log will never take them."""
+    final = isinstance(error, EventRefusedError)
+    for append in (taken.append for taken in batch):
+        if append.barrier is not None or (append.if_lost is not None and not final):
+            yield append.if_lost if append.barrier is None else append.barrier
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:

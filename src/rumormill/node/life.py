@@ -18,7 +18,7 @@ from rumormill.core.inputs import Subscribe
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import Durability, StoreConfig
+from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.node import identity, topics
 from rumormill.node.callbacks import Callbacks, Validators
 from rumormill.node.change import Change
@@ -26,6 +26,7 @@ from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, lis
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
+from rumormill.node.retaining import keep_retaining, rules_of
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
@@ -57,6 +58,7 @@ class NodeLife:
         durability: Durability | str | None = None,
         config: NodeConfig | None = None,
         store: StoreConfig | None = None,
+        retain: Retention | Mapping[TopicName, Retention] | None = None,
         sync: SyncConfig | bool = True,
         resume: bool = False,
         observers: Sequence[Observer] = (),
@@ -73,9 +75,10 @@ class NodeLife:
         `policies` are files that say who may publish. `message_id`, `application_score`,
         `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
         `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
-        see the trace. `sync` says whether and how what is missing is got from other nodes. With
-        `resume`, the topics that were followed when the node was last closed, or killed, are
-        followed again from the start.
+        see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
+        topic, that of all others under "". `sync` says whether and how what is missing is got from
+        other nodes. With `resume`, the topics that were followed when the node was last closed, or
+        killed, are followed again from the start.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
@@ -90,6 +93,7 @@ class NodeLife:
         self._sync = sync if isinstance(sync, SyncConfig) else SyncConfig(enabled=sync)
         self._sync.validate()
         self._resume = resume
+        self._rules = rules_of(retain)
         self._observers = tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
         self.access = TopicAccess(topic_keys, policies)
@@ -159,6 +163,7 @@ class NodeLife:
                 self._followed[topic] = None
                 self._driver.feed(Subscribe(topic))
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+        self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""
@@ -168,6 +173,7 @@ class NodeLife:
             return
         self._running = False
         self._housekeeping.cancel()
+        self._retaining.cancel()
         self._validators.close()
         self._journal.close()
         await self._journal.drain()

@@ -26,6 +26,8 @@ Values: TypeAlias = dict[str, float]
 MAX_LABELS: Final = 512
 """Our choice: a dashboard of more topics is unreadable, and a page of 20 metrics stays small."""
 OTHER: Final = "(other)"
+_SYNC: Final = "sync "
+"""How the names of sync's messages begin."""
 
 _JUDGED: Final[Mapping[str, str]] = {
     reasons.MISSING_SIGNATURE: "invalid_messages",
@@ -95,6 +97,21 @@ METRICS: Final[Mapping[str, Description]] = {
         ),
         ("rumormill_doors_refused", "counter", "reason", "clients of doors turned away, by door"),
         ("rumormill_events_lost", "counter", "", "events of peers that could not be stored"),
+        ("rumormill_sync_sessions", "counter", "outcome", "comparisons of histories"),
+        ("rumormill_sync_events", "counter", "topic", "events that were missing and fetched"),
+        ("rumormill_sync_bytes", "counter", "direction", "bytes of sync, events included"),
+        (
+            "rumormill_sync_compared_seconds",
+            "gauge",
+            "topic",
+            "since when a topic had all that another node has",
+        ),
+        (
+            "rumormill_sync_lacking_seconds",
+            "gauge",
+            "topic",
+            "since when something is missing and could not be got",
+        ),
         ("rumormill_connections", "gauge", "", "open connections"),
         ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
         ("rumormill_queued_messages", "gauge", "", "RPCs that wait for all peers"),
@@ -135,6 +152,7 @@ class Counts:
             trace.Prune: lambda entry, _: add("rumormill_prunes", entry.topic),
             trace.Refuse: lambda entry, _: add("rumormill_refused", entry.reason, entry.count),
             trace.Penalise: lambda entry, _: add("rumormill_penalties", entry.reason),
+            trace.SyncEnded: lambda entry, _: add("rumormill_sync_sessions", entry.outcome),
             trace.UndeliverableMessage: lambda entry, _: add("rumormill_undelivered", entry.reason),
         }
 
@@ -183,6 +201,8 @@ class Counts:
                 self._accepted[entry.topic] += 1
             else:
                 self.add("accepted_messages", entry.topic)
+            if entry.via:
+                self.add("rumormill_sync_events", entry.topic)
 
 
 class _Traffic:
@@ -190,6 +210,7 @@ class _Traffic:
 
     def __init__(self, counts: Counts, rpc: str, message: str, suffix: str) -> None:
         self._counts = counts
+        self._direction = rpc.rpartition("_")[2]
         self._rpcs = counts.values[rpc]
         self._rpc_bytes = counts.values[f"{rpc}_bytes"]
         self._names = (f"{message}_counts{suffix}", f"{message}_bytes")
@@ -202,6 +223,8 @@ class _Traffic:
         counts, sizes = self._messages, self._message_bytes
         for meta in rpcs:
             messages = meta.messages
+            if meta.operations and meta.operations[0].name.startswith(_SYNC):
+                self._counts.add("rumormill_sync_bytes", self._direction, meta.size)
             for message in messages:
                 topic, share = message.topic, meta.data_size / len(messages)
                 if topic in sizes:
@@ -223,7 +246,7 @@ def gather_metrics(
         for topic, count in found["topic_msg_recv_counts_unfiltered"].items()
     }
     view = driver.machine.view()
-    _add_topics(found, view)
+    _add_topics(found, view, driver.now())
     found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
     channels, log = driver.channels.values(), journal.log
     found["peers_per_protocol"] = dict(Counter(each.protocol for each in channels if each.open))
@@ -247,11 +270,15 @@ def gather_metrics(
     return found
 
 
-def _add_topics(found: dict[str, Values], view: View) -> None:
+def _add_topics(found: dict[str, Values], view: View, now: float) -> None:
     """What the protocol knows of topics; a protocol without a mesh has no mesh metrics."""
     for topic in list(dict.fromkeys([*view.subscriptions, *view.peers]))[:MAX_LABELS]:
         found["topic_subscription_status"][topic] = float(topic in view.subscriptions)
         found["topic_peers_count"][topic] = float(len(view.peers.get(topic, ())))
+    for name in ("compared", "lacking"):
+        since: Mapping[str, float] = getattr(view, name)
+        ages = {topic: now - since[topic] for topic in list(since)[:MAX_LABELS]}
+        found[f"rumormill_sync_{name}_seconds"] = ages
     mesh = view.links.get("mesh")
     if mesh is not None:
         for topic in list(mesh)[:MAX_LABELS]:

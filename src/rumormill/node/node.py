@@ -199,21 +199,23 @@ class Node(NodeLife):
         "sync"). `history="all"` fetches whatever they keep, `"none"` nothing, and `since` what was
         published from a time on (seconds since 1970).
 
-        With `since_offset`, it begins with the events of this node's log from there on. `buffer`
-        and `overflow` say how many events may wait and what happens when more come. Closing the
-        subscription does not leave the topic, which the log goes on to follow: `unsubscribe` does.
-        With `follow=False` the topic is left with its last subscription, unless it is followed.
+        With `since_offset`, it is given this node's log from there on, what is fetched late
+        included; 0 means `history="all"` unless something else is said. `buffer` and `overflow`
+        say how many events may wait and what happens when more come. Closing the subscription
+        does not leave the topic: `unsubscribe` does, or with `follow=False` the end of the last
+        subscription, unless it is followed.
         """
         self._check_running()
         check_topic(topic, self._store_config)
+        if since_offset == 0 and since is None:
+            history = history or "all"
         wanted = wanted_since(history, since)
-        callbacks = (self._on_closed, self._on_lost, self.access.opened)
-        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *callbacks)
+        told = (self._on_closed, self._on_lost, self.access.opened)
+        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *told)
         if follow:
             self._follow(topic)
-        topics.enter_topic(self._spec, self._driver, topic, subscription, wanted)
-        self._journal.add(subscription)
-        return subscription
+        topics.enter_topic(self._spec, self._driver, subscription, wanted)
+        return self._journal.add(subscription)
 
     def _on_closed(self, subscription: Subscription) -> None:
         self._journal.remove(subscription)

@@ -56,8 +56,10 @@ class Subscription:
         self.topic = topic
         self.dropped = 0
         """Events lost to a full buffer, or to retention before they were read."""
+        self.reads_log = since_offset is not None
+        """Whether it is given all that the log gets, and not only what is news."""
         self._log = log
-        self._behind = since_offset is not None
+        self._behind = self.reads_log
         self._next_offset = next_offset if since_offset is None else since_offset
         """Of the event that the buffer takes next."""
         self._size = buffer

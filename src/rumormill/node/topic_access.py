@@ -41,11 +41,11 @@ class TopicAccess:
         topic_keys: Mapping[Topic, str | Path] | None = None,
         policies: Sequence[str | Path] = (),
     ) -> None:
-        """Name the files; they are read when the node starts."""
+        """Name the files; they are read when the node starts, and by `reload`."""
         self.record: Callable[[trace.TracePayload], None] = lambda _: None
         """Traces a refusal."""
         self._key_files = dict(topic_keys or {})
-        self._policy_files = tuple(policies)
+        self._policy_files = dict.fromkeys(policies)
         self._keys: dict[Topic, TopicKeys] = {}
         self._policies: dict[Topic, Policy] = {}
         self._own: PeerId = b""
@@ -55,28 +55,36 @@ class TopicAccess:
     def load(self, own: PeerId, *, proven: bool) -> None:
         """Read all files, for this peer; `proven` says whether all events name their author."""
         self._own, self._proven = own, proven
-        for topic, path in self._key_files.items():
-            self.set_keys(topic, path)
-        for path in self._policy_files:
-            self.add_policy(path)
-        if self._keys or self._policies:
-            self._check_proven()
+        self.reload()
+
+    def reload(self) -> None:
+        """Read all files again: keys as they are there, of policies the later versions. If one
+        cannot be used everything stays as it is."""
+        self._use(self._key_files, self._policy_files)
 
     def set_keys(self, topic: Topic, path: str | Path | None) -> None:
-        """Read a topic's key file (again) and use it from now on; None: the topic has no keys."""
-        if path is None:
-            self._keys.pop(topic, None)
-            return
-        self._check_proven()
-        self._keys[topic] = load_topic_keys(Path(path))
+        """Read a topic's key file and use it from now on; None: the topic has no keys."""
+        others = {each: file for each, file in self._key_files.items() if each != topic}
+        self._use(others if path is None else {**others, topic: path}, self._policy_files)
 
     def add_policy(self, path: str | Path) -> None:
         """Read a policy and follow it from now on, unless a later version is followed already."""
-        self._check_proven()
-        policy = load_policy(Path(path))
-        known = self._policies.get(policy.topic)
-        if known is None or policy.replaces(known):
-            self._policies[policy.topic] = policy
+        self._use(self._key_files, {**self._policy_files, path: None})
+
+    def _use(
+        self, key_files: dict[Topic, str | Path], policy_files: dict[str | Path, None]
+    ) -> None:
+        """Use these files, or none of them."""
+        if key_files or policy_files:
+            self._check_proven()
+        topic_keys = {topic: load_topic_keys(Path(file)) for topic, file in key_files.items()}
+        policies = dict(self._policies)
+        for policy in [load_policy(Path(file)) for file in policy_files]:
+            known = policies.get(policy.topic)
+            if known is None or policy.replaces(known):
+                policies[policy.topic] = policy
+        self._key_files, self._policy_files = key_files, policy_files
+        self._keys, self._policies = topic_keys, policies
 
     def _check_proven(self) -> None:
         if not self._proven:

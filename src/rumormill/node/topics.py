@@ -107,16 +107,13 @@ def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
 
 
 def enter_topic(
-    spec: ProtocolSpec,
-    driver: Driver,
-    topic: Topic,
-    subscription: Subscription,
-    since: float | None,
+    spec: ProtocolSpec, driver: Driver, subscription: Subscription, since: float | None
 ) -> None:
     """Enter a topic, to have its events from a time on (`Subscribe`).
 
     One that has to be found and cannot be ends the subscription with an error.
     """
+    topic = subscription.topic
     driver.feed(Subscribe(topic, since=since))
     if spec.topics is None:
         return

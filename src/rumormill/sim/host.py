@@ -184,7 +184,9 @@ class Host(Correspondent):
 
     def _settle(self, appends: list[effects.Append], error: str) -> None:
         """Appends are safe, or lost: hand the events out, or say that they cannot be."""
-        barriers = tuple([each.barrier for each in appends if each.barrier is not None])
+        barriers = [each.barrier for each in appends if each.barrier is not None]
+        if error:
+            barriers += [each.if_lost for each in appends if each.if_lost is not None]
         for each in appends:
             if each.deliver and not error and self.on_event is not None:
                 self.on_event(each.event)
@@ -193,7 +195,8 @@ class Host(Correspondent):
                 lost = trace.UndeliverableMessage(event.id, event.topic, error)
                 self.record((self.engine.now, self.id, lost))
         if barriers:
-            self._answers.append(inputs.NotStored(barriers, error) if error else Stored(barriers))
+            told = tuple(barriers)
+            self._answers.append(inputs.NotStored(told, error) if error else Stored(told))
 
     def _load(self, effect: effects.Load) -> None:
         journal = self.journal

@@ -15,6 +15,7 @@ import msgspec
 
 from rumormill.core.config import Config, nearest, require
 from rumormill.core.errors import ConfigError
+from rumormill.protocols.registry import protocol
 from rumormill.sim.journal import DEFAULT_LIMIT
 from rumormill.sim.latency import check_bandwidth, check_latency
 from rumormill.sim.tables import read_config, within
@@ -318,6 +319,16 @@ class Disk(Config, frozen=True, kw_only=True):
         require(1 <= self.limit <= 10**9, "limit", "must be from 1 to 1000000000")
 
 
+class Sync(SyncConfig, frozen=True, kw_only=True):
+    """Whether, and when, peers get from each other what the protocol has not brought."""
+
+    # Off: what is compared then are the protocols themselves. The rest is as in a node.
+    enabled: bool = False
+    interval: Seconds = SyncConfig().interval
+    settle: Seconds = SyncConfig().settle
+    timeout: Seconds = SyncConfig().timeout
+
+
 class Scenario(Config, frozen=True, kw_only=True):
     """A whole run, apart from the code."""
 
@@ -349,9 +360,7 @@ class Scenario(Config, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     churn: Churn = Churn()
     disk: Disk = Disk()
-    sync: SyncConfig = SyncConfig(enabled=False)
-    """Whether peers get from each other what the protocol has not brought. Off by default: what is
-    compared then are the protocols themselves."""
+    sync: Sync = Sync()
 
     def validate(self) -> None:
         """Check every table and what they say about each other."""
@@ -368,7 +377,7 @@ class Scenario(Config, frozen=True, kw_only=True):
         )
         require(0 <= self.processing_delay <= 60, "processing_delay", "must be from 0s to 1m")
         require(len(self.faults) <= MOST_FAULTS, "faults", f"at most {MOST_FAULTS} entries")
-        for key in ("topology", "links", "workload", "churn", "disk"):
+        for key in ("topology", "links", "workload", "churn", "disk", "sync"):
             within(key, getattr(self, key).validate)
         publishers = self.workload.publishers
         require(
@@ -471,6 +480,11 @@ class Scenario(Config, frozen=True, kw_only=True):
                 inner = step
             inner[last] = value
         return self.from_dict(table, lax=True)
+
+    def under(self, name: str) -> Self:
+        """The same run with another protocol; one that repairs histories itself needs no sync."""
+        syncs = self.sync.enabled and protocol(name).recovers
+        return self.changed({"protocol": name, "sync.enabled": syncs})
 
 
 def _refuse_ignored(config: Any, used_by: Mapping[str, tuple[str, ...]]) -> None:

@@ -28,6 +28,7 @@ SIZES: Final[Mapping[str, float]] = {
     "b": 1.0,
     "kb": 1e3,
     "mb": 1e6,
+    "gb": 1e9,
     "kib": 1024.0,
     "mib": 1024.0**2,
     "gib": 1024.0**3,

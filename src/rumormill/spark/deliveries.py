@@ -12,7 +12,8 @@ pair. Since every entry has its place, the end of a pair follows from the places
 - else it is pending.
 
 A delivery at a peer that was not expected is `extra`; one of a message whose publication is not
-before it in the trace is `unpublished`.
+before it in the trace is `unpublished`. A peer may be entitled to a message without being expected,
+because it was down at its publication (`trace.completeness`): what it never gets is `missed`.
 
 Hops say along how many peers a message came. A peer has one hop more than the peer whose copy
 reached it first, and a message's publisher has none: a walk along the arrivals of one message in
@@ -30,6 +31,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from rumormill.trace.ledger import SUBSCRIBER_DOWN, SUBSCRIBER_LEFT, UNDELIVERABLE, UNSPECIFIED
+from rumormill.trace.metrics import SYNC
 
 PUBLISH, REJECT, DUPLICATE, DELIVER = 0, 1, 2, 3
 RECV, SEND, DROP, JOIN, LEAVE = 6, 7, 8, 9, 10
@@ -61,51 +63,78 @@ def publications(traces: DataFrame) -> DataFrame:
 
 
 def subscriptions(traces: DataFrame) -> DataFrame:
-    """The stretches in which a peer is subscribed to a topic and up.
+    """Every peer's subscription to a topic: the stretches in which it is subscribed and up.
 
-    `since` to `until` are places; `gone` is the place at which the peer will next have left or gone
-    down, with the reason for it. A subscription outlives NODE_DOWN, and a peer of which no NODE_UP
-    is known is up.
+    `since` to `until` of a stretch are places; `gone` is the place at which the peer will next have
+    left or gone down, with the reason for it. A subscription outlives NODE_DOWN, and a peer of
+    which no NODE_UP is known is up. `entitled` is the place from which on the peer has been
+    subscribed, without leaving, up to the end; null if it is not, or not up then.
     """
     joins = traces.where(f.col("type").isin(JOIN, LEAVE)).selectExpr(
-        "run", "peerID AS peer", "topic", _PLACE, f"type = {JOIN} AS joined"
+        "run", "peerID AS peer", "topic", _PLACE, f"type = {JOIN} AS joins"
     )
     moves = traces.where(f.col("type").isin(UP, DOWN)).selectExpr(
         "run", "peerID AS peer", _PLACE, f"type = {UP} AS up"
     )
-    topics = joins.select("run", "peer", "topic").distinct()
+    key = ["run", "peer", "topic"]
+    topics = joins.select(key).distinct()
     changes = joins.unionByName(moves.join(topics, ["run", "peer"]), allowMissingColumns=True)
-    order = Window.partitionBy("run", "peer", "topic").orderBy("at")
+    order = Window.partitionBy(*key).orderBy("at")
     rest = order.rowsBetween(1, Window.unboundedFollowing)
-    joined = f.coalesce(f.last("joined", ignorenulls=True).over(order), f.lit(False))
+    joined = f.coalesce(f.last("joins", ignorenulls=True).over(order), f.lit(False))
     up = f.coalesce(f.last("up", ignorenulls=True).over(order), f.lit(True))
+    left = f.expr("max(IF(NOT joins, at, NULL))").over(Window.partitionBy(*key))
     known = changes.select(
-        "run", "peer", "topic", "at", joined.alias("joined"), up.alias("up")
+        *key, "at", "joins", joined.alias("joined"), up.alias("up"), left.alias("left")
     ).withColumn("live", f.col("joined") & f.col("up"))
     why = f.when(f.col("joined"), SUBSCRIBER_DOWN).otherwise(SUBSCRIBER_LEFT)
     end = f.when(~f.col("live"), f.struct("at.moment", "at.seq", why.alias("why")))
+    stretch = "struct(at AS since, until, gone)"
+    figures = {
+        "stretches": f"collect_list({stretch}) FILTER (WHERE live)",
+        "entitled": "IF(max_by(live, at),"
+        " min(at) FILTER (WHERE joins AND (left IS NULL OR at > left)), NULL)",
+    }
     return (
         known.withColumn("until", f.lead("at").over(order))
         .withColumn("gone", f.first(end, ignorenulls=True).over(rest))
-        .where("live")
-        .select("run", "peer", "topic", f.col("at").alias("since"), "until", "gone")
+        .groupBy(*key)
+        .agg(*[f.expr(text).alias(name) for name, text in figures.items()])
     )
 
 
-def expected_pairs(published: DataFrame, subscribed: DataFrame) -> DataFrame:
-    """Every publication with every subscriber that it is owed to."""
+def owed_pairs(published: DataFrame, subscribed: DataFrame) -> DataFrame:
+    """Every publication with every subscriber that it is owed to: expected, entitled, or both."""
+    then = "each.since < published AND (each.until IS NULL OR published < each.until)"
     return (
         published.join(subscribed, ["run", "topic"])
-        .where("since < published AND (until IS NULL OR published < until)")
-        .select("run", "message_id", "peer", "gone")
+        .withColumn("stretch", f.expr(f"get(filter(stretches, each -> {then}), 0)"))
+        .selectExpr(
+            *_PAIR,
+            "stretch.gone AS gone",
+            "stretch IS NOT NULL AS expected",
+            "coalesce(entitled < published, false) AS entitled",
+        )
+        .where("expected OR entitled")
     )
+
+
+def last_faults(traces: DataFrame) -> DataFrame:
+    """When a peer last went down, or came back, in each run: a first start is no fault."""
+    moves = traces.where(f.col("type").isin(UP, DOWN)).selectExpr(
+        "run", "peerID AS peer", _PLACE, "timestamp", f"type = {DOWN} AS falls"
+    )
+    last = moves.groupBy("run", "peer").agg(
+        f.max(f.struct("at", "timestamp")).alias("last"), f.expr("bool_or(falls) AS fell")
+    )
+    return last.where("fell").groupBy("run").agg(f.max("last").timestamp.alias("last_fault"))
 
 
 def _happenings(traces: DataFrame) -> DataFrame:
     """All entries that can decide a pair: run, message_id, peer, kind, place, time, reason."""
     # Go's entries may have no reason.
     why = f"coalesce(nullif(reason, ''), '{UNSPECIFIED}')"
-    shared = ["run", "type AS kind", _PLACE, "timestamp",
+    shared = ["run", "type AS kind", _PLACE, "timestamp", "via",
               f"IF(type = {UNDELIVER}, '{UNDELIVERABLE}', {why}) AS why"]  # fmt: skip
     own = traces.where(f.col("type").isin(DELIVER, REJECT, UNDELIVER)).selectExpr(
         *shared, "messageID AS message_id", "peerID AS peer"
@@ -123,16 +152,17 @@ def _summed(happened: DataFrame) -> DataFrame:
         "first": f"min(struct(at, timestamp)) {delivered}",
         "last": f"max(at) {delivered}",
         "times": f"count(*) {delivered}",
+        "synced": f"count_if(via = '{SYNC}') {delivered}",
         "undelivered": f"max(at) FILTER (WHERE kind = {UNDELIVER})",
         "refused": f"min({told}) FILTER (WHERE kind IN ({REJECT}, {UNDELIVER}))",
         "noted": f"max({told}) FILTER (WHERE kind = {DROP})",
-        "acts": "sort_array(collect_list(struct(at, kind))"
+        "acts": "sort_array(collect_list(struct(at, kind, timestamp, via))"
         f" FILTER (WHERE kind IN ({DELIVER}, {UNDELIVER})))",
     }
     summed = happened.groupBy(*_PAIR, "known").agg(
         *[f.expr(text).alias(name) for name, text in figures.items()]
     )
-    return summed.withColumn("repeated", f.expr(_REPEATED))
+    return summed.withColumns({"repeated": f.expr(_REPEATED), "kept": f.expr(_KEPT)})
 
 
 _REPEATED: Final = (
@@ -141,11 +171,16 @@ _REPEATED: Final = (
 )
 """Deliveries of what was delivered already."""
 
+_KEPT: Final = (
+    f"get(filter(acts, act -> act.kind = {DELIVER} AND coalesce(act.at > undelivered, true)), 0)"
+)
+"""The first delivery that was not taken back."""
+
 
 def deliveries(traces: DataFrame) -> DataFrame:
     """Every expected pair and every delivery: publish ⟗ deliver, per subscriber."""
     published = publications(traces)
-    pairs = expected_pairs(published, subscriptions(traces))
+    pairs = owed_pairs(published, subscriptions(traces))
     places = published.select("run", "message_id", "published")
     happened = (
         _happenings(traces)
@@ -153,12 +188,10 @@ def deliveries(traces: DataFrame) -> DataFrame:
         .withColumn("known", f.expr("coalesce(at > published, false)"))
         .where(f"known OR kind = {DELIVER}")
     )
-    both = pairs.withColumns({"expected": f.lit(True), "known": f.lit(True)}).join(
-        _summed(happened), [*_PAIR, "known"], "full"
-    )
+    both = pairs.withColumn("known", f.lit(True)).join(_summed(happened), [*_PAIR, "known"], "full")
     told = (
-        both.fillna(False, "expected")
-        .where("expected OR times > 0")
+        both.fillna(False, ["expected", "entitled"])
+        .where("expected OR entitled OR times > 0")
         .join(published.drop("published"), ["run", "message_id"], "left")
         .join(hops_of(traces), _PAIR, "left")
     )
@@ -172,33 +205,51 @@ def _judged(told: DataFrame) -> DataFrame:
              ELSE coalesce(least(refused, gone).why, noted.why) END"""))  # fmt: skip
     state = f.expr("""
         CASE WHEN NOT known THEN 'unpublished'
-             WHEN NOT expected THEN 'extra'
+             WHEN NOT expected THEN IF(times > 0, 'extra', 'missed')
              WHEN reason IS NOT NULL THEN 'dropped'
              WHEN last IS NOT NULL THEN 'delivered'
              ELSE 'pending' END""")
     return judged.withColumn("state", state).selectExpr(
-        "* EXCEPT (hops, times, repeated)",
+        "* EXCEPT (hops, times, synced, repeated)",
         "peer != publisher AS remote",
         "first.timestamp AS delivered_at",
         "IF(known, (first.timestamp - published_at) / 1e9, NULL) AS latency",
         "IF(known, hops, NULL) AS hops",
+        "kept.via AS via",
+        "kept.timestamp AS kept_at",
         "coalesce(times, 0) AS times",
+        "coalesce(synced, 0) AS synced",
         "coalesce(repeated, 0) AS repeated",
     )
 
 
 def messages(traces: DataFrame, delivered: DataFrame) -> DataFrame:
-    """Every message: who published it, how many copies were sent, how many came to nothing new."""
+    """Every message: who published it, how many copies were sent, how many came to nothing new, and
+    whether everybody has it who is entitled to it."""
     key = ["run", "message_id"]
     carried = traces.where(f.col("type") == SEND).select("run", f.inline("messages"))
     sent = _counted(carried, "copies")
     again = _counted(traces.where(f.col("type") == DUPLICATE), "duplicates")
-    new = "CASE state WHEN 'delivered' THEN 1 WHEN 'extra' THEN times ELSE 0 END"
-    got = delivered.where("remote").groupBy(key).agg(f.expr(f"sum({new}) AS received"))
+    by_copy = f"IF(state = 'delivered', IF(via = '{SYNC}', 0, 1), times - synced)"
+    new = f"IF(remote AND state IN ('delivered', 'extra'), {by_copy}, 0)"
+    figures = {
+        "received": f"sum({new})",
+        "entitled": "count_if(entitled)",
+        "missing": "count_if(entitled AND kept_at IS NULL)",
+        "complete_at": "max(kept_at) FILTER (WHERE entitled)",
+    }
+    got = delivered.groupBy(key).agg(*[f.expr(text).alias(name) for name, text in figures.items()])
     found = publications(traces).join(sent, key, "full").join(again, key, "full")
     topic = f.coalesce("topic", "copies_topic", "duplicates_topic")
-    counts = ["copies", "duplicates", "received"]
-    return found.join(got, key, "left").withColumn("topic", topic).fillna(0, counts)
+    counts = ["copies", "duplicates", "received", "entitled", "missing"]
+    # Counted from the last fault if that came later; `greatest` passes over what is null.
+    took = "(complete_at - least(complete_at, greatest(published_at, last_fault))) / 1e9"
+    return (
+        found.join(got, key, "left")
+        .join(f.broadcast(last_faults(traces)), "run", "left")
+        .withColumns({"topic": topic, "time_to_complete": f.expr(f"IF(missing = 0, {took}, NULL)")})
+        .fillna(0, counts)
+    )
 
 
 def _counted(entries: DataFrame, name: str) -> DataFrame:

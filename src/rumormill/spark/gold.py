@@ -1,5 +1,5 @@
 """Gold: how well messages were delivered, how fast and at what price; who bore the load, what
-topics did, how histories hang together, how rings recover.
+topics did, how histories hang together, how rings recover, what sync did.
 
 The figures are those of `trace.metrics`, by its definitions: percentiles are nearest-rank, so each
 is one of the values; latency and hops are those of first deliveries to expected subscribers other
@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from rumormill.spark import deliveries as silver
+from rumormill.trace.metrics import SYNC
 
-STABILISED, SKIPPED = 1006, 1005
+STABILISED, SKIPPED, SYNC_ENDED = 1006, 1005, 1007
 LINKING: Final = ("pulsarcast",)
 """Protocols whose events name the events before them."""
 
@@ -34,6 +35,7 @@ _COUNTS: Final = {
     "pending": "count_if(state = 'pending')",
     "dropped": "count_if(state = 'dropped')",
     "remote_deliveries": "count_if(state = 'delivered' AND remote)",
+    "synced_deliveries": f"count_if(state = 'delivered' AND remote AND via = '{SYNC}')",
     "extra_deliveries": "sum(IF(state = 'extra', times, 0))",
     "repeated_deliveries": "sum(IF(expected, repeated, 0))",
 }
@@ -46,11 +48,22 @@ _SPEED: Final = {
     "hops_mean": "avg(far)",
     "hops_max": "max(far)",
 }
+_COMPLETING: Final = (
+    "percentile_disc({}) WITHIN GROUP (ORDER BY coalesce(time_to_complete, double('infinity')))"
+    " FILTER (WHERE entitled > 0)"
+)
+"""Of messages to which anybody is entitled; one that is not complete took longer than any."""
 _SPREAD: Final = {
     "published": "count(published_at)",
     "messages_sent": "sum(copies)",
     "duplicates": "sum(duplicates)",
     "rmr": "avg(IF(published_at IS NOT NULL AND received > 0, copies / received - 1, NULL))",
+    "entitled": "sum(entitled)",
+    "missing": "sum(missing)",
+    "incomplete": "count_if(missing > 0)",
+    "time_to_complete_p50": _COMPLETING.format(0.5),
+    "time_to_complete_p99": _COMPLETING.format(0.99),
+    "time_to_complete_max": _COMPLETING.format(1.0),
 }
 
 
@@ -87,11 +100,15 @@ def delivery_quality(deliveries: DataFrame, messages: DataFrame, window: float) 
         *[spread[name] for name in spread.columns],
         *[counted[name] for name in counted.columns if name not in spread.columns],
     )
+    times = [name for name in _SPREAD if name.startswith("time_to_complete")]
+    spread_to = "nullif(remote_deliveries - synced_deliveries, 0)"
     return both.fillna(0, list(_COUNTS)).selectExpr(
-        "*",
+        f"* EXCEPT ({', '.join(times)})",
         "delivered / nullif(expected, 0) AS delivery_ratio",
-        "messages_sent / nullif(remote_deliveries, 0) AS messages_per_delivery",
-        "duplicates / nullif(remote_deliveries, 0) AS duplicates_per_delivery",
+        f"messages_sent / {spread_to} AS messages_per_delivery",
+        f"duplicates / {spread_to} AS duplicates_per_delivery",
+        "(entitled - missing) / nullif(entitled, 0) AS complete_ratio",
+        *[f"nullif({name}, double('infinity')) AS {name}" for name in times],
     )
 
 
@@ -115,6 +132,8 @@ def overhead(traces: DataFrame, quality: DataFrame) -> DataFrame:
 
     `rpc` is everything, `message` the published messages and their bytes, `control` the rest. The
     kinds of control are counted; a trace does not say how an RPC's bytes are shared among them.
+    Where there is sync, `sync` is every RPC of it, and `sync-data` the events in those that have
+    some.
     """
     sent = traces.where(f.col("type") == silver.SEND)
     controls = {name: f"size({name})" for name in ("ihave", "iwant", "graft", "prune", "idontwant")}
@@ -137,11 +156,36 @@ def overhead(traces: DataFrame, quality: DataFrame) -> DataFrame:
         "stack(3, 'rpc', rpcs, bytes, 'message', copies, data, 'control', control, bytes - data)"
         " AS (kind, messages, bytes)",
     ).unionByName(kinds.where("messages > 0"), allowMissingColumns=True)
+    rows = rows.unionByName(_of_sync(sent))
     remote = quality.where("scope = 'run'").select("run", "remote_deliveries")
     return rows.join(remote, "run", "left").selectExpr(
         "*",
         "messages / nullif(remote_deliveries, 0) AS messages_per_delivery",
         "bytes / nullif(remote_deliveries, 0) AS bytes_per_delivery",
+    )
+
+
+def _of_sync(sent: DataFrame) -> DataFrame:
+    """The rows of `overhead` that are about sync."""
+    asked = sent.where(f"exists(operations, each -> startswith(each.name, '{SYNC} '))")
+    summed = asked.groupBy("run").agg(
+        *_named({"rpcs": "count(*)", "bytes": "sum(size)", "data": "sum(dataSize)"}),
+        f.count_if(f.col("dataSize") > 0).alias("carriers"),
+    )
+    return summed.selectExpr(
+        "run",
+        f"stack(2, '{SYNC}', rpcs, bytes, '{SYNC}-data', carriers, data)"
+        " AS (kind, messages, bytes)",
+    )
+
+
+def sync_sessions(traces: DataFrame) -> DataFrame:
+    """Sessions of sync by outcome: how many, what they compared, what differed and was fetched."""
+    sums = {name: f"sum({name})" for name in ("topics", "unequal", "events")}
+    return (
+        traces.where(f.col("type") == SYNC_ENDED)
+        .groupBy("run", "outcome")
+        .agg(*_named({"sessions": "count(*)", **sums}))
     )
 
 

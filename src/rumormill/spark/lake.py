@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MARK: Final = "lake.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 _PARTS: Final = "parts"
 _VERSIONS: Final = ".versions"
 _DONE: Final = "_SUCCESS"

@@ -48,6 +48,8 @@ figure svg .rule { stroke: var(--rule); } figure svg .axis { stroke: var(--soft)
 
 _COLUMNS: Final = (
     ("delivery_ratio", "delivered", "percent", max),
+    ("complete_ratio", "complete in the end", "percent", max),
+    ("time_to_complete_max", "time to complete", "seconds", min),
     ("latency_p50", "latency p50", "seconds", min),
     ("latency_p99", "latency p99", "seconds", min),
     ("messages_per_delivery", "messages per delivery", "number", min),
@@ -78,6 +80,7 @@ def page(report: Mapping[str, Any], title: str) -> str:
         parts += section_plots(condition, peers, rivals)
     parts += against_size(configurations)
     parts += _recovery(report["self_stabilisation"])
+    parts += _sync(report["sync_sessions"], report["runs"])
     parts += _histories(report["dag_health"])
     parts += _topics(report["topics"])
     parts.append(f'<p class="note">rumormill {escape(__version__)}</p></body></html>')
@@ -143,7 +146,8 @@ def _shown(value: float | None, kind: str) -> str:
     if value is None:
         return "–"
     if kind == "percent":
-        return f"{value:.2%}"
+        text = f"{value:.2%}"
+        return "99.99%" if text == "100.00%" and value < 1 else text
     if kind == "seconds":
         return f"{value:.3f} s" if value >= 1 else f"{value * 1000:.1f} ms"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
@@ -176,6 +180,25 @@ def _recovery(episodes: Sequence[dict[str, Any]]) -> list[str]:
 def _longest(seconds: Iterable[float | None]) -> str:
     known = [each for each in seconds if each is not None]
     return f"{max(known):.1f} s" if known else "–"
+
+
+def _sync(sessions: Sequence[dict[str, Any]], runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the sessions of each run came to, and what they cost."""
+    costs = {run["run"]: run["sync_bytes_per_delivery"] for run in runs}
+    rows = []
+    for (run,), members in list(grouped(sessions, "run").items())[:MOST_ROWS]:
+        ended = sorted(members, key=lambda each: (-each["sessions"], each["outcome"]))
+        rows.append(
+            [
+                run,
+                f"{sum(each['sessions'] for each in members):,}",
+                ", ".join(f"{each['sessions']:,} {each['outcome']}" for each in ended),
+                f"{sum(each['events'] for each in members):,}",
+                _shown(costs.get(run), "number"),
+            ]
+        )
+    heads = ["run", "sessions", "outcomes", "events fetched", "bytes per delivery"]
+    return ["<h2>Sync</h2>", *_table(heads, rows)] if rows else []
 
 
 def _histories(histories: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -20,16 +20,19 @@ from typing import Any, Final
 from rumormill.spark.lake import Lake
 from rumormill.trace.metrics import nearest_rank
 
+TIMES: Final = ("time_to_complete_p50", "time_to_complete_p99", "time_to_complete_max")
+"""Unknown if something is not complete, and then longer than any other."""
+
 FIGURES: Final = (
     "published", "expected", "delivered", "delivery_ratio", "latency_p50", "latency_p90",
     "latency_p99", "latency_max", "hops_mean", "hops_max", "messages_per_delivery",
-    "duplicates_per_delivery", "rmr",
+    "duplicates_per_delivery", "rmr", "complete_ratio", *TIMES,
 )  # fmt: skip
 """What is taken over from `delivery_quality`."""
 
 COMPARED: Final = (
-    *FIGURES, "bytes_per_delivery", "control_bytes_per_delivery", "load_max_over_mean",
-    "load_p99_over_mean",
+    *FIGURES, "bytes_per_delivery", "control_bytes_per_delivery", "sync_bytes_per_delivery",
+    "load_max_over_mean", "load_p99_over_mean",
 )  # fmt: skip
 
 GOALS: Final = (("delivery_ratio", 1), ("latency_p99", -1), ("cost", -1))
@@ -52,6 +55,7 @@ def collect(lake: Lake) -> dict[str, Any]:
         "configurations": configurations,
         "best": _best(configurations),
         "self_stabilisation": lake.rows("self_stabilisation"),
+        "sync_sessions": lake.rows("sync_sessions"),
         "dag_health": lake.rows("dag_health"),
         "topics": _topics(lake),
     }
@@ -83,6 +87,7 @@ def _runs(lake: Lake) -> list[dict[str, Any]]:
                 **{name: row[name] for name in FIGURES},
                 "bytes_per_delivery": _cost(costs, run, "rpc"),
                 "control_bytes_per_delivery": _cost(costs, run, "control"),
+                "sync_bytes_per_delivery": _cost(costs, run, "sync"),
                 "load_max_over_mean": load[-1] if skewed else None,
                 "load_p99_over_mean": nearest_rank(load, 99) if skewed else None,
                 "key": json.dumps([condition, peers, label]),
@@ -115,6 +120,9 @@ def _label(protocol: str, preset: str | None, parameters: Mapping[str, Any]) -> 
 def _configuration(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     shared = ("key", "configuration", "protocol", "condition", "peers")
     means = {name: _mean([run[name] for run in members]) for name in COMPARED}
+    for name in TIMES:
+        if any(run[name] is None for run in members):
+            means[name] = None
     size = means["bytes_per_delivery"]
     return {
         **{name: members[0][name] for name in shared},

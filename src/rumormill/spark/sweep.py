@@ -181,13 +181,12 @@ class Grid(msgspec.Struct, frozen=True):
             scenario = self.base.changed(
                 {
                     **changes,
-                    "protocol": named,
                     "preset": preset or fallback,
                     "parameters": {**own, **chosen},
                     "peers": peers,
                     "seed": seed,
                 }
-            )
+            ).under(named)
             protocol(named).configure(scenario.preset, scenario.parameters)
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None

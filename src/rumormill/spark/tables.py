@@ -25,6 +25,7 @@ GOLD: Final = (
     "topic_activity",
     "dag_health",
     "self_stabilisation",
+    "sync_sessions",
 )
 
 _TYPES: Final = {
@@ -59,16 +60,21 @@ _DDL: Final = {
     " signature STRING, fault STRING, missing_parents ARRAY<BINARY>, children INT,"
     " is_root BOOLEAN, is_head BOOLEAN",
     "messages": _OF_RUN + "message_id BINARY, topic STRING, publisher BINARY, published_at BIGINT,"
-    " copies BIGINT, duplicates BIGINT, received BIGINT",
+    " copies BIGINT, duplicates BIGINT, received BIGINT, entitled BIGINT, missing BIGINT,"
+    " time_to_complete DOUBLE",
     "deliveries": _OF_RUN + "message_id BINARY, topic STRING, publisher BINARY,"
-    " published_at BIGINT, peer BINARY, expected BOOLEAN, remote BOOLEAN, state STRING,"
-    " reason STRING, delivered_at BIGINT, latency DOUBLE, hops INT, times BIGINT, repeated BIGINT",
+    " published_at BIGINT, peer BINARY, expected BOOLEAN, entitled BOOLEAN, remote BOOLEAN,"
+    " state STRING, reason STRING, delivered_at BIGINT, latency DOUBLE, hops INT, via STRING,"
+    " kept_at BIGINT, times BIGINT, synced BIGINT, repeated BIGINT",
     "delivery_quality": _OF_RUN + "scope STRING, topic STRING, window_start DOUBLE,"
     " published BIGINT, expected BIGINT, delivered BIGINT, pending BIGINT, dropped BIGINT,"
     " delivery_ratio DOUBLE, remote_deliveries BIGINT, extra_deliveries BIGINT,"
     " repeated_deliveries BIGINT, latency_p50 DOUBLE, latency_p90 DOUBLE, latency_p99 DOUBLE,"
     " latency_max DOUBLE, hops_mean DOUBLE, hops_max INT, messages_sent BIGINT,"
-    " messages_per_delivery DOUBLE, duplicates BIGINT, duplicates_per_delivery DOUBLE, rmr DOUBLE",
+    " messages_per_delivery DOUBLE, duplicates BIGINT, duplicates_per_delivery DOUBLE, rmr DOUBLE,"
+    " synced_deliveries BIGINT, entitled BIGINT, missing BIGINT, complete_ratio DOUBLE,"
+    " incomplete BIGINT, time_to_complete_p50 DOUBLE, time_to_complete_p99 DOUBLE,"
+    " time_to_complete_max DOUBLE",
     "latency_cdf": _OF_RUN + "percent INT, latency DOUBLE",
     "overhead": _OF_RUN + "kind STRING, messages BIGINT, bytes BIGINT,"
     " messages_per_delivery DOUBLE, bytes_per_delivery DOUBLE",
@@ -82,6 +88,8 @@ _DDL: Final = {
     " is_whole BOOLEAN",
     "self_stabilisation": _OF_RUN + "topic STRING, episode INT, lost_at DOUBLE,"
     " legitimate_at DOUBLE, seconds DOUBLE, rpcs BIGINT, messages BIGINT, bytes BIGINT",
+    "sync_sessions": _OF_RUN + "outcome STRING, sessions BIGINT, topics BIGINT, unequal BIGINT,"
+    " events BIGINT",
 }  # fmt: skip
 
 COLUMNS: Final = {

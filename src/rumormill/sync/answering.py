@@ -22,7 +22,6 @@ from rumormill.sync.messages import (
     SyncMessage,
 )
 from rumormill.sync.ranges import AnswerCompare, AnswerFetch, AnswerProbe
-from rumormill.sync.session import AHEAD
 
 TOO_OFTEN: Final = "sync-too-often"
 NO_QUESTION: Final = "sync-no-question"
@@ -52,8 +51,7 @@ class Answering:
         query: HistoryQuery | ById
         topic, cost = "", 1
         if isinstance(body, Probe):
-            query = AnswerProbe(body, int(now * 1e6), int((now + AHEAD) * 1e6))
-            cost = len(body.topics)
+            query, cost = AnswerProbe(body), len(body.topics)
         elif isinstance(body, Compare):
             query, cost = AnswerCompare(body), len(body.spans)
         elif isinstance(body, Fetch):

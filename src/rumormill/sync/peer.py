@@ -14,6 +14,7 @@ differs and gives nothing is left alone, the longer the more often that happens.
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rumormill.core import inputs, trace
 from rumormill.core.effects import (
@@ -152,6 +153,8 @@ class SyncedPeer:
         self._asked_since: dict[Topic, float | None] = {}
         """Subscriptions that wait until that is known."""
         self._remembers = False
+        self._compared: dict[Topic, float] = {}
+        self._lacking: dict[Topic, float] = {}
         self._partners: dict[PeerId, _Partner] = {}
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
@@ -165,8 +168,9 @@ class SyncedPeer:
         self._tick_at = float("inf")
 
     def view(self) -> View:
-        """Show the protocol (see `core.machine`)."""
-        return self.protocol.view()
+        """Show the protocol, and what sync knows of its topics (see `core.machine`)."""
+        compared, lacking = dict(self._compared), dict(self._lacking)
+        return replace(self.protocol.view(), compared=compared, lacking=lacking)
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -229,7 +233,8 @@ class SyncedPeer:
                 if self._remembers:
                     self._follow(now, effects)
             case inputs.Unsubscribe(topic=topic):
-                self._topics.pop(topic, None)
+                for table in (self._topics, self._compared, self._lacking):
+                    table.pop(topic, None)
                 self._asked_since.pop(topic, None)
             case _:
                 pass
@@ -457,6 +462,11 @@ class SyncedPeer:
         if partner is not None:
             partner.ended = now
             partner.in_vain = 0 if good or session.events else partner.in_vain + 1
+        for topic, _ in session.topics if good else ():
+            self._compared[topic] = now
+            self._lacking.pop(topic, None)
+        for topic in () if good or outcome == IN_VAIN else session.unequal:
+            self._lacking.setdefault(topic, now)
         for wish in self._wishes.values():
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)

@@ -8,6 +8,7 @@ stretch, finds it in as many, and names nothing (Meyer, Range-Based Set Reconcil
 
 What is compared both sides must keep and know alike: dated events that neither side's retention has
 deleted, up to a moment that gossip has settled, and those whose dates are wrong and lie well ahead.
+Both moments are the asker's: it knows what it waits for, and whose clock is right nobody does.
 The hashes are salted anew in each session, so that who meets a collision does not meet it again.
 """
 
@@ -249,8 +250,6 @@ class AnswerProbe(HistoryQuery, frozen=True):
     """The answer to a probe."""
 
     probe: Probe
-    now: int
-    ahead_from: int
 
     def work_out(self, histories: Histories) -> Verdict:
         """Compare each topic."""
@@ -270,14 +269,12 @@ class AnswerProbe(HistoryQuery, frozen=True):
         self, history: History, probed: ProbedTopic, others: int
     ) -> tuple[int, Spans] | None:
         """How many events there are in common ranges, and where they differ; None if none are."""
-        probe = self.probe
-        upto, ahead_from = min(probe.upto, self.now), max(probe.ahead_from, self.ahead_from)
-        ranges = common_ranges(history.window, probed.window, upto, ahead_from)
+        probe, window = self.probe, probed.window
+        ranges = common_ranges(history.window, window, probe.upto, probe.ahead_from)
         own = _total(history, ranges)
         if not own.count:
             return None
-        theirs = common_ranges(probed.window, probed.window, probe.upto, probe.ahead_from)
-        alike = ranges == theirs
+        alike = ranges == common_ranges(window, window, probe.upto, probe.ahead_from)
         if alike and fingerprint(probe.salt, own) == probed.hash:
             return own.count, ()
         parts: list[Bounds] = []

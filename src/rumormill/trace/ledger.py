@@ -111,7 +111,8 @@ class Ledger:
         self.index: dict[PeerId, int] = {}
         self.unpublished = self.republished = self.untracked = 0
         self._up = bytearray()
-        self._subscriptions: list[dict[Topic, None]] = []
+        self._subscriptions: list[dict[Topic, int]] = []
+        """Each peer's topics, with how many events had been published when it joined."""
         self._topics: defaultdict[Topic, _Topic] = defaultdict(_Topic)
         self._events: dict[MessageId, _Event] = {}
         self._codes: dict[str, int] = {}
@@ -170,6 +171,16 @@ class Ledger:
         """Return where all pairs stand."""
         return self._sums(list(self._topics.values()))
 
+    def subscribers(self) -> dict[Topic, list[tuple[int, int]]]:
+        """Who subscribes and is up now: how many events had been published when it joined, and its
+        number, in this order."""
+        found: defaultdict[Topic, list[tuple[int, int]]] = defaultdict(list)
+        for number, topics in enumerate(self._subscriptions):
+            if self._up[number]:
+                for name, before in topics.items():
+                    found[name].append((before, number))
+        return {name: sorted(members) for name, members in found.items()}
+
     def register(self, peer: PeerId) -> int:
         """Return the number of a peer, giving it one if it is new."""
         number = self.index.setdefault(peer, len(self.index))
@@ -195,7 +206,7 @@ class Ledger:
     def join(self, peer: PeerId, payload: trace.Join) -> None:
         """Expect the peer on a topic."""
         number = self.register(peer)
-        self._subscriptions[number][payload.topic] = None
+        self._subscriptions[number].setdefault(payload.topic, len(self._events))
         if self._up[number]:
             self._topics[payload.topic].expect(number, 1)
 

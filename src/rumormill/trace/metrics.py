@@ -17,13 +17,18 @@ Hops are counted along first arrivals: the publisher has 0, and a peer has one m
 whose copy reached it first (RECV_RPC, which covers relays that do not subscribe; or, where a trace
 lacks it, the DELIVER_MESSAGE's `receivedFrom`). Entries must be in the order of time.
 
-Memory: eight bytes per remote delivery, and two per peer and event that is not delivered
-everywhere yet, besides the ledger's one.
+What was fetched by sync is delivered, as late as it is, and counts as such everywhere. But where
+the copies that a protocol sent are set against deliveries, only those count that they made: sync
+sends no copies, and what it sends instead has figures of its own.
+
+Memory: eight bytes per remote delivery, eight per peer and event (`trace.completeness`), and two
+per peer and event that is not delivered everywhere yet, besides the ledger's one.
 """
 
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +36,7 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import DuplicateMessage, RecvRPC, SendRPC
+from rumormill.trace.completeness import Completeness
 from rumormill.trace.entries import Batch
 from rumormill.trace.ledger import EXTRA, NEW, UNSPECIFIED, Ledger
 
@@ -45,6 +51,9 @@ _COUNTED: Final[dict[type, str]] = {
     trace.Penalise: "penalties",
 }
 """Kinds that are counted by their reason, under these names."""
+
+SYNC: Final = "sync"
+"""How a delivery came that was fetched; the operations of sync begin with it and a blank."""
 
 _CONTROLS: Final = trace.ControlMeta.__struct_fields__
 _MAX_HOPS = 65_000
@@ -97,12 +106,20 @@ class Metrics:
         self._latencies = array("d")
         self._reach = tuple(array("d") for _ in REACH_LEVELS)
         self._hops_sum = self._hops_max = self._hops_known = 0
+        self._completeness = Completeness(self.ledger)
+        self._synced: dict[tuple[MessageId, PeerId], None] = {}
+        """Remote deliveries that came by sync."""
+        self._sessions: dict[str, int] = {}
+        self._fetched = self._sync_bytes = self._sync_data = 0
         self._control: dict[str, int] = {}
         self._counts: dict[str, dict[str, int]] = {name: {} for name in _COUNTED.values()}
         self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
             trace.PublishMessage: self._publish,
             trace.DeliverMessage: self._deliver,
             trace.UndeliverableMessage: self._undeliver,
+            trace.NodeUp: self._node_up,
+            trace.NodeDown: self._node_down,
+            trace.SyncEnded: self._sync_ended,
         }
 
     def observe(self, batch: Batch) -> None:
@@ -156,6 +173,7 @@ class Metrics:
         """
         total = self.ledger.total()
         remote = total.delivered - self._own
+        spread = remote - len(self._synced)
         latencies = _whole_nanoseconds(self._latencies)
         redundancies = [
             spread.copies / spread.received - 1
@@ -174,9 +192,9 @@ class Metrics:
             "extra_deliveries": total.extra,
             "repeated_deliveries": total.repeated,
             "messages_sent": self._messages_sent,
-            "messages_per_delivery": ratio(self._messages_sent, remote),
+            "messages_per_delivery": ratio(self._messages_sent, spread),
             "duplicates": self._duplicates,
-            "duplicates_per_delivery": ratio(self._duplicates, remote),
+            "duplicates_per_delivery": ratio(self._duplicates, spread),
             "rmr": ratio(sum(redundancies), len(redundancies)),
             "latency_p50": nearest_rank(latencies, 50),
             "latency_p90": nearest_rank(latencies, 90),
@@ -185,12 +203,20 @@ class Metrics:
             "hops_max": self._hops_max if self._hops_known else None,
             "hops_mean": ratio(self._hops_sum, self._hops_known),
             "time_to_reach": self._times_to_reach(),
+            **self._completed(),
             "rpcs_sent": self._rpcs_sent,
             "control_bytes": self._bytes_sent - self._data_bytes,
             "data_bytes": self._data_bytes,
             "control_messages": dict(sorted(self._control.items())),
             "load_max_over_mean": ratio(nearest_rank(load, 100) or 0, load_mean),
             "load_p99_over_mean": ratio(nearest_rank(load, 99) or 0, load_mean),
+            "sync": {
+                "sessions": dict(sorted(self._sessions.items())),
+                "events": self._fetched,
+                "deliveries": len(self._synced),
+                "control_bytes": self._sync_bytes - self._sync_data,
+                "data_bytes": self._sync_data,
+            },
             "dropped": total.dropped,
             **{name: dict(sorted(counts.items())) for name, counts in self._counts.items()},
         }
@@ -212,6 +238,20 @@ class Metrics:
             }
         return levels
 
+    def _completed(self) -> dict[str, Any]:
+        """An event that is not complete takes longer than any: a percentile may fall on one."""
+        pairs, missing, times = self._completeness.judge()
+        ranks = {"p50": 50, "p99": 99, "max": 100}
+        found = {name: nearest_rank(times, percent) for name, percent in ranks.items()}
+        return {
+            "complete_ratio": ratio(pairs - missing, pairs),
+            "time_to_complete": {
+                "events": len(times),
+                "incomplete": times.count(inf),
+                **{name: None if time == inf else time for name, time in found.items()},
+            },
+        }
+
     def _publish(self, now: float, peer: PeerId, payload: trace.PublishMessage) -> None:
         message_id = payload.message_id
         expected = self.ledger.publish(peer, payload)
@@ -219,6 +259,7 @@ class Metrics:
             return
         publisher = self.ledger.register(peer)
         self._spreads[message_id] = spread = _Spread(peer, now, expected)
+        self._completeness.publish(now, message_id, payload.topic)
         if expected:
             spread.hops = array("H", bytes(2 * len(self.ledger.index)))
             spread.hops[publisher] = 1
@@ -238,14 +279,15 @@ class Metrics:
         return hops[number]
 
     def _deliver(self, now: float, peer: PeerId, payload: trace.DeliverMessage) -> None:
+        self._completeness.deliver(now, peer, payload.message_id)
         verdict = self.ledger.deliver(peer, payload)
         if verdict not in (NEW, EXTRA):
             return
         spread = self._spreads.get(payload.message_id)
         if spread is None:
             return
-        own = peer == spread.publisher
-        if not own:
+        own, synced = peer == spread.publisher, payload.via == SYNC
+        if not own and not synced:
             spread.received += 1
         if verdict != NEW:
             return
@@ -253,6 +295,8 @@ class Metrics:
         if own:
             self._own += 1
         else:
+            if synced:
+                self._synced[payload.message_id, peer] = None
             self._latencies.append(latency)
             self._count_hops(spread, peer, payload.received_from)
         spread.reached += 1
@@ -277,13 +321,29 @@ class Metrics:
             self._hops_max = max(self._hops_max, count - 1)
 
     def _undeliver(self, now: float, peer: PeerId, payload: trace.UndeliverableMessage) -> None:
-        spread = self._spreads.get(payload.message_id)
+        message_id = payload.message_id
+        self._completeness.undeliver(peer, message_id)
+        spread = self._spreads.get(message_id)
         if self.ledger.undeliver(peer, payload) and spread is not None:
             spread.reached -= 1
             if spread.publisher == peer:
                 self._own -= 1
+            elif (message_id, peer) in self._synced:
+                del self._synced[message_id, peer]
             else:
                 spread.received -= 1
+
+    def _node_up(self, now: float, peer: PeerId, payload: trace.NodeUp) -> None:
+        self._completeness.node_up(now, peer)
+        self.ledger.node_up(peer, payload)
+
+    def _node_down(self, now: float, peer: PeerId, payload: trace.NodeDown) -> None:
+        self._completeness.node_down(now, peer)
+        self.ledger.node_down(peer, payload)
+
+    def _sync_ended(self, now: float, peer: PeerId, payload: trace.SyncEnded) -> None:
+        _add(self._sessions, payload.outcome, 1)
+        self._fetched += payload.events
 
     def _enter(self, now: float, peer: PeerId, payload: Any) -> None:
         self.ledger.enter(peer, payload)
@@ -303,6 +363,9 @@ class Metrics:
             _add(counts, "subscribe" if subscription.subscribe else "unsubscribe", 1)
         for operation in meta.operations:
             _add(counts, operation.name, 1)
+        if any(operation.name.startswith(f"{SYNC} ") for operation in meta.operations):
+            self._sync_bytes += meta.size
+            self._sync_data += meta.data_size
 
 
 def _whole_nanoseconds(times: Iterable[float]) -> list[float]:

@@ -84,6 +84,15 @@ class TopicKeys:
         except binascii.Error:
             raise LocalError("a key is not written in base16") from None
 
+    def rotated(self, key: bytes) -> "TopicKeys":
+        """These keys behind a new one, which encrypts from now on."""
+        if len(self._keys) >= MAX_KEYS:
+            raise LocalError(
+                f"a topic has at most {MAX_KEYS} keys: take out the last ones, under which nothing"
+                " needs to be read any more"
+            )
+        return TopicKeys([key, *self._keys.values()])
+
     def encode(self) -> bytes:
         """The content of a key file."""
         return b"\n".join([_CODEC, *(key.hex().encode() for key in self._keys.values()), b""])

@@ -285,8 +285,8 @@ class Lone:
     def lose(self, reason: str = "the disk is full") -> Effects:
         """Let the log lose what waits."""
         appends, _ = self.journal.crash()
-        barriers = tuple(each.barrier for each in appends if each.barrier is not None)
-        return self.handle(NotStored(barriers, reason))
+        told = [each.if_lost if each.barrier is None else each.barrier for each in appends]
+        return self.handle(NotStored(tuple(each for each in told if each is not None), reason))
 
     def meet(self, *peers: PeerId, protocol: str = OURS) -> None:
         """Connect peers."""

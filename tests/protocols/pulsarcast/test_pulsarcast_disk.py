@@ -8,6 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pulsarcast_rig import Lone, World, additions, delivered, event_by, publication, sent
@@ -22,6 +23,7 @@ from rumormill.core.effects import (
     Published,
     Send,
     SendAll,
+    SetTimer,
 )
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
@@ -29,8 +31,9 @@ from rumormill.core.inputs import Command, Input, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DeliverMessage, PublishMessage, SkipPublish
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
-from rumormill.protocols.pulsarcast.context import HoldTimer
+from rumormill.protocols.pulsarcast.context import HoldTimer, RefetchTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
 from rumormill.protocols.pulsarcast.format.additions import (
@@ -40,9 +43,13 @@ from rumormill.protocols.pulsarcast.format.additions import (
     RequestStatus,
     Terms,
 )
-from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    EventDescriptor,
+    EventLinking,
+    TopicDescriptor,
+)
 from rumormill.protocols.pulsarcast.format.rpc import Rpc, addition, join
-from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_request
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, publish_request, sign_request
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import Journal
@@ -240,6 +247,76 @@ def test_a_request_whose_event_cannot_be_stored_is_refused_and_not_remembered() 
     assert [reply.status for _, reply in replies(lone.commit())] == [RequestStatus.ACCEPTED]
 
 
+def next_life(lone: Lone, topic: bytes) -> Lone:
+    """The same peer with the same disk, killed and started again; its child has joined."""
+    again = Lone(0)
+    again.journal = lone.journal
+    again.feed(Subscribe(cids.text(topic)))
+    again.meet(CHILD)
+    again.receive(CHILD, join(topic, Terms(topic), again.now))
+    return again
+
+
+@pytest.mark.parametrize("options", [{}, {"event_linking": EventLinking.CUSTOM}])
+def test_a_request_that_was_granted_before_the_publisher_died_is_not_granted_again(
+    options: dict[str, EventLinking],
+) -> None:
+    """Its disk has the event and nobody was told: the repetition is answered with that event."""
+    lone, topic = author_of(**options)
+    request = request_by(2, topic, b"please", dates.iso_at(lone.now))
+    (event,) = appended(ask(lone, request))
+    lone.journal.commit(lone.now)
+    again = next_life(lone, topic)
+    effects = ask(again, request)
+    reply = RequestReply(topic, request.cid, RequestStatus.ACCEPTED, event.id)
+    assert replies(effects) == [(CHILD, reply)]
+    assert appended(effects) == []
+
+
+def test_a_request_that_another_publisher_granted_is_answered_with_its_event() -> None:
+    """Whoever asked it may have lost it, and asks the next one."""
+    lone, topic = author_of(allowed_publishers=(peer_id(0), peer_id(3)))
+    lone.slow = False
+    request = request_by(2, topic, b"please", dates.iso_at(lone.now))
+    granted = publish_request(request, SimulatedIdentity(peer_id(3)), None)
+    lone.receive(CHILD, publication(granted))
+    effects = ask(lone, request)
+    reply = RequestReply(topic, request.cid, RequestStatus.ACCEPTED, granted.cid)
+    assert replies(effects) == [(CHILD, reply)]
+    assert appended(effects) == []
+
+
+def test_so_many_granted_requests_are_remembered_the_newest() -> None:
+    """By a publisher that goes on, and by one that reads its log."""
+    lone, topic = author_of()
+    lone.slow = False
+    most = lone.machine._context.config.max_requests
+    created = dates.iso_at(lone.now)
+    *earlier, last = [request_by(2, topic, b"%d" % n, created) for n in range(most + 1)]
+    first = earlier[0]
+    for each in earlier:
+        ask(lone, each)
+    assert appended(ask(lone, first)) == []
+    assert len(appended(ask(lone, last))) == 1
+    again = next_life(lone, topic)
+    for life in (lone, again):
+        assert appended(ask(life, last)) == []
+        assert len(appended(ask(life, first))) == 1
+
+
+def test_a_request_cannot_name_a_parent_where_the_topic_links_by_itself() -> None:
+    """Linked to another event, it is not what its author signed: everybody would refuse it."""
+    lone, topic = author_of()
+    lone.slow = False
+    lone.feed(Publish(cids.text(topic), b"last"))
+    draft = EventDescriptor(
+        topic, CHILD, b"x", dates.iso_at(lone.now), parent=cids.of(b"another event")
+    )
+    effects = ask(lone, sign_request(draft, SimulatedIdentity(CHILD)))
+    assert [reply.reason for _, reply in replies(effects)] == [reasons.LINKS_BY_ITSELF]
+    assert appended(effects) == []
+
+
 def test_who_asked_has_a_receipt_when_the_answer_comes() -> None:
     """With the event's name, which the publisher gave it; or with the publisher's reason."""
     world = World(6)
@@ -257,6 +334,133 @@ def test_who_asked_has_a_receipt_when_the_answer_comes() -> None:
     assert [world.data(index, topic) for index in range(6)] == [[b"granted"]] * 6
     world.journal(0).trouble = ""
     assert world.command(3, PublishEvent(topic=topic, data=b"again")).error == ""
+
+
+# What peers bring.
+
+
+def reader_of(**changes: int) -> tuple[Lone, bytes, list[SignedEvent]]:
+    """A subscriber below CHILD, whose log answers only when asked to, and events for it."""
+    lone = Lone(5, **changes)
+    topic = TopicDescriptor("t", peer_id(0), dates.iso(0))
+    lone.machine.topics.add(topic)
+    lone.feed(Subscribe(cids.text(topic.cid)))
+    lone.meet(CHILD)
+    branch = lone.machine.trees.branches[topic.cid]
+    branch.parent, branch.candidate, branch.rendezvous = CHILD, None, False
+    branch.targets = None
+    lone.slow = True
+    created = [dates.iso_at(lone.now + number / 1000) for number in range(300)]
+    events = [event_by(1, topic.cid, b"%d" % n, date) for n, date in enumerate(created)]
+    return lone, topic.cid, events
+
+
+def bring(lone: Lone, *events: SignedEvent) -> Effects:
+    """Let the parent send events."""
+    return [each for event in events for each in lone.receive(CHILD, publication(event))]
+
+
+def asked_for(effects: Effects) -> list[bytes]:
+    """The events that the parent is asked for."""
+    return [cid for each in additions(effects, Fetch) for cid in each.wanted]  # type: ignore[union-attr]
+
+
+def tick(lone: Lone, topic: bytes, seconds: float = 60.0) -> Effects:
+    """Let the time come at which what was lost is asked for."""
+    lone.now += seconds
+    return lone.feed(TimerFired(RefetchTimer(topic)))
+
+
+def test_what_the_disk_did_not_take_is_unknown_again_and_asked_for() -> None:
+    """Once, and until it is stored; then neighbours compare again."""
+    lone, topic, (first, second, *_) = reader_of()
+    feed = lone.machine.feeds.open[topic]
+    assert delivered(bring(lone, first, second)) == [b"0", b"1"]
+    assert first.cid in feed.timeline
+    (timer,) = [each for each in lone.lose() if isinstance(each, SetTimer)]
+    assert isinstance(timer.timer, RefetchTimer)
+    assert first.cid not in feed.timeline
+    assert feed.timeline.digest(0, 10**9) == (0, 0)
+    assert asked_for(tick(lone, topic)) == [first.cid, second.cid]
+    effects = lone.receive(CHILD, addition(Events(topic, (first, second))))
+    assert delivered(effects) == [b"0", b"1"]
+    lone.commit()
+    assert asked_for(tick(lone, topic)) == []
+    assert (feed.retries, len(feed.timeline)) == (0, 2)
+
+
+def test_a_disk_that_stays_full_is_tried_less_and_less_often_with_little() -> None:
+    """However much is lost; a batch is asked for at a time."""
+    lone, topic, events = reader_of()
+    bring(lone, *events)
+    lone.lose()
+    batch = lone.machine._context.config.fetch_batch
+    waits = []
+    for _ in range(9):
+        effects = tick(lone, topic)
+        wanted = asked_for(effects)
+        assert len(wanted) == batch
+        (timer,) = [
+            each
+            for each in effects
+            if isinstance(each, SetTimer) and isinstance(each.timer, RefetchTimer)
+        ]
+        waits.append(timer.at - lone.now)
+        lone.receive(CHILD, addition(Events(topic, tuple(e for e in events if e.cid in wanted))))
+        lone.lose()
+    assert waits[-1] > 20 * waits[0]
+    assert len(lone.machine.feeds.open[topic].lost) == len(events)
+
+
+def test_nothing_is_compared_while_something_is_lost() -> None:
+    """Neither with the parent nor with a child; the range that is named later has it."""
+    lone, topic, events = reader_of()
+    lone.receive(peer_id(13), join(topic, Terms(topic), lone.now))
+    bring(lone, events[0])
+    lone.lose()
+    feed, branch = lone.machine.feeds.open[topic], lone.machine.trees.branches[topic]
+    lone.now += 100.0
+    whole_range = Terms(topic, False, 0, int(lone.now * 1000))
+    exchange = lone.machine._reconciliation
+    assert exchange.answer_child(branch, whole_range, lone.now, []) is None
+    assert exchange._terms(branch, lone.now) == Terms(topic)
+    tick(lone, topic)
+    bring(lone, events[0])
+    lone.commit()
+    tick(lone, topic)
+    terms = exchange._terms(branch, lone.now)
+    assert terms.start <= feed.timeline.dates[events[0].cid] < terms.end
+
+
+def test_so_much_of_what_is_lost_is_remembered() -> None:
+    """The rest is found by comparing, from the first on that was lost."""
+    lone, topic, events = reader_of(max_fetches=100)
+    bring(lone, *events)
+    lone.lose()
+    feed = lone.machine.feeds.open[topic]
+    assert list(feed.lost) == [event.cid for event in events[-100:]]
+    assert feed.synced <= int(lone.now * 1000)
+
+
+@pytest.mark.parametrize("options", [{}, ANYONE], ids=["ordered", "open"])
+@pytest.mark.parametrize("index", [0, 3], ids=["root", "subscriber"])
+def test_what_a_full_disk_refused_comes_when_there_is_room(
+    index: int, options: dict[str, None]
+) -> None:
+    """Without a new start, in a network, also at its root."""
+    world = World(6, fan_out=2)
+    topic = world.create(1, **(options or {"allowed_publishers": (peer_id(1),)}))
+    world.subscribe(topic, 0, 2, 3, 4, 5, wait=5.0)
+    world.publish(topic, 1, b"before")
+    world.journal(index).trouble = FULL
+    for number in range(40):
+        world.publish(topic, 1, b"%d" % number, wait=0.5)
+    world.run(60.0)
+    assert world.data(index, topic) == [b"before"]
+    world.journal(index).trouble = ""
+    world.run(90.0)
+    everything = sorted([b"before", *(b"%d" % number for number in range(40))])
+    assert [sorted(world.data(each, topic)) for each in range(6)] == [everything] * 6
 
 
 # What is held back.

@@ -7,13 +7,8 @@ from pulsarcast_rig import event_by
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.protocols.pulsarcast.context import PeerPenalties
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.history.feed import (
-    BUCKET,
-    HoldBack,
-    Timeline,
-    milliseconds,
-    whole,
-)
+from rumormill.protocols.pulsarcast.history.feed import HoldBack
+from rumormill.protocols.pulsarcast.history.timeline import BUCKET, Timeline, milliseconds, whole
 
 TOPIC = cids.of(b"topic")
 DATED = st.lists(

@@ -222,6 +222,87 @@ def test_the_last_to_join_can_read_the_whole_history(options: dict[str, None]) -
     assert newest.events == history.events[-5:][::-1]
 
 
+def catch_up(world: World, topic: str, *peers: int, wait: float = 30.0) -> None:
+    """Let peers subscribe that want all that there ever was."""
+    for index in peers:
+        world.host(index).handle(Subscribe(topic, since=0.0))
+    world.run(wait)
+
+
+@pytest.mark.parametrize("options", [{}, ANYONE], ids=["ordered", "open"])
+def test_a_late_subscriber_that_wants_everything_is_given_everything(
+    options: dict[str, None],
+) -> None:
+    """In the order of the chain where there is one, also while new events come; whoever came later
+    and wants what is new is given that alone, although its parent fetches the rest for another."""
+    world = World(8, fan_out=1, fetch_batch=16)
+    topic = world.create(0, **options)
+    world.subscribe(topic, 1, 2, wait=5.0)
+    for number in range(50):
+        world.publish(topic, number % 3, b"%d" % number, wait=0.3)
+    world.run(70.0)
+    world.subscribe(topic, 3, 4, 5, 6, wait=10.0)
+    catch_up(world, topic, 7, wait=0.5)
+    for number in range(50, 60):
+        world.publish(topic, number % 3, b"%d" % number, wait=0.3)
+    world.run(60.0)
+    everything = [b"%d" % number for number in range(60)]
+    assert sorted(world.data(7, topic)) == sorted(everything)
+    if not options:
+        assert world.data(7, topic) == everything
+    for index in range(3, 7):
+        assert sorted(world.data(index, topic)) == sorted(everything[50:])
+
+
+def test_a_subscriber_may_want_everything_later() -> None:
+    """What it was given stays where it is; the rest follows. (The last event before the first that
+    it was given is in its log already, as that one's parent.)"""
+    world = World(4)
+    topic = world.create(0, **ANYONE)
+    for number in range(5):
+        world.publish(topic, 0, b"%d" % number)
+    world.run(10.0)
+    world.subscribe(topic, 3, wait=10.0)
+    world.publish(topic, 0, b"new", wait=10.0)
+    assert world.data(3, topic) == [b"new"]
+    catch_up(world, topic, 3)
+    assert world.data(3, topic) == [b"new", b"0", b"1", b"2", b"3"]
+
+
+def test_who_dies_while_it_catches_up_goes_on_when_it_is_back() -> None:
+    """Its log remembers that the whole topic was wanted; events that came first are no end."""
+    world = World(4, fetch_batch=4)
+    topic = world.create(0, **ANYONE)
+    for number in range(40):
+        world.publish(topic, 0, b"%d" % number, wait=1.0)
+    world.run(70.0)
+    catch_up(world, topic, 3, wait=0.0)
+    while len(world.data(3, topic)) < 8:
+        world.run(0.01)
+    world.publish(topic, 0, b"40", wait=0.2)
+    world.crash(3)
+    assert len(world.data(3, topic)) < 41
+    world.network.start(world.host(3), keep_state=False)
+    world.wire(range(4))
+    world.subscribe(topic, 3, wait=60.0)
+    assert sorted(world.data(3, topic)) == sorted(b"%d" % number for number in range(41))
+
+
+def test_what_the_log_has_deleted_is_not_fetched_again() -> None:
+    """Whoever wants all of it has had that."""
+    world = World(4)
+    world.journal(3)._limit = 5
+    topic = world.create(0, **ANYONE)
+    catch_up(world, topic, 3, wait=5.0)
+    for number in range(10):
+        world.publish(topic, 0, b"%d" % number, wait=20.0)
+    world.crash(3)
+    world.network.start(world.host(3), keep_state=False)
+    world.wire(range(4))
+    catch_up(world, topic, 3, wait=60.0)
+    assert world.data(3, topic) == [b"%d" % number for number in range(10)]
+
+
 def test_history_comes_from_the_dht_when_no_neighbour_has_it() -> None:
     """All who kept the events are gone; the links and the DHT bring the chain back, with the
     signatures that travelled beside it."""

@@ -119,6 +119,9 @@ class Gossip:
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
+        self._turns: dict[Topic, list[PeerId]] = {}
+        self._turns_before: dict[Topic, list[PeerId]] = {}
+        """Who is still to be told in this round, as left by this heartbeat and by the last."""
         self.unwanted: dict[PeerId, dict[MessageId, int]] = {}
 
     def forget_peer(self, peer: PeerId) -> None:
@@ -137,6 +140,7 @@ class Gossip:
         self._ihaves_heard.clear()
         self._ids_asked.clear()
         self._idontwants_heard.clear()
+        self._turns, self._turns_before = {}, self._turns
         if self.unwanted:
             self._age_unwanted()
 
@@ -161,7 +165,7 @@ class Gossip:
         peers = [peer for peer in self._table.outsiders(topic, excluded) if gossips(peer, now)]
         target = max(self._config.D_lazy, int(self._config.gossip_factor * len(peers)))
         if target < len(peers):
-            peers = self._randomness.sample(peers, target)
+            peers = self._next_to_tell(topic, peers, target)
         limit = self._config.max_ihave_length
         if len(ids) <= limit:
             self._randomness.shuffle(ids)
@@ -169,6 +173,22 @@ class Gossip:
             return [(peer, ihave) for peer in peers]
         # Each peer is told another part, so that together they cover the whole.
         return [(peer, IHave(topic, tuple(self._randomness.sample(ids, limit)))) for peer in peers]
+
+    def _next_to_tell(self, topic: Topic, peers: list[PeerId], count: int) -> list[PeerId]:
+        """Choose `count` peers, at random, but none again before all others had their turn.
+
+        Drawn anew each time, some peers would not be told of a message in any of its heartbeats:
+        among many attackers those are enough for it to be lost.
+        """
+        present = dict.fromkeys(peers)
+        turn = [peer for peer in self._turns_before.get(topic, ()) if peer in present]
+        if len(turn) < count:
+            waiting = dict.fromkeys(turn)
+            others = [peer for peer in peers if peer not in waiting]
+            self._randomness.shuffle(others)
+            turn += others
+        self._turns[topic] = turn[count:]
+        return turn[:count]
 
     # Hearing gossip.
 

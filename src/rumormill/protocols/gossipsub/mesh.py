@@ -8,6 +8,7 @@ it grafts again, or links would flap. (GossipSub 1.0 "Control messages", 1.1 "Ov
 management" and "Explicit peering agreements".)
 """
 
+import math
 from typing import Final
 
 import msgspec
@@ -229,7 +230,11 @@ class Mesh:
         refusal = None
         if self._trust.score(peer, now) < 0:
             refusal = reasons.NEGATIVE_SCORE
-        elif len(links) >= self._config.D_hi and not self._table.dialled(peer):
+        elif len(links) >= self._config.D_hi and not (
+            # A mesh that is full of peers who bring nothing does not shut out those who do.
+            self._table.dialled(peer)
+            or self._trust.score(peer, now) > self._poor_median(links, now)
+        ):
             refusal = reasons.GRAFT_MESH_FULL
         if refusal is not None:
             self.backoff.add(topic, peer, self._config.prune_backoff, now)
@@ -329,11 +334,16 @@ class Mesh:
         effects: Effects,
     ) -> None:
         """Opportunistic grafting (1.1): a mesh whose median is poor gets better peers."""
-        scores = sorted(self._trust.score(peer, now) for peer in links)
-        median = scores[len(scores) // 2]
-        if median < self._trust.thresholds.opportunistic_graft:
+        median = self._poor_median(links, now)
+        if median < math.inf:
             wanted = self._config.opportunistic_graft_peers
             self._graft(topic, links, wanted, now, changes, effects, above=median)
+
+    def _poor_median(self, links: dict[PeerId, None], now: float) -> float:
+        """The median score of a mesh when it is poor; else infinity, which nobody is above."""
+        scores = sorted(self._trust.score(peer, now) for peer in links)
+        median = scores[len(scores) // 2] if scores else math.inf
+        return median if median < self._trust.thresholds.opportunistic_graft else math.inf
 
     def _graft(
         self,

@@ -81,8 +81,10 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
     # P2: messages that the peer was the first to deliver.
     first_message_deliveries_weight: float = 1.0
     """nim-libp2p, rust-libp2p, js-libp2p."""
-    first_message_deliveries_decay: float = 0.5
-    """nim-libp2p, rust-libp2p, js-libp2p."""
+    first_message_deliveries_decay: float = score_parameter_decay(60)
+    """Our choice: forgotten after a minute. Halved every second, as in nim, rust and js, it forgets
+    a good peer between two messages of a quiet topic; with the factor of the published hardening
+    set an attacker lives on what it has earned for minutes."""
     first_message_deliveries_cap: float = 10.0
     """nim-libp2p; a larger cap lets a fast peer save up credit for later misdeeds."""
 
@@ -108,8 +110,9 @@ class TopicScoreParams(Config, frozen=True, kw_only=True):
 
     # P4: invalid messages, squared.
     invalid_message_deliveries_weight: float = -5.0
-    """Our choice: with the default thresholds one invalid message takes a peer out of the mesh, two
-    end gossip with it, four graylist it. The -1 of rust-libp2p and js-libp2p together with their
+    """Our choice: with the default thresholds one invalid message takes a peer that has earned
+    nothing out of the mesh, two end gossip with it, four graylist it; one that has earned all that
+    there is to earn may send one more. The -1 of rust-libp2p and js-libp2p together with their
     decay of 0.3 would forgive one invalid message every second for ever."""
     invalid_message_deliveries_decay: float = score_parameter_decay(600)
     """Our choice: forgiven after ten minutes, so that peers that disagree about validity for a
@@ -231,10 +234,10 @@ class ScoreThresholds(Config, frozen=True, kw_only=True):
     """rust-libp2p and js-libp2p: below it, everything from the peer is ignored."""
     accept_px: float = 10.0
     """rust-libp2p and js-libp2p: below it, peers that it offers are not connected to."""
-    opportunistic_graft: float = 0.0
-    """nim-libp2p and the published hardening set. Below this median score a mesh takes in better
-    peers. At 0 that never happens, because peers with negative scores are pruned anyway: what
-    scores a good mesh reaches depends on the topic's rate, so a positive value needs tuning."""
+    opportunistic_graft: float = 0.2
+    """Our choice: below this median score a mesh takes in better peers. Staying in the mesh earns
+    0.1, so half of the mesh has brought nothing first for half a minute or more. A topic may just
+    be quiet; then nobody is better, and nothing happens."""
 
     def validate(self) -> None:
         """Raise `ConfigError` when a value is outside its range."""
@@ -276,6 +279,7 @@ HARDENING_THRESHOLDS: Final = ScoreThresholds(
     publish=-5000.0,
     graylist=-10000.0,
     accept_px=0.0,
+    opportunistic_graft=0.0,
 )
 """libp2p/gossipsub-hardening, `scripts/configs/1k.json`. Its `-oppgraft` variants put the last
 threshold at 1 (cold boot) or 10 (covert flash, attack at dawn)."""

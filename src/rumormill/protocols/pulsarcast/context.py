@@ -135,6 +135,10 @@ class FetchTimer(Timer, frozen=True):
     """A neighbour should have answered for a missing block."""
 
 
+class RefetchTimer(Timer, frozen=True):
+    """What our disk had no room for is to be asked for again."""
+
+
 class RequestTimer(Timer, frozen=True):
     """A request to publish is to be sent again, or has failed."""
 

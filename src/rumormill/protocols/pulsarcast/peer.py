@@ -39,6 +39,7 @@ from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, B
 from rumormill.protocols.pulsarcast.history.exchange import MissingParents, Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
+from rumormill.protocols.pulsarcast.history.refetching import Refetching
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
@@ -81,6 +82,7 @@ class PulsarcastPeer:
         topics = self.topics = KnownTopics(shared, fetcher, trees.branches)
         events = self._events = Dissemination(shared, trees, feeds, topics, fetcher)
         self._missing = MissingParents(shared, trees, feeds, events, fetcher)
+        self._refetching = Refetching(shared, feeds, self._missing)
         compared = self._reconciliation = Reconciliation(shared, trees, feeds, self._missing)
         requests = self._requests = Requests(shared, trees, feeds, events)
         parents = self._parents = ParentSearch(shared, trees, self.dht, events, requests, compared)
@@ -208,9 +210,12 @@ class PulsarcastPeer:
         self, event: inputs.Stored | inputs.NotStored, now: float, effects: Effects
     ) -> None:
         error = event.reason if isinstance(event, inputs.NotStored) else ""
-        for cid in event.barriers:
-            assert isinstance(cid, bytes)
-            self._operations.tell(context.EventStored(cid, error), now, effects)
+        for barrier in event.barriers:
+            if isinstance(barrier, SignedEvent):
+                self._refetching.note(barrier, now, effects)
+            else:
+                assert isinstance(barrier, bytes)
+                self._operations.tell(context.EventStored(barrier, error), now, effects)
 
     # What peers send.
 
@@ -307,7 +312,7 @@ class PulsarcastPeer:
             self._subscriptions.stand_by(cid, now, effects)
             return
         meta = self._context.config.subscribe_to_meta
-        self._subscriptions.subscribe(cid, now, effects, meta=meta)
+        self._subscriptions.subscribe(cid, now, effects, meta=meta, whole=event.since == 0)
 
     def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         meta = self._context.config.unsubscribe_from_meta
@@ -373,5 +378,6 @@ _TIMERS: dict[type, Callable[[PulsarcastPeer], Callable[[bytes, float, Effects],
     context.ParentTimer: lambda peer: peer._missing.on_timer,
     context.FetchTimer: lambda peer: peer._fetcher.on_timer,
     context.RangeTimer: lambda peer: peer._reconciliation.end,
+    context.RefetchTimer: lambda peer: peer._refetching.on_timer,
     context.RequestTimer: lambda peer: peer._requests.on_timer,
 }

@@ -48,10 +48,9 @@ from rumormill.protocols.pulsarcast.history.feed import (
     Feeds,
     FetchAnswer,
     Walk,
-    milliseconds,
     unread_of,
-    whole,
 )
+from rumormill.protocols.pulsarcast.history.timeline import milliseconds, whole
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
@@ -99,8 +98,10 @@ class MissingParents:
 
     def note(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
         """An event that `peer` sent links to one that is not there."""
-        if cid in self._fetcher or cid in self._noted:
-            return
+        branch = self._trees.branches[feed.topic]
+        above = branch.parent is not None and not self._context.is_original(branch.parent)
+        if cid in self._fetcher or cid in self._noted or (feed.catching_up and above):
+            return  # it is on its way already, alone or with all others
         if feed.hold is not None or peer == self._context.id:
             self.fetch(feed, cid, peer, now, effects)
         elif len(self._noted) < self._context.config.max_fetches:
@@ -114,15 +115,25 @@ class MissingParents:
         if feed is not None and cid not in feed.timeline:
             self.fetch(feed, cid, peer, now, effects)
 
-    def fetch(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
-        """Look for a missing event, at its child's sender first."""
+    def fetch(
+        self,
+        feed: Feed,
+        cid: bytes,
+        peer: PeerId,
+        now: float,
+        effects: Effects,
+        *,
+        chain: bool = True,
+    ) -> bool:
+        """Look for a missing event, at its child's sender first, with the chain before it where
+        the topic is one; false when too much is looked for already."""
         topic = feed.topic
         sources = (peer, *self._trees.neighbours(topic))
         for each in sources:
             self.expect(topic, each, now)
-        # A chain comes whole; elsewhere most of what lies before the event is here already.
-        batch = self._context.config.fetch_batch if feed.hold is not None else 0
-        self._fetcher.seek(
+        # Elsewhere most of what lies before the event is here already.
+        batch = self._context.config.fetch_batch if chain and feed.hold is not None else 0
+        return self._fetcher.seek(
             cid, topic, sources, MissingParent(), now, effects, ancestors=batch, known=feed.tip
         )
 
@@ -263,11 +274,16 @@ class Reconciliation:
         branch.comparing = terms.end > terms.start
         self._context.send(branch.parent, join(branch.topic, terms, now), effects)
 
-    def tell_silence(self, branch: Branch, now: float, effects: Effects) -> None:
-        """Tell the parent if we want events now and did not before, or the other way round."""
+    def tell_wish(self, branch: Branch, now: float, effects: Effects) -> None:
+        """Tell the parent if we want events now and did not before, or the other way round; and
+        compare at once if we want all that there ever was."""
         if branch.parent is None or branch.candidate is not None:
             return
-        if branch.silent != branch.told_silent and not self._context.is_original(branch.parent):
+        feed = self._feeds.open[branch.topic]
+        behind = feed.catching_up and branch.topic not in self._ranges
+        if (branch.silent != branch.told_silent or behind) and not self._context.is_original(
+            branch.parent
+        ):
             self.refresh(branch, now, effects)
 
     def _terms(self, branch: Branch, now: float) -> Terms:
@@ -276,25 +292,28 @@ class Reconciliation:
         agreed = feed.synced - milliseconds(config.sync_margin)
         start = whole(max(feed.cover, agreed, feed.timeline.start))
         end = whole(milliseconds(now - config.sync_settle))
-        if branch.silent or start >= end:
+        if branch.silent or start >= end or feed.retries:
             return Terms(branch.topic, branch.silent)
         return Terms(branch.topic, False, start, end, *feed.timeline.digest(start, end))
 
     def answer_child(
         self, branch: Branch, terms: Terms, now: float, effects: Effects
     ) -> Terms | None:
-        """What we have of the range that a child names; None while we cannot tell."""
+        """What we have of the range that a child names, as far back as we remember; None while we
+        cannot tell."""
         feed = self._feeds.open[branch.topic]
-        start, end = terms.start, terms.end
-        if start >= end or start < feed.timeline.start:
+        start, end = max(terms.start, feed.timeline.start), terms.end
+        if start >= end or feed.retries:
             return None
+        above = branch.parent is not None and not self._context.is_original(branch.parent)
         if start < whole(feed.cover):
             feed.cover = start
             feed.synced = min(feed.synced, start)
-            if branch.parent is not None:
-                if not self._context.is_original(branch.parent):
-                    self.refresh(branch, now, effects)
-                return None
+            if above:
+                feed.catching_up = True
+                self.refresh(branch, now, effects)
+        if feed.catching_up and above:
+            return None
         return Terms(branch.topic, False, start, end, *feed.timeline.digest(start, end))
 
     def on_parent_terms(
@@ -305,7 +324,7 @@ class Reconciliation:
             return
         feed = self._feeds.open[branch.topic]
         if feed.timeline.digest(terms.start, terms.end) == (terms.count, terms.checksum):
-            feed.synced = max(feed.synced, terms.end)
+            feed.agree(terms.end)
         elif branch.topic not in self._ranges:
             agreement = Agreement(terms.end)
             self.fetch(feed, peer, terms.start, terms.end, agreement, now, effects)
@@ -315,7 +334,7 @@ class Reconciliation:
     ) -> None:
         feed = self._feeds.open.get(news.about)
         if news.complete and feed is not None:
-            feed.synced = max(feed.synced, agreement.end)
+            feed.agree(agreement.end)
 
     # Fetching a range.
 

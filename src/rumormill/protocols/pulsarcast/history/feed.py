@@ -1,18 +1,18 @@
 """The events of one topic at one peer: what is known, what waits, what was agreed upon.
 
 A feed is open exactly as long as the peer stands in the topic's tree; what has to outlive that is
-in the log, from which a feed is read, piece by piece, before it opens. Three things make it up:
+in the log, from which a feed is read, piece by piece, before it opens. Besides the timeline of what
+is known (`timeline`) two things make it up:
 
-- `Timeline`, which events are known, by their dates: the memory behind dedup and reconciliation.
 - `HoldBack`, for topics in which only the author publishes and promises one single chain: events
   whose parent has not been delivered yet wait until it is.
-- `Feed` itself, with the last events as they were signed, and since when events concern us.
+- `Feed` itself, with the last events as they were signed, since when events concern us, and where
+  we are asked to publish, which requests have become events.
 
 A `Walk` goes through a feed for what a neighbour asks.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -28,12 +28,14 @@ from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import Context, FeedRead, PeerOperation
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.additions import Fetch
-from rumormill.protocols.pulsarcast.format.codec import encode_event, stored
-from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back, stored
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    EventDescriptor,
+    EventLinking,
+    TopicDescriptor,
+)
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-
-BUCKET: Final = 1000
-"""Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""
+from rumormill.protocols.pulsarcast.history.timeline import Timeline, milliseconds
 
 _RECENT: Final = 1024
 """Events that can be handed out without reading the log; our choice: what neighbours miss is
@@ -44,106 +46,6 @@ _EVENT_BYTES: Final = 256
 choice: little can come, since nobody counts on us yet."""
 _MOST_READING: Final = 16
 """Feeds that are read at the same time; our choice: a long one does not keep short ones waiting."""
-
-
-class Timeline:
-    """The ids of one topic's events, by date in milliseconds.
-
-    Two neighbours find out whether they have the same events by comparing a count and a checksum
-    (the exclusive or of the ids' last eight bytes) over a range of dates. Dates are the authors',
-    part of the hashed descriptor, so both sides put an event into the same place whenever and in
-    whatever order it arrived. Ids are kept in buckets of one second and ranges are whole buckets,
-    so that a comparison adds up a few numbers and never looks at an id.
-
-    The memory is bounded: when it is full the oldest bucket is forgotten, and `start` says from
-    which date on it is complete.
-    """
-
-    __slots__ = ("_buckets", "_limit", "_order", "_sums", "dates", "start")
-
-    def __init__(self, limit: int) -> None:
-        self.dates: dict[bytes, int] = {}
-        """Every remembered id and its date; hot paths look ids up in here."""
-        self.start = 0
-        """Events dated before this may have been forgotten."""
-        self._limit = limit
-        self._buckets: dict[int, list[bytes]] = {}
-        self._sums: dict[int, int] = {}
-        self._order: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.dates)
-
-    def __contains__(self, cid: bytes) -> bool:
-        return cid in self.dates
-
-    def add(self, cid: bytes, date: int) -> bool:
-        """Remember an id; false if it is known, or older than what the memory holds."""
-        if cid in self.dates or date < self.start:
-            return False
-        self.dates[cid] = date
-        number = date // BUCKET
-        bucket = self._buckets.get(number)
-        if bucket is None:
-            self._buckets[number] = [cid]
-            self._sums[number] = int.from_bytes(cid[-8:])
-            if not self._order or number > self._order[-1]:
-                self._order.append(number)
-            else:
-                insort(self._order, number)
-        else:
-            bucket.append(cid)
-            self._sums[number] ^= int.from_bytes(cid[-8:])
-        if len(self.dates) > self._limit:
-            self._forget_oldest()
-        return True
-
-    def _forget_oldest(self) -> None:
-        oldest = self._order.pop(0)
-        for cid in self._buckets.pop(oldest):
-            del self.dates[cid]
-        del self._sums[oldest]
-        self.start = (oldest + 1) * BUCKET
-
-    def digest(self, start: int, end: int) -> tuple[int, int]:
-        """How many events are dated within whole buckets from `start` to before `end`, and their
-        checksum."""
-        count = checksum = 0
-        for number in self._numbers(start, end):
-            count += len(self._buckets[number])
-            checksum ^= self._sums[number]
-        return count, checksum
-
-    def between(self, start: int, end: int) -> list[bytes]:
-        """The ids of that range, by bucket, and within a bucket in the order of arrival."""
-        found: list[bytes] = []
-        for number in self._numbers(start, end):
-            found += self._buckets[number]
-        return found
-
-    def before(self, cid: bytes, most: int) -> list[bytes]:
-        """The ids of the bucket of a known event and of those before it, the nearest first."""
-        found: list[bytes] = []
-        place = bisect_left(self._order, self.dates[cid] // BUCKET)
-        while place >= 0 and len(found) < most:
-            found += reversed(self._buckets[self._order[place]])
-            place -= 1
-        return found[:most]
-
-    def _numbers(self, start: int, end: int) -> list[int]:
-        order = self._order
-        first = bisect_left(order, start // BUCKET)
-        return order[first : bisect_left(order, end // BUCKET)]
-
-
-def whole(date: int) -> int:
-    """The beginning of the bucket in which a date lies."""
-    return date - date % BUCKET
-
-
-def milliseconds(seconds: float) -> int:
-    """A time as dates count it."""
-    return int(seconds * 1000)
 
 
 def core_event(signed: SignedEvent) -> Event:
@@ -230,11 +132,17 @@ class Feed:
     """What a peer knows of one topic's events.
 
     `since` is when it first had to do with the topic, if that is known. It may not have got any
-    event by then, and still is to get what was published while it was away.
+    event by then, and still is to get what was published while it was away. A negative date means
+    that the application wants all events that there ever were.
     """
 
     def __init__(
-        self, descriptor: TopicDescriptor, config: PulsarcastConfig, now: int, since: float | None
+        self,
+        descriptor: TopicDescriptor,
+        config: PulsarcastConfig,
+        own: PeerId,
+        now: int,
+        since: float | None,
     ) -> None:
         self.descriptor = descriptor
         self.topic = descriptor.cid
@@ -248,6 +156,9 @@ class Feed:
         delivered, when it comes by way of back-fill."""
         self.cover = now
         """From which date on we answer for completeness towards our children."""
+        self.passed_on = now
+        """From which date on what we are given late is sent on: what is older is for those who ask
+        for it, others would take it for news."""
         self.synced = now
         """Up to which date our parent and we have agreed on what there is."""
         self.last: bytes | None = None
@@ -261,21 +172,42 @@ class Feed:
             self.hold = HoldBack(config.hold_limit)
         allowed = descriptor.allowed_publishers
         self.allowed = None if allowed is None else dict.fromkeys(allowed)
+        self._granted: dict[bytes, bytes] = {}
+        """Requests to publish that became events, and which: so one that is repeated, be it to a
+        publisher's next life or to another publisher, is answered and not granted again."""
+        asked = descriptor.request_to_publish is not None and own in (allowed or ())
+        self._most_granted = config.max_requests if asked else 0
+        self._own = own
         self.recent: dict[bytes, SignedEvent] = {}
+        self.lost: dict[bytes, None] = {}
+        """What our disk did not take, and is not being looked for."""
+        self.lost_again = False
+        """Whether it has lost something since it was last looked for."""
+        self.retries = 0
+        """How often in a row it has, while there is something to be looked for."""
         self.early: list[tuple[PeerId, SignedEvent]] = []
         """What arrived before the feed was open, and how much more of it may wait."""
         self.early_room = _EARLY_BYTES
-        self._newest = self._oldest = None if since is None else round(since * 1000)
+        self.catching_up = False
+        """Whether older events are wanted, and our parent and we have not agreed on them yet."""
+        self._whole = since is not None and since < 0
+        self._newest = self._oldest = None if since is None or self._whole else round(since * 1000)
+        self._first_offset: int | None = None
 
-    def take(self, events: Iterable[Event]) -> None:
+    def take(self, events: Sequence[Event]) -> None:
         """Take in what was kept of the topic before: a peer that returns goes on where it was."""
         newest, oldest = self._newest, self._oldest
+        if events and self._first_offset is None:
+            self._first_offset = events[0].offset
         for event in events:
             date = round((event.created or 0.0) * 1000)
             self.timeline.add(event.id, date)
             self.last = event.id
             newest = date if newest is None else max(newest, date)
             oldest = date if oldest is None else min(oldest, date)
+            if self._most_granted and event.author != self._own:
+                for signed in read_back((event,)):
+                    self._note_request(signed)
         self._newest, self._oldest = newest, oldest
 
     def open(self) -> None:
@@ -283,7 +215,20 @@ class Feed:
         if self._newest is not None and self._oldest is not None:
             self.synced = min(self.synced, self._newest)
             self.horizon = self.cover = min(self.horizon, self._oldest)
+            self.passed_on = min(self.passed_on, self._newest if self._whole else self._oldest)
             self.tip = None if self.hold is None else self.last
+        if self._whole:
+            self.want_all()
+
+    def want_all(self) -> None:
+        """The application wants all that there ever was, but not again what the log has deleted."""
+        self.horizon = self.cover = 0
+        if not self._first_offset:
+            self.synced, self.catching_up = 0, True
+
+    def agree(self, end: int) -> None:
+        """Our parent and we have the same events up to a date."""
+        self.synced, self.catching_up = max(self.synced, end), False
 
     def add(self, signed: SignedEvent, date: int, *, live: bool) -> bool:
         """Remember an event; false when it is known or too old to be judged."""
@@ -293,12 +238,39 @@ class Feed:
             return False
         if live or last is None or date > self.timeline.dates.get(last, 0):
             self.last = cid
+        if self._most_granted and signed.event.author != self._own:
+            self._note_request(signed)
         recent = self.recent
         recent[cid] = signed
         if len(recent) > _RECENT:
             for old in list(islice(recent, _RECENT // 8)):
                 del recent[old]
         return True
+
+    def lose(self, cid: bytes) -> None:
+        """An event could not be stored: it is not known, and there is something to be compared."""
+        self.synced = min(self.synced, self.timeline.dates.get(cid, self.synced))
+        self.timeline.remove(cid)
+        self.recent.pop(cid, None)
+        self.lost[cid] = None
+        self.lost_again = True
+
+    def _note_request(self, signed: SignedEvent) -> None:
+        """Remember from which request an event was made, if from any."""
+        event = signed.event
+        if event.author != event.publisher:
+            self._granted[self._request_of(event)] = signed.cid
+            if len(self._granted) > self._most_granted:
+                del self._granted[next(iter(self._granted))]
+
+    def _request_of(self, event: EventDescriptor) -> bytes:
+        """The name of the request that an event was made from, and of a request itself."""
+        custom = self.descriptor.event_linking is EventLinking.CUSTOM
+        return event.request(event.parent if custom else None).cid
+
+    def granted(self, request: SignedEvent) -> bytes | None:
+        """The event that a request to publish has become."""
+        return self._granted.get(self._request_of(request.event)) if self._granted else None
 
     def in_memory(self) -> list[SignedEvent]:
         """The last events, and those that wait for their turn and are not in the log yet."""
@@ -405,8 +377,8 @@ class Feeds:
     ) -> None:
         """Read what the log has of a topic; `FeedRead` follows."""
         topic = descriptor.cid
-        config = self._context.config
-        self.opening[topic] = Feed(descriptor, config, milliseconds(now), since)
+        config, own = self._context.config, self._context.id
+        self.opening[topic] = Feed(descriptor, config, own, milliseconds(now), since)
         if len(self.opening) <= _MOST_READING:
             self._load(self.opening[topic], 0, effects)
 

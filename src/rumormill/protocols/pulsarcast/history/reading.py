@@ -34,8 +34,9 @@ from rumormill.protocols.pulsarcast.format.codec import read_back
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event
 from rumormill.protocols.pulsarcast.history.graph import EventGraph
+from rumormill.protocols.pulsarcast.history.timeline import milliseconds
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics, PatientLook
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership

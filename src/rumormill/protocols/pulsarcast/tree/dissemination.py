@@ -209,10 +209,10 @@ class Dissemination:
         if feed.subscribed and (live or date >= feed.horizon):
             self._deliver_or_hold(feed, peer, signed, now, effects)
         else:
-            effects.append(Append(core_event(signed)))
+            effects.append(Append(core_event(signed), if_lost=signed))
             if feed.hold is not None and feed.subscribed:
                 self._release(feed, signed.cid, peer, effects)
-        if live or date >= feed.cover:
+        if live or date >= feed.passed_on:
             self._forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
                 self.on_missing(feed, parent, peer, now, effects)
@@ -279,7 +279,7 @@ class Dissemination:
 
     def _deliver(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
         self._delivered(feed, peer, signed, effects)
-        effects.append(Append(core_event(signed), deliver=True))
+        effects.append(Append(core_event(signed), deliver=True, if_lost=signed))
 
     def _delivered(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
         effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
@@ -297,7 +297,7 @@ class Dissemination:
         cid, parent = signed.cid, signed.event.parent
         if cid in hold.overtaken:
             del hold.overtaken[cid]
-            effects.append(Append(core_event(signed)))
+            effects.append(Append(core_event(signed), if_lost=signed))
             effects.append(trace.RejectMessage(cid, peer, reasons.OVERTAKEN, feed.text))
             return
         settled = parent is None or (parent in feed.timeline.dates and parent not in hold.held)
@@ -317,7 +317,7 @@ class Dissemination:
                 if feed.subscribed:
                     self._deliver(feed, peer, signed, effects)
                 else:
-                    effects.append(Append(core_event(signed)))
+                    effects.append(Append(core_event(signed), if_lost=signed))
 
     def on_hold_timer(self, topic: bytes, now: float, effects: Effects) -> None:
         """Events have waited long enough for an ancestor: go on without it."""

@@ -55,7 +55,7 @@ class Children:
             if child.silent != silent:
                 child.silent = silent
                 branch.targets = None
-                self._reconciliation.tell_silence(branch, now, effects)
+                self._reconciliation.tell_wish(branch, now, effects)
             return True
         config, original = self._context.config, self._context.is_original(peer)
         if not self.may_join(branch.topic, branch.author, peer, now, effects):
@@ -71,7 +71,7 @@ class Children:
         branch.children[peer] = Child(now, silent, original)
         branch.targets = None
         effects.append(trace.Graft(peer, cids.text(branch.topic)))
-        self._reconciliation.tell_silence(branch, now, effects)
+        self._reconciliation.tell_wish(branch, now, effects)
         if full and farthest != peer:
             self._move(branch, farthest, now, effects)
         return True
@@ -129,7 +129,7 @@ class Children:
         del branch.children[peer]
         branch.targets = None
         effects.append(trace.Prune(peer, cids.text(branch.topic)))
-        self._reconciliation.tell_silence(branch, now, effects)
+        self._reconciliation.tell_wish(branch, now, effects)
 
     def upkeep(self, branch: Branch, now: float, effects: Effects) -> None:
         """Drop children that have fallen silent, and hand on those that are too many."""
@@ -373,8 +373,7 @@ class ParentSearch:
         # What fell between two parents is older than this when it is settled.
         self._trees.arm(branch, now + config.sync_settle + config.move_linger, effects)
         self._on_way(branch, now, effects)
-        if branch.silent != branch.told_silent:
-            self._reconciliation.refresh(branch, now, effects)
+        self._reconciliation.tell_wish(branch, now, effects)
 
     def on_redirected(
         self, branch: Branch, peer: PeerId, target: PeerId, now: float, effects: Effects

@@ -37,6 +37,8 @@ who asked about it; each pause is twice the one before. Our choice: within a com
 NOTES: Final = "pulsarcast/topic/"
 """What the keys of notes about topics begin with; the CID follows."""
 _DATE_BYTES: Final = 8
+EVER: Final = -1.0
+"""The date since which a topic concerns us that the application wants whole."""
 
 
 def note_of(descriptor: TopicDescriptor, since: float) -> Note:
@@ -171,9 +173,9 @@ class KnownTopics:
                 del self._versions[meta]
 
     def keep(self, descriptor: TopicDescriptor, since: float, effects: Effects) -> None:
-        """Put a descriptor in, and into the log, unless that is known to have it."""
+        """Put a descriptor in, and into the log, unless that is known to have it since then."""
         self.add(descriptor)
-        if descriptor.cid not in self._kept:
+        if descriptor.cid not in self._kept or since == EVER < self._kept[descriptor.cid]:
             self._kept[descriptor.cid] = since
             effects.append(KeepNote(note_of(descriptor, since)))
 

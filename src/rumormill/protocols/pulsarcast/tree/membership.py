@@ -31,7 +31,8 @@ from rumormill.protocols.pulsarcast.format.additions import (
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import accepted, leave
 from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, milliseconds
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
+from rumormill.protocols.pulsarcast.history.timeline import milliseconds
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import Children, ParentSearch
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
@@ -62,6 +63,8 @@ class TreeMembership:
     _reconciliation: Reconciliation
     subscriptions: dict[bytes, float] = field(default_factory=dict)
     """What the application subscribes to, and since when."""
+    whole: dict[bytes, None] = field(default_factory=dict)
+    """Topics of which the application wants all that there ever was."""
     publish_only: dict[bytes, None] = field(default_factory=dict)
     _joining: dict[bytes, dict[PeerId, Terms | None]] = field(default_factory=dict)
 
@@ -79,8 +82,12 @@ class TreeMembership:
     def want(self, branch: Branch, feed: Feed) -> None:
         """The application wants the events of a branch, from its subscription on."""
         feed.subscribed = True
-        feed.horizon = min(feed.horizon, milliseconds(self.subscriptions[feed.topic]))
-        feed.cover = min(feed.cover, feed.horizon)
+        since = milliseconds(self.subscriptions[feed.topic])
+        feed.horizon = min(feed.horizon, since)
+        feed.cover = min(feed.cover, since)
+        feed.passed_on = min(feed.passed_on, since)
+        if feed.topic in self.whole and feed.horizon:
+            feed.want_all()
         branch.wanted = True
         branch.leaving_at = None
 
@@ -176,7 +183,7 @@ class TreeMembership:
         if not branch.in_place and idle:
             self._parents.seek(branch, now, effects)
         else:
-            self._reconciliation.tell_silence(branch, now, effects)
+            self._reconciliation.tell_wish(branch, now, effects)
 
     def _dissolve(self, branch: Branch, now: float, effects: Effects) -> None:
         """Leave a tree: everybody who counts on us is told, and nothing of it remains."""
@@ -298,7 +305,7 @@ class TreeMembership:
             if terms is not None:
                 branch.uncompared = 0
                 self._reconciliation.on_parent_terms(branch, peer, terms, now, effects)
-            elif peer == branch.parent and branch.comparing and branch.uncompared < _PATIENCE:
+            elif peer == branch.parent and branch.comparing and self._is_patient(branch):
                 branch.uncompared += 1
                 self._trees.arm(branch, now + self._context.config.sync_settle, effects)
         elif reply.status is JoinStatus.REFUSED or not reply.peers:
@@ -306,6 +313,10 @@ class TreeMembership:
         else:
             target = self._learn(reply.peers[0], effects)
             self._parents.on_redirected(branch, peer, target, now, effects)
+
+    def _is_patient(self, branch: Branch) -> bool:
+        """Whether our parent, which must catch up first, is asked again soon."""
+        return branch.uncompared < _PATIENCE or self._feeds.open[branch.topic].catching_up
 
     def _learn(self, target: PeerAddress, effects: Effects) -> PeerId:
         if target.addresses and target.peer != self._context.id:

@@ -36,7 +36,8 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 )
 from rumormill.protocols.pulsarcast.format.signing import sign_event, sign_request
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event, milliseconds
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event
+from rumormill.protocols.pulsarcast.history.timeline import milliseconds
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics, PatientLook
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership

@@ -5,9 +5,9 @@ meets a peer that may publish, which checks that the *event's author* may ask, l
 and publishes it. The answer goes back the way the request came: accepted with the event's CID,
 refused with a reason, or nothing, and then the asker repeats itself until its time is up. A
 request is granted when the event is on the publisher's disk: if it cannot be stored the request is
-refused. A publisher remembers which requests it has taken, so a repetition is answered and not
-published again. Where the top of the tree may not publish itself, it turns to a peer that the topic
-lists.
+refused. Which requests became events is read off the events, which name them (`feed`): so a
+repetition is answered and not published again, also by a publisher that died in between. Where the
+top of the tree may not publish itself, it turns to a peer that the topic lists.
 """
 
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from rumormill.protocols.pulsarcast.context import (
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.additions import RequestReply, RequestStatus
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, publish_request
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
@@ -63,8 +64,6 @@ class Requests:
     _open: dict[bytes, _Request] = field(default_factory=dict)
     _granting: dict[bytes, PeerId] = field(default_factory=dict)
     """Requests whose events are on their way to the disk, and who asked last."""
-    _granted: dict[bytes, bytes] = field(default_factory=dict)
-    """Requests that became events, and which."""
 
     def __post_init__(self) -> None:
         self._context.operations.steps[Grant, EventStored] = self._on_stored
@@ -159,13 +158,12 @@ class Requests:
         """A peer asks, or passes on somebody's request."""
         cid, topic = signed.cid, signed.event.topic
         feed = self._feeds.open.get(topic)
-        granted = self._granted.get(cid)
         if topic in self._feeds.opening:
             # It comes again, when we can tell what it has to be linked to.
             self._context.refuse(peer, reasons.NOT_READ, topic, 0.0, now, effects)
         elif feed is None:
             self._answer(peer, _refusal(signed, reasons.NOT_SERVED), effects)
-        elif granted is not None:
+        elif (granted := feed.granted(signed)) is not None:
             self._answer(peer, _granted(signed, granted), effects)
         elif (fault := self._fault(peer, feed, signed, now)) is not None:
             if fault not in _BLAMELESS:
@@ -205,9 +203,6 @@ class Requests:
             self._answer(peer, _refusal(request, news.error), effects)
             return
         self._events.publish(grant.own, now, effects)
-        if len(self._granted) >= self._context.config.max_requests:
-            del self._granted[next(iter(self._granted))]
-        self._granted[request.cid] = news.about
         self._answer(peer, _granted(request, news.about), effects)
 
     def _fault(self, peer: PeerId, feed: Feed, signed: SignedEvent, now: float) -> str | None:
@@ -218,6 +213,9 @@ class Requests:
             return reasons.REQUESTS_OFF
         if not feed.descriptor.may_request(signed.event.author):
             return reasons.REQUESTER_NOT_LISTED
+        custom = feed.descriptor.event_linking is EventLinking.CUSTOM
+        if signed.event.parent is not None and signed.author_signature and not custom:
+            return reasons.LINKS_BY_ITSELF  # what we link would not be what its author signed
         fault = self._events.fault_of_content(signed, now)
         return fault or self._events.fault_of_request(peer, signed)
 

@@ -51,6 +51,7 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 )
 from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.tree.known_topics import (
+    EVER,
     NOTES,
     KnownTopics,
     PatientLook,
@@ -105,9 +106,18 @@ class Subscriptions:
             (StandBy, TreeEntered): self._on_standing_by,
         }
 
-    def subscribe(self, cid: bytes, now: float, effects: Effects, *, meta: bool = True) -> None:
-        """Subscribe to a topic."""
+    def subscribe(
+        self, cid: bytes, now: float, effects: Effects, *, meta: bool = True, whole: bool = False
+    ) -> None:
+        """Subscribe to a topic; once it is wanted `whole`, it stays so until it is left."""
+        if whole:
+            self._membership.whole[cid] = None
         if cid in self._since:
+            feed, branch = self._feeds.open.get(cid), self._trees.branches.get(cid)
+            if whole and feed is not None and branch is not None:
+                self._topics.keep(feed.descriptor, EVER, effects)
+                self._membership.want(branch, feed)
+                self._membership.on_wish(branch, now, effects)
             return
         if len(self._since) >= self._context.config.max_topics:
             raise LimitError("no further subscription fits (max_topics)")
@@ -145,6 +155,7 @@ class Subscriptions:
     def _roll_back(self, cid: bytes, reason: str, now: float, effects: Effects) -> None:
         """A subscription cannot be: forget it, so that a later attempt is a new one."""
         del self._since[cid]
+        self._membership.whole.pop(cid, None)
         effects.append(trace.Leave(cids.text(cid)))
         self._operations.tell(WayFound(cid, reason), now, effects)
 
@@ -158,7 +169,8 @@ class Subscriptions:
             self._roll_back(cid, news.error, now, effects)
             return
         feed, branch = self._feeds.open[cid], self._trees.branches[cid]
-        self._topics.keep(feed.descriptor, now, effects)
+        since = EVER if cid in self._membership.whole else now
+        self._topics.keep(feed.descriptor, since, effects)
         self._membership.want(branch, feed)
         self._membership.on_wish(branch, now, effects)
         meta = feed.descriptor.meta
@@ -176,6 +188,7 @@ class Subscriptions:
     def unsubscribe(self, cid: bytes, now: float, effects: Effects, *, meta: bool = True) -> None:
         """End a subscription."""
         self._publish_only.pop(cid, None)
+        self._membership.whole.pop(cid, None)
         if self._since.pop(cid, None) is None:
             return
         effects.append(trace.Leave(cids.text(cid)))

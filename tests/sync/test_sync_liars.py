@@ -1,0 +1,165 @@
+"""Whatever a partner answers: work, memory and time of a session are bounded, and nothing enters
+but by the protocol's own checks."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sync_rig import NOW, SALT, Cost, answer, carried, dated, ids_of, reconcile, store_of
+
+from rumormill.core.errors import PeerError
+from rumormill.core.history import END, HistoryQuery, Key
+from rumormill.sim.journal import Journal
+from rumormill.sync.messages import (
+    Body,
+    Compare,
+    Compared,
+    Difference,
+    Events,
+    Fetch,
+    Probe,
+    SentEvent,
+    Span,
+    Verdict,
+)
+from rumormill.sync.session import (
+    BAD_ANSWER,
+    FORGED,
+    MAX_IN_VAIN,
+    MAX_INVALID,
+    MAX_LEFT,
+    Arrived,
+    Session,
+)
+
+stamps = st.integers(int((NOW - 5000) * 1e6), int((NOW + 5000) * 1e6))
+keys = st.builds(Key, stamps, st.binary(max_size=3))
+spans = st.lists(st.tuples(keys, st.sampled_from((b"", b"hash66"))), max_size=20).map(
+    lambda found: tuple(
+        Span(key, hashed)
+        for key, hashed in {key: (key, hashed) for key, hashed in sorted(found)}.values()
+    )
+)
+events = st.lists(
+    st.builds(
+        SentEvent, st.just(b"a"), st.binary(min_size=1, max_size=9), st.binary(), st.binary()
+    ),
+    max_size=5,
+).map(tuple)
+verdicts = st.builds(
+    Verdict,
+    st.lists(st.builds(Difference, st.integers(0, 3), st.integers(0, 99), spans), max_size=3).map(
+        tuple
+    ),
+    st.lists(st.integers(0, 3), max_size=3).map(tuple),
+)
+answers = {
+    Probe: verdicts,
+    Compare: st.builds(Compared, spans, st.none() | keys),
+    Fetch: st.builds(Events, events, st.none() | keys, st.integers(0, 31)),
+}
+
+
+def played(asker: Journal, draw) -> tuple[int, int, str]:
+    """A session with a partner that answers as it likes: questions, events offered, its end."""
+    session = Session(b"liar", (("news", 0), ("weather", 0)), SALT, 0.0, offered=False)
+    asked = offered = 0
+    cost = Cost()
+    try:
+        step = session.next(NOW)
+        while step is not None:
+            assert len(session._cuts) + sum(map(len, session._wanted.values())) <= 2 * MAX_LEFT
+            if isinstance(step, Arrived):
+                offered += len(step.events)
+                session.note_stored(0, len(step.events))
+            elif isinstance(step, HistoryQuery):
+                probe = session.on_worked_out(step.work_out(asker))
+                if probe is not None:
+                    step = probe
+                    continue
+            else:
+                asked += 1
+                session.on_answered(carried(draw(step), cost))
+            step = session.next(NOW)
+    except PeerError as error:
+        return asked, offered, error.reason
+    return asked, offered, session.outcome
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_an_arbitrary_partner_is_bounded(data: st.DataObject) -> None:
+    """It cannot keep a session going, nor fill its memory."""
+    one = store_of(dated(NOW - 5000 + n) for n in range(200))
+    before = ids_of(one)
+    asked, offered, _ = played(one, lambda body: data.draw(answers[type(body)]))
+    assert asked <= MAX_IN_VAIN + 1
+    assert offered <= MAX_INVALID + 256
+    assert ids_of(one) == before
+
+
+def test_endless_recursion_ends() -> None:
+    """Every range differs, whatever was compared before."""
+    one = store_of(dated(NOW - 5000 + n) for n in range(3000))
+
+    def differs(body: Body) -> Body:
+        if isinstance(body, Probe):
+            return Verdict((Difference(0, 10**6, (Span(END, b"differ"),)),))
+        if isinstance(body, Compare):
+            return Compared(tuple(Span(each.high, each.hash and b"differ") for each in body.spans))
+        return Events()
+
+    asked, _, outcome = played(one, differs)
+    assert asked <= MAX_IN_VAIN + 1
+    assert outcome == "in vain"
+
+
+def test_ids_that_do_not_exist_are_asked_for_once() -> None:
+    """Ranges that hold nothing when they are fetched."""
+    one = store_of([])
+
+    def promises(body: Body) -> Body:
+        if isinstance(body, Probe):
+            ends = [Key(int((NOW - 5000 + n) * 1e6), b"") for n in range(500)]
+            return Verdict((Difference(0, 10**6, tuple(Span(end, b"differ") for end in ends)),))
+        return Events()
+
+    asked, offered, outcome = played(one, promises)
+    assert (asked, offered, outcome) == (2, 0, "in vain")
+
+
+def test_forgers_are_sent_away() -> None:
+    """After so many events that the protocol refuses."""
+    one = store_of([])
+
+    def forges(body: Body) -> Body:
+        if isinstance(body, Probe):
+            return Verdict((Difference(0, 10**6, (Span(END, b"differ"),)),))
+        assert isinstance(body, Fetch)
+        low = body.wanted[0].low
+        forged = tuple(SentEvent(b"a", b"%d" % n, b"", b"") for n in range(256))
+        return Events(forged, Key(low.stamp + 1, b""))
+
+    _, offered, outcome = played(one, forges)
+    assert outcome == FORGED
+    assert offered <= MAX_INVALID + 256
+
+
+def test_an_answer_outside_its_question_is_none() -> None:
+    """Of each kind."""
+    one = store_of(dated(NOW - 5000 + n) for n in range(200))
+    whole = Verdict((Difference(0, 9, (Span(END, b"differ"),)),))
+    for wrong in (
+        lambda body: Compared() if isinstance(body, Probe) else Events(),
+        lambda body: Verdict((Difference(3, 9, ()),)),
+        lambda body: Verdict((Difference(0, 9, ()), Difference(0, 9, ()))),
+        lambda body: whole if isinstance(body, Probe) else Compared((), Key(1, b"")),
+        lambda body: whole if isinstance(body, Probe) else Compared((Span(END, b"differ"),)),
+    ):
+        assert played(one, wrong)[2] == BAD_ANSWER
+
+
+def test_who_withholds_gives_nothing_and_others_are_asked() -> None:
+    """A partner that claims to have the same."""
+    full = store_of(dated(NOW - 5000 + n) for n in range(200))
+    one = store_of([])
+    assert reconcile(one, lambda _: Verdict()).outcome == "equal"
+    assert reconcile(one, lambda body: answer(full, body)).events == 200
