@@ -34,6 +34,7 @@ from rumormill.protocols.pulsarcast.format.codec import read_event as read_signe
 from rumormill.protocols.radius.messages import decode_frame, encode_frame
 from rumormill.protocols.skipring.labels import parse_label
 from rumormill.protocols.skipring.messages import decode_letter, encode_letter
+from rumormill.sync.messages import decode_sync, encode_sync
 from rumormill.trace.ndjson import NOT_AN_EVENT, decode_line
 from rumormill.trace.protobuf import EventError, decode_batch, decode_event
 from rumormill.wire.frames import FrameReader, frame
@@ -267,6 +268,16 @@ def skipring(data: bytes) -> object:
     encoded = encode_letter(letter)
     assert encode_letter(decode_letter(encoded)) == encoded
     return type(letter), bool(letter.carried)
+
+
+@target(decode_sync)
+def sync(data: bytes) -> object:
+    """A question or an answer about histories."""
+    said = decode_sync(data)
+    encoded = encode_sync(said)
+    assert encode_sync(decode_sync(encoded)) == encoded
+    assert said.meta.size == len(encoded)
+    return type(said.body), some(*msgspec.structs.astuple(said.body))
 
 
 @target(rpc.decode_rpc, rpc.read_messages, readable.readable_rpc)
