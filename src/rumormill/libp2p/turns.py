@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 TURN = 0.008
 LONG_TURN = 0.02
-SHORT_TURN = 0.001
+SHORT_TURN = 0.0005
 """Seconds; our choice: a fifth of what the loop may ever be kept for who brings new events, less
-for others, and for who misbehaves still a hundred of the frames that floods are made of."""
+for others, and for who misbehaves still dozens of the frames that floods are made of."""
 
 
 class Turn:

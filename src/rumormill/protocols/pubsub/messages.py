@@ -187,14 +187,13 @@ def control_size(control: Control) -> int:
 
 def rpc_size(rpc: Rpc) -> int:
     """Bytes of the encoded RPC, without the length prefix of the stream."""
-    size = 0
-    for sub in rpc.subscriptions:
-        size += subscription_size(sub)
-    for message in rpc.publish:
-        size += field_size(message.size)
-    if rpc.control is not None:
-        size += field_size(control_size(rpc.control))
-    return size
+    return _size_beside(rpc) + sum([field_size(message.size) for message in rpc.publish])
+
+
+def _size_beside(rpc: Rpc) -> int:
+    """Bytes of everything but messages."""
+    size = sum([subscription_size(sub) for sub in rpc.subscriptions])
+    return size if rpc.control is None else size + field_size(control_size(rpc.control))
 
 
 def _meta_of(rpc: Rpc) -> RpcMeta:
@@ -202,14 +201,16 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
     control, publish, subscriptions = rpc.control, rpc.publish, rpc.subscriptions
     if control is None and len(publish) == 1 and not subscriptions:
         return publish[0].meta
+    carried = [message.meta for message in publish]
+    data_size = sum([each.size for each in carried])
     return RpcMeta(
-        tuple([MessageMeta(each.id, each.topic) for each in publish]) if publish else (),
+        tuple([each.messages[0] for each in carried]),
         tuple([SubMeta(sub.subscribe, sub.topic) for sub in subscriptions])
         if subscriptions
         else (),
         None if control is None else _control_meta_of(control),
-        rpc_size(rpc),
-        sum([field_size(message.size) for message in publish]) if publish else 0,
+        _size_beside(rpc) + data_size,
+        data_size,
     )
 
 
