@@ -5,7 +5,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo compare test-quick test test-slow test-chaos test-interop lint docs bench requirements
+.PHONY: help setup demo compare test-quick test test-slow test-chaos test-interop fuzz lint docs bench requirements
 
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-chaos    let faults befall real nodes: ROUNDS= or MINUTES=, SEED=, PROTOCOL=, JOBS="
 	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
+	@echo "make fuzz          feed the decoders, kept inputs first: INPUTS= for each, TARGET=, JOBS=, SEED="
 	@echo "make lint          check style and types"
 	@echo "make docs          build the documentation into build/docs"
 	@echo "make bench         print the benchmarks"
@@ -56,6 +57,10 @@ test-chaos: $(READY)
 
 test-interop: $(READY)
 	$(VENV)/bin/python -m pytest tests/interop -q
+
+fuzz: $(READY)
+	$(VENV)/bin/python tools/fuzz.py --corpus tests/fuzz/corpus $(foreach option,inputs target jobs seed,\
+		$(if $($(call upper,$(option))),--$(option) $($(call upper,$(option)))))
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -58,6 +58,7 @@ def test_help_imports_nothing_heavy(page: tuple[str, ...]) -> None:
     assert sorted(ours) == [
         "rumormill.cli",
         "rumormill.cli.grammar",
+        "rumormill.cli.node_pages",
         "rumormill.cli.pages",
         "rumormill.cli.parser",
         "rumormill.cli.shared_flags",

@@ -21,7 +21,7 @@ SMALL = {"peers": 36, "workload.messages": 80, "workload.rate": 1.3}
 
 TOPICS = {"workload.kind": "zipf", "workload.topics": 4, "workload.subscriptions_per_peer": 2}
 WEATHERS: dict[str, dict[str, Any]] = {
-    "churn": {},
+    "churn": {"check_codec": True},
     "several topics": TOPICS,
     "slow disks": {"disk.commit_delay": 0.05},
     "few links": {"topology.degree": 6},
@@ -43,7 +43,7 @@ def away(protocol: str, **changes: Any) -> Scenario:
 @pytest.mark.parametrize("protocol", SYNCED)
 def test_everybody_has_everything_in_the_end(protocol: str, weather: str) -> None:
     """Every pair of an event and a subscriber that is up, within a minute of the last fault."""
-    run = Run(away(protocol, check_codec=True, **WEATHERS[weather]))
+    run = Run(away(protocol, **WEATHERS[weather]))
     figures = run.summary
     assert figures["complete_ratio"] == 1.0, run
     assert figures["delivery_ratio"] == 1.0, run

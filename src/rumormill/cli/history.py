@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
@@ -17,12 +18,15 @@ from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
-from rumormill.daemon.control_messages import BATCH_EVENTS, Events
+from rumormill.daemon.control_messages import BATCH_EVENTS, Events, Synced
 from rumormill.daemon.control_service import read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
 
 Read = Callable[[int, float | None, int], Awaitable[Events]]
+
+_COMPLETE_SECONDS = 60.0
+"""How long nodes may take to answer, unless it is said."""
 
 
 def run_history(options: argparse.Namespace) -> int:
@@ -37,6 +41,8 @@ def run_history(options: argparse.Namespace) -> int:
     since = moment("--since", options.since, time.time())
     count = whole("--count", options.count)
     span = _Span(offset or 0, since, count)
+    if options.complete:
+        run_async(_complete(topic, resolved))
     if verifies:
         return run_async(_verify(topic, resolved, span, options))
     if options.graph:
@@ -44,6 +50,12 @@ def run_history(options: argparse.Namespace) -> int:
             raise CommandError("choose one of --graph, --format, --json and --raw", USAGE)
         return run_async(_graph(topic, resolved, span))
     return run_async(_history(topic, resolved, span, choose_printer(options)))
+
+
+async def _complete(topic: str, resolved: Resolved) -> None:
+    """Have the running node get what it lacks, and say on stderr how that went."""
+    found = await _compared(topic, resolved, _COMPLETE_SECONDS)
+    print(_told(found), file=sys.stderr)
 
 
 class _Span(NamedTuple):
@@ -155,16 +167,21 @@ def run_sync(options: argparse.Namespace) -> int:
 
 
 async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
-    wait = seconds("--wait", options.wait) or 60.0
+    wait = seconds("--wait", options.wait) or _COMPLETE_SECONDS
+    found = await _compared(options.topic, resolved, wait)
+    print(json.dumps(msgspec.to_builtins(found)) if options.json else _told(found))
+    return 0
+
+
+async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
     async with running_node(resolved) as client:
         if client is None:
             raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
-        found = await client.sync(options.topic, wait)
-    if options.json:
-        print(json.dumps(msgspec.to_builtins(found)))
-    elif not found.asked:
-        print("nobody to compare with: no peer is connected, or no such topic is followed")
-    else:
-        events = "1 event" if found.events == 1 else f"{found.events} events"
-        print(f"fetched {events}; {found.answered} of {found.asked} nodes have answered")
-    return 0
+        return await client.sync(topic, wait)
+
+
+def _told(found: Synced) -> str:
+    if not found.asked:
+        return "nobody to compare with: no peer is connected, or no such topic is followed"
+    events = "1 event" if found.events == 1 else f"{found.events} events"
+    return f"fetched {events}; {found.answered} of {found.asked} nodes have answered"

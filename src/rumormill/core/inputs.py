@@ -36,7 +36,13 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Start(Input, frozen=True):
-    """The runtime is ready; the first input of every machine."""
+    """The runtime is ready; the first input of every machine.
+
+    `latest` is the latest moment that the log knows of: dates that must grow go on from there, also
+    if the clock was set back meanwhile.
+    """
+
+    latest: float = 0.0
 
 
 class Subscribe(Input, frozen=True):

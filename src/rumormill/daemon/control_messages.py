@@ -244,7 +244,7 @@ async def _read(
         return decode(await reader.readexactly(size))
     except (asyncio.IncompleteReadError, OSError):
         return None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ControlError(f"{complaint}: {error}", "not-understood") from None
 
 

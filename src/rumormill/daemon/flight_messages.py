@@ -95,7 +95,7 @@ def decode(content: bytes, kind: type[Request]) -> Request:
         raise LocalError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
     try:
         return msgspec.json.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LocalError(f"not a request of this door: {error}") from None
 
 

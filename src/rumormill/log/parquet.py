@@ -149,7 +149,7 @@ def _read_metadata(file: Any, path: Path | str) -> _Metadata:
         raise ImportRefusedError(f"{path} was not exported by rumormill")
     try:
         metadata = msgspec.json.decode(raw, type=_Metadata)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ImportRefusedError(f"{path} has damaged metadata: {error}") from error
     if metadata.format > _FORMAT:
         raise ImportRefusedError(f"{path} has format {metadata.format}: upgrade rumormill")

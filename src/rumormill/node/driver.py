@@ -30,6 +30,7 @@ from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
+from rumormill.node.log_reader import latest_moment
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
@@ -140,7 +141,7 @@ class Driver:
     def start(self) -> None:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
-        self.feed(inputs.Start())
+        self.feed(inputs.Start(latest_moment(self.journal.log)))
         self._flush_trace()
 
     def stop(self, reason: str) -> None:

@@ -139,6 +139,11 @@ def _read_ids(log: EventLog, topic: Topic, ids: tuple[MessageId, ...]) -> tuple[
     return found, looked_at < len(ids)
 
 
+def latest_moment(log: EventLog) -> float:
+    """The latest moment at which an event came that is in the log, or was; 0 if none ever was."""
+    return max((row.received_max for row in log.writer().topics.values()), default=0.0)
+
+
 async def read_history(
     log: EventLog,
     topic: Topic,

@@ -6,16 +6,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-import msgspec
-
 from rumormill.core.event import Event
 from rumormill.core.history import Key, Summary, Window, stamp_of, summary_of
 from rumormill.core.ids import MessageId, Topic
 
 BLOCK: Final = 64
-
-AHEAD: Final = 60.0
-"""Seconds by which an event's date must lie ahead when it comes to be taken for wrong."""
 
 
 @lru_cache(1 << 15)
@@ -59,13 +54,7 @@ class MemoryHistory:
         if key in self._blocks[at]:
             self._blocks[at].remove(key)
             self._sums[at] -= _one(self._topic, key)
-        window, replace = self.window, msgspec.structs.replace
-        if not key.stamp:
-            self.window = replace(window, undated=False)
-        elif key.stamp > (event.received + AHEAD) * 1e6:
-            self.window = replace(window, ahead=False)
-        else:
-            self.window = replace(window, keep_from=max(window.keep_from, key.stamp + 1))
+        self.window = self.window.without(key.stamp, event.received)
 
     def _block_of(self, key: Key) -> int:
         at = bisect_left(self._firsts, key)

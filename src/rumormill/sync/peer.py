@@ -214,6 +214,9 @@ class SyncedPeer:
         """Note what the protocol hears and sync must know as well."""
         match event:
             case inputs.Start():
+                # A machine may be started again as it was; its timers and questions are gone.
+                self._tick_at = float("inf")
+                self._sessions.clear()
                 effects.append(Load(OUR_NUMBERS, "", Notes(_NOTE_PREFIX)))
                 self._next_round = self._after_interval(now)
                 self._wake(self._next_round, effects)

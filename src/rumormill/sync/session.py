@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rumormill.core.errors import PeerError
-from rumormill.core.history import BEGIN, HistoryQuery, Key, topic_tag
+from rumormill.core.history import AHEAD_SECONDS, BEGIN, HistoryQuery, Key, topic_tag
 from rumormill.core.ids import PeerId, Topic
 from rumormill.sync.messages import (
     MAX_WANTED,
@@ -32,9 +32,6 @@ from rumormill.sync.messages import (
     Wanted,
 )
 from rumormill.sync.ranges import FindUnequal, MakeProbe, Safe, Unequal, compared
-
-AHEAD: Final = 60.0
-"""Seconds by which a date must lie ahead to be taken for wrong, as a clock may be."""
 
 SLICE: Final = 32
 """Events that are handed on at a time; our choice: at 100 µs a signature, 3 ms of the loop."""
@@ -119,7 +116,7 @@ class Session:
         """What to do next; None when everything is done."""
         if not self.begun:
             self.begun = True
-            upto, ahead_from = int((now - self.settle) * 1e6), int((now + AHEAD) * 1e6)
+            upto, ahead_from = int((now - self.settle) * 1e6), int((now + AHEAD_SECONDS) * 1e6)
             return MakeProbe(self.salt, max(upto, 0), ahead_from, self.topics)
         if self._storing:
             self._storing = False

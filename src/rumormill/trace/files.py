@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import msgspec
-
 from rumormill.trace import writers
 from rumormill.trace.entries import Entry, Observer, Recorder, TraceError
-from rumormill.trace.ndjson import LineEncoder, decode_line
+from rumormill.trace.ndjson import NOT_AN_EVENT, LineEncoder, decode_line
 from rumormill.trace.protobuf import MAX_EVENT_BYTES, EventError, decode_batch, decode_event
 from rumormill.trace.writers import LINE_SUFFIXES
 
@@ -92,7 +90,7 @@ def _read_lines(path: Path) -> Iterator[Entry]:
                 continue
             try:
                 entry = decode_line(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except NOT_AN_EVENT as error:
                 raise TraceError(f"{path}, line {number}: {error}") from error
             yield entry
 

@@ -16,7 +16,7 @@ file, so that `sha256sum` of a written trace gives the same text as the run that
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import Any, Final, Union
 
 import msgspec
 
@@ -66,6 +66,8 @@ ENVELOPES: dict[type[TracePayload], Any] = {
 _encode_lines = msgspec.json.Encoder().encode_lines
 _decode: Any = msgspec.json.Decoder(Union[tuple(ENVELOPES.values())]).decode  # noqa: UP007
 _decode_any = msgspec.json.Decoder().decode
+NOT_AN_EVENT: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for a line: not JSON or of another shape, not UTF-8, nested too deep."""
 
 
 def envelopes(batch: Iterable[Entry]) -> list[Envelope]:
@@ -86,7 +88,7 @@ def encode_lines(batch: Batch) -> bytes:
 
 
 def decode_line(line: bytes | memoryview) -> Entry:
-    """Decode one line; raise `msgspec.DecodeError` when it is not an event of a known kind."""
+    """Decode one line; one of `NOT_AN_EVENT` when it is not an event of a known kind."""
     try:
         envelope = _decode(line)
     except msgspec.ValidationError:

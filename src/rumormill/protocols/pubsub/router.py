@@ -212,7 +212,7 @@ class PubSubRouter:
     # Own requests.
 
     def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
-        self._authorship.start(now)
+        self._authorship.start(max(now, event.latest))
 
     def _on_connect_failed(self, event: inputs.ConnectFailed, now: float, effects: Effects) -> None:
         """Peers are offered in exchange in numbers; one that cannot be reached is no loss."""

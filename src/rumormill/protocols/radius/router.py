@@ -180,6 +180,7 @@ class Radius:
     # Requests of the application.
 
     def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
+        self._last_time = int(event.latest * 1e9)
         self.overlay.start(now, effects)
         effects.append(SetTimer(CLEAN, now + self._config.clean_interval))
         self.subscriptions.start(self.sub_hops, now, effects)

@@ -1,0 +1,315 @@
+"""The help pages of nodes and their topics, as `pages` describes them."""
+
+from typing import Final
+
+from rumormill.cli.shared_flags import PROTOCOL_NAMES
+
+NODE_PAGES: Final = {
+    "demo": f"""\
+run real nodes with every protocol, kill some, and compare
+
+Run real nodes on this machine, each in a process of its own, with one protocol
+after another. They publish comments of Reddit, a third of them is killed and comes
+back, Spark reads along and mills the traces. Prints a comparison, writes a report.
+
+--protocol NAME,...*  which protocols ({PROTOCOL_NAMES}); may be repeated (default: all)
+--nodes N = 10       how many nodes, one process each
+--events N = 240     how many comments are published
+--seed N = 1         decides links and kills
+--no-spark           no stream, no report; from traces
+-o, --output FILE.html = report.html
+--keep               keep homes, traces and the lake, and say where
+--json               print one JSON object
+
+examples:
+  rumormill demo
+  rumormill demo --protocol gossipsub,skipring --nodes 6 --events 100 --keep
+  rumormill demo --no-spark --seed 7 --json
+""",
+    "node": """\
+run a node until it is told to stop, and print its join tickets
+
+Run a node until SIGINT or SIGTERM. Its join tickets are printed to stdout, one a
+line; pub, sub, topics, peers and history of the same home use it while it runs.
+
+@peer
+@direct
+@durability
+--topic TOPIC*       follow this topic from the start, so that the log has all of it; may be
+    repeated
+@daemon
+@flight
+--json               print one JSON object instead
+
+examples:
+  rumormill node
+  rumormill node --listen /ip4/0.0.0.0/tcp/4001 --topic news
+  rumormill node --home b --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+  rumormill node --metrics 127.0.0.1:9464 --log-format json
+  rumormill node --flight
+""",
+    "supervisor": """\
+supervise the topics of a skip ring, and print the supervisor's ticket
+
+Run a supervisor of the skip ring until SIGINT or SIGTERM. Its tickets are printed
+to stdout, one a line: nodes are told one of them with --supervisor. It tells
+subscribers their places and carries no messages. Several supervisors share the
+topics; every one of them, and every node, must be told of all.
+
+@peer
+@daemon
+--ticket             print what its tickets will be, and stop: to tell others before it runs
+--json               print one JSON object instead
+
+examples:
+  rumormill supervisor --home sup --listen /ip4/0.0.0.0/tcp/4100
+  rumormill node --protocol skipring --topic news \\
+      --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...
+  rumormill supervisor --home sup --listen /ip4/0.0.0.0/tcp/4100 --ticket
+  rumormill supervisor --home other --listen /ip4/0.0.0.0/tcp/4101 \\
+      --supervisor /ip4/192.0.2.7/tcp/4100/p2p/12D3KooW...
+""",
+    "serve-store": """\
+serve the topics of a home by Arrow Flight, without a node
+
+Serve the topics of a home by Arrow Flight until SIGINT or SIGTERM, read-only. Works
+beside a running node. Clients need the token, whose file is printed.
+
+home HOME            the home whose log is served
+@flight
+--json               print one JSON object
+
+examples:
+  rumormill serve-store ~/.rumormill
+  rumormill serve-store chat-home --flight 0.0.0.0:4020 --flight-cert cert.pem \\
+      --flight-key key.pem
+""",
+    "pub": """\
+publish messages: an argument, or the lines of stdin
+
+Publish messages. Through the node that runs in the home, if one does; otherwise
+with a node for this command only, which joins --join or a `sub` of the same home.
+
+topic TOPIC          the topic's name
+data [DATA]          the message; without it, stdin
+@peer
+--count N            publish DATA so often
+--rate N             at most so many messages a second
+--sleep SECONDS      pause between messages
+--send-on {newline,eof}  stdin is one message a line (default), or one message
+--wait SECONDS       wait so long for a subscriber (default 5)
+--json               print each receipt as a JSON line
+-q, --quiet          say nothing but errors
+
+examples:
+  rumormill pub news "hello, world"
+  seq 1000 | rumormill pub numbers --rate 100
+  rumormill pub news < story.txt --send-on eof
+  rumormill pub news ping --count 10 --sleep 1 --json
+""",
+    "sub": """\
+print the messages of a topic as they come
+
+Print messages as they come. Through the node that runs in the home, if one does;
+otherwise with a node for this command only, which prints its ticket to stderr.
+
+topic TOPIC          the topic's name
+@peer
+@position
+--all                begin with the oldest event of the log, and fetch what was published before
+--history {missed,all,none}  what is fetched from other nodes: what was missed since the
+    first subscription (default), whatever they keep (with --all), or nothing
+--count N            stop after so many events
+--wait SECONDS       stop after so long: exit code 3 if --count was not met
+@output
+-q, --quiet          say nothing but errors
+
+examples:
+  rumormill sub news
+  rumormill sub news --count 10 --wait 60 --json
+  rumormill sub news --since 1h --format '%T %o %a %s\\n'
+  rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "retention": """\
+show what is kept of topics, and what is beyond that
+
+Show each topic's rule, what the log has of it, and how much of that is beyond the
+rule. A running node deletes that by itself, every minute; where none runs, --apply
+deletes it now. What was deleted does not come back, and offsets stay as they are.
+
+topic [TOPIC]        one topic; all of the log, if none is named
+@place
+--retain RULE*       another rule than the settings have: 7d, 10gb, 100000events; TOPIC=RULE
+    for one topic; may be repeated
+--apply              delete what is beyond
+--json               print one JSON object a line
+
+examples:
+  rumormill retention
+  rumormill retention --retain 30d --retain news=1gb,90d
+  rumormill retention --retain 7d --apply
+""",
+    "sync": """\
+compare the node's topics with all connected nodes, and fetch what is missing
+
+Compare what the running node has of a topic, or of all that it follows, with every
+connected node, and fetch what is missing. It does so by itself all the time; this is
+for who wants to know that it is done.
+
+topic [TOPIC]        one topic; all that are followed, if none is named
+--home DIR           the node's directory (~/.rumormill)
+--config FILE        settings, as TOML
+--wait SECONDS = 60  stop after so long: exit code 3
+--json               print one JSON object
+
+examples:
+  rumormill sync
+  rumormill sync news --wait 10 --json
+""",
+    "history": """\
+print what the log of a home has of a topic
+
+Print the events of a topic in the home's log, each one verified, and stop.
+`history verify TOPIC` checks the names, links and signatures of a Pulsarcast topic,
+or the names and signatures of a skip ring's, and prints the hash over all of it.
+Works with and without a running node.
+
+topic [verify] TOPIC  the topic's name
+subject [SUBJECT]
+@place
+options:
+@keys
+@position
+--count N            print at most so many events
+--complete           first compare with all connected nodes, and fetch what is missing
+--graph              draw which event follows which
+@output
+
+examples:
+  rumormill history news
+  rumormill history news --offset -10 --json
+  rumormill history news --since 2026-01-31T12:00:00 --count 5
+  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
+  rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+""",
+    "topics": """\
+list topics, create one, or show what is known of one
+
+List topics: how many events the log has, and how many peers subscribe.
+`topics create NAME` makes a Pulsarcast topic and prints its CID, by which everybody
+else knows it; its author is the home's identity. `topics show CID` prints its
+descriptor, its sub-topics and its versions. Both use the node that runs in the
+home. Without one, create starts a node there for as long as it takes, and show
+reads what the home has kept, or asks the nodes of --join.
+
+action [{list,create,show}]  what to do
+subject [NAME|CID]   the topic
+a new topic:
+--allow PEER*        who may publish, and nobody else: a peer id, author, or anyone; may be
+    repeated (default: the preset's)
+--request-to-publish  others may ask those who may publish to do it for them (default)
+--no-request-to-publish  nobody may ask
+--requester PEER*    only this peer may ask; repeatable
+--linking HOW        what an event follows: last-seen (default), or custom: what its publisher
+    names
+--sub-topic NAME=CID*  link an existing topic under a name; may be repeated
+--parent CID         make a new version of this topic
+@peer
+--json               print one JSON object (list: a line)
+
+examples:
+  rumormill topics --json
+  rumormill topics create news --allow author --allow 12D3KooW... --linking custom
+  rumormill topics create town-hall --allow anyone
+  rumormill topics create notices --no-request-to-publish
+  rumormill topics create news --parent zdpuAoW87Vvr9dAPm...
+  rumormill topics show zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+""",
+    "peers": """\
+list the peers of the running node
+
+List the peers to which the node of the home, or a node of --join, is connected.
+
+@peer
+--json               print one JSON object a line
+
+examples:
+  rumormill peers
+  rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "network": """\
+make the key of a private network
+
+`network new` writes a new key into FILE, readable by you alone; a file that exists is
+left as it is. Give it to every member, over a channel you trust: nodes with --network
+talk with nobody who does not have it. go-libp2p, js-libp2p and rust-libp2p read the
+same file. `network show` prints its fingerprint, which members may compare openly.
+
+action {new,show}    what to do
+file [FILE]          the key file (default swarm.key)
+--json               print one JSON object
+
+examples:
+  rumormill network new
+  rumormill node --network swarm.key --listen /ip4/0.0.0.0/tcp/4001
+  rumormill network show swarm.key --json
+""",
+    "topic-key": """\
+make the key of an encrypted topic
+
+`topic-key new` writes a new key into FILE, readable by you alone; a file that exists
+is left as it is. Give it to everybody who may read the topic, over a channel you
+trust: nodes with --topic-key encrypt what they publish there, and whoever has no key
+relays and keeps what it cannot read. A file may have several keys, one a line: the
+first one encrypts, all decrypt. `topic-key rotate` puts a new one in front: give the
+file to everybody again, to those who publish last, and have running nodes `reload` it.
+`topic-key show` prints the ids of the keys.
+
+action {new,rotate,show}  what to do
+file FILE            the key file
+--json               print one JSON object
+
+examples:
+  rumormill topic-key new orders.key
+  rumormill node --topic orders --topic-key orders=orders.key
+  rumormill topic-key rotate orders.key
+  rumormill topic-key show orders.key --json
+""",
+    "policy": """\
+say who may publish in a topic
+
+`policy new` writes a policy into FILE, signed by the identity of the home; a file
+that exists is left as it is. Nodes with --policy take events of the topic from those
+publishers only, and pass no others on. A higher version replaces a lower one of the
+same owner. `policy show` checks the signature and prints what it says.
+
+action {new,show}    what to do
+file FILE            the policy
+--topic TOPIC        the topic's name
+--publisher PEER*    who may publish; may be repeated
+--number N           the policy's version (default 1)
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill policy new --topic orders --publisher 12D3KooW... orders.policy
+  rumormill node --topic orders --policy orders.policy
+  rumormill policy show orders.policy --json
+""",
+    "reload": """\
+have the running node read its keys and policies again
+
+The node of the home reads the files of its --topic-key and --policy again: keys as
+they are there now, of policies the later versions. If one of them cannot be used,
+everything stays as it is, and the command says why.
+
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill topic-key rotate orders.key && rumormill reload
+  rumormill reload --home /srv/mill
+""",
+}
