@@ -119,8 +119,8 @@ class Gossip:
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
-        self._turns: dict[Topic, list[PeerId]] = {}
-        self._turns_before: dict[Topic, list[PeerId]] = {}
+        self._turns: dict[Topic, dict[PeerId, None]] = {}
+        self._turns_before: dict[Topic, dict[PeerId, None]] = {}
         """Who is still to be told in this round, as left by this heartbeat and by the last."""
         self.unwanted: dict[PeerId, dict[MessageId, int]] = {}
 
@@ -130,6 +130,9 @@ class Gossip:
         self._ids_asked.pop(peer, None)
         self._idontwants_heard.pop(peer, None)
         self.unwanted.pop(peer, None)
+        for turns in (self._turns, self._turns_before):
+            for waiting in turns.values():
+                waiting.pop(peer, None)
         self.promises.forget_peer(peer)
         self.cache.forget_peer(peer)
 
@@ -187,7 +190,7 @@ class Gossip:
             others = [peer for peer in peers if peer not in waiting]
             self._randomness.shuffle(others)
             turn += others
-        self._turns[topic] = turn[count:]
+        self._turns[topic] = dict.fromkeys(turn[count:])
         return turn[:count]
 
     # Hearing gossip.

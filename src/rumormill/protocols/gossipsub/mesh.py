@@ -231,9 +231,7 @@ class Mesh:
         if self._trust.score(peer, now) < 0:
             refusal = reasons.NEGATIVE_SCORE
         elif len(links) >= self._config.D_hi and not (
-            # A mesh that is full of peers who bring nothing does not shut out those who do.
-            self._table.dialled(peer)
-            or self._trust.score(peer, now) > self._poor_median(links, now)
+            self._table.dialled(peer) or self._improves(links, peer, now)
         ):
             refusal = reasons.GRAFT_MESH_FULL
         if refusal is not None:
@@ -338,6 +336,13 @@ class Mesh:
         if median < math.inf:
             wanted = self._config.opportunistic_graft_peers
             self._graft(topic, links, wanted, now, changes, effects, above=median)
+
+    def _improves(self, links: dict[PeerId, None], peer: PeerId, now: float) -> bool:
+        """Whether a full mesh takes a peer in: where the others bring nothing, a few who do."""
+        config = self._config
+        if len(links) >= config.D_hi + config.opportunistic_graft_peers:
+            return False
+        return self._trust.score(peer, now) > self._poor_median(links, now)
 
     def _poor_median(self, links: dict[PeerId, None], now: float) -> float:
         """The median score of a mesh when it is poor; else infinity, which nobody is above."""
