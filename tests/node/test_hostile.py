@@ -368,6 +368,9 @@ def test_endless_identify_pushes_leave_one_bounded_entry() -> None:
                 )
                 record = seal_peer_record(mallory.key, number, addresses[:8])
                 said = Identify(listen_addresses=addresses, signed_peer_record=record)
+                # Who floods waits longer than others until its streams are taken.
+                session = mallory.session
+                await until(lambda: session._outbound_backlog < 200, "streams are taken")  # noqa: B023
                 stream_id = mallory.open(IDENTIFY_PUSH, said.encode())
                 mallory.session.end(stream_id)
                 mallory.flush()

@@ -74,13 +74,13 @@ def test_a_check_of_a_large_trie(tmp_path: Path) -> None:
             def whole() -> bool:
                 nonlocal asked
                 asked += 1
-                driver.receive(b"curious %d" % (asked % 50), question)
+                driver.receive(b"curious %d" % (asked % 50), [question])
                 return bool(publications.whole)
 
             await until(whole, "the history is read")
             assert len(publications.trie) == EVENTS
             for peer in range(50):
-                driver.receive(b"another %d" % peer, question)
+                driver.receive(b"another %d" % peer, [question])
 
     run(story)
 
@@ -108,7 +108,7 @@ def test_joins_for_a_topic_with_a_long_history(tmp_path: Path) -> None:
 
             def admitted() -> bool:
                 for joiner in joiners:
-                    driver.receive(joiner, question)
+                    driver.receive(joiner, [question])
                 return any(driver.machine.view().links["child"].values())
 
             await until(admitted, "somebody is a child")
@@ -132,7 +132,7 @@ def test_who_is_not_taken_in_has_nothing_read_for_it(tmp_path: Path) -> None:
             question = join(descriptor.cid, Terms(descriptor.cid, silent=True), 1e9)
 
             def refused() -> bool:
-                driver.receive(author.peer, question)
+                driver.receive(author.peer, [question])
                 return reasons.NOT_FARTHER in node.metrics()["rumormill_refused"]
 
             await until(refused, "its author cannot be below us")

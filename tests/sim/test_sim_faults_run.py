@@ -26,6 +26,7 @@ START = 5.0
 
 SMALLER: dict[str, dict[str, Any]] = {
     "all-at-once": {"peers": 40, "workload.messages": 20},
+    "away": {"peers": 30, "workload.messages": 40},
     "byzantine": {"peers": 54, "topology.degree": 10, "workload.messages": 60},
     "churn": {"peers": 40, "workload.messages": 60, "churn.fraction": 2.0, "churn.downtime": 5.0},
     "partition": {"peers": 30, "topology.degree": 8, "workload.messages": 160},

@@ -197,7 +197,9 @@ class TestGeneratedModules:
                 "undeliverableMessage",
                 "skipPublish",
                 "stabilised",
+                "syncEnded",
             ],
+            "DeliverMessage": ["via"],
             "DropRPC": ["reason"],
             "RPCMeta": ["size", "dataSize", "operations"],
         }
