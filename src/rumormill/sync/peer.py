@@ -148,6 +148,8 @@ class SyncedPeer:
         self._config = config
         self._topics: dict[Topic, int] = {}
         """The topics that are followed, and the date from which on their events are wanted."""
+        self._tags: dict[bytes, Topic] = {}
+        """The same by their tags."""
         self._first: dict[Topic, int] = {}
         """When topics were first followed, as the log remembers it."""
         self._asked_since: dict[Topic, float | None] = {}
@@ -199,8 +201,7 @@ class SyncedPeer:
             case Asked(message=SyncMessage(body=Offer(tags=tags))):
                 self._on_offer(event.peer, tags, now, effects)
             case Asked(message=SyncMessage()):
-                followed = {topic_tag(topic): topic for topic in self._topics}
-                self._answering.take(event, self._number(), now, followed, effects)
+                self._answering.take(event, self._number(), now, self._tags, effects)
             case inputs.Answered(number=number, message=SyncMessage(body=body)):
                 self._on_answered(event.peer, number, body, now, effects)
             case inputs.AskFailed(number=number) if number > OUR_NUMBERS:
@@ -239,6 +240,7 @@ class SyncedPeer:
                 for table in (self._topics, self._compared, self._lacking):
                     table.pop(topic, None)
                 self._asked_since.pop(topic, None)
+                self._tags.pop(topic_tag(topic), None)
             case _:
                 pass
 
@@ -264,6 +266,8 @@ class SyncedPeer:
                 self._topics[topic] = self._first[topic]
             elif since < float("inf"):
                 self._topics[topic] = max(0, int(since * 1e6))
+            if topic in self._topics:
+                self._tags[topic_tag(topic)] = topic
         self._asked_since.clear()
         for number, partner in enumerate(self._partners.values()):
             soon = _FIRST_AFTER if number < _FEW else _LATER_AFTER
@@ -323,7 +327,7 @@ class SyncedPeer:
         self, peer: PeerId, tags: tuple[bytes, ...], now: float, effects: Effects
     ) -> None:
         partner = self._partners.get(peer)
-        found = [topic for topic in self._topics if topic_tag(topic) in tags]
+        found = [self._tags[tag] for tag in tags if tag in self._tags]
         if partner is not None and found:
             partner.offered.update(dict.fromkeys(found))
             self._schedule(partner, max(now, partner.rests_until(_OFFER_PAUSE)), effects)

@@ -246,6 +246,11 @@ class Safe(HistoryQuery, frozen=True):
 # The answerer's questions to its own log.
 
 
+def _tagged(histories: Histories, tag: bytes) -> History | None:
+    topic = histories.named(tag)
+    return None if topic is None else histories.history(topic)
+
+
 class AnswerProbe(HistoryQuery, frozen=True):
     """The answer to a probe."""
 
@@ -256,8 +261,7 @@ class AnswerProbe(HistoryQuery, frozen=True):
         differences: list[Difference] = []
         unknown: list[int] = []
         for place, probed in enumerate(self.probe.topics):
-            topic = histories.named(probed.tag)
-            history = None if topic is None else histories.history(topic)
+            history = _tagged(histories, probed.tag)
             found = None if history is None else self._judge(history, probed, len(differences))
             if found is None:
                 unknown.append(place)
@@ -294,8 +298,7 @@ class AnswerCompare(HistoryQuery, frozen=True):
     def work_out(self, histories: Histories) -> Compared:
         """Compare each range, and cut what differs."""
         question = self.question
-        topic = histories.named(question.tag)
-        history = None if topic is None else histories.history(topic)
+        history = _tagged(histories, question.tag)
         if history is None:
             return Compared()
         found: list[tuple[Key, Key, bytes]] = []
@@ -321,8 +324,7 @@ class AnswerFetch(HistoryQuery, frozen=True):
     def work_out(self, histories: Histories) -> Events:
         """Find the events that are not known."""
         question = self.question
-        topic = histories.named(question.tag)
-        history = None if topic is None else histories.history(topic)
+        history = _tagged(histories, question.tag)
         if history is None:
             return Events()
         found: list[SentEvent] = []
