@@ -95,9 +95,11 @@ def reconcile(
     settle: float = 0.0,
     now: float = NOW,
     salt: bytes = SALT,
+    audit: int = -1,
 ) -> Cost:
     """Run one session of `asker`, to its end."""
-    session = Session(b"partner", tuple((t, since) for t in topics), salt, settle, offered=False)
+    wanted = tuple((topic, since) for topic in topics)
+    session = Session(b"partner", wanted, salt, settle, offered=False, audit=audit)
     cost = Cost()
     step = session.next(now)
     while step is not None:

@@ -8,6 +8,11 @@ pieces, each of which is stored before the next. It ends when nothing is left to
 Only the asker remembers anything. It believes nothing: an answer must lie within its question,
 events are judged by the protocol as if they had just been published, and whoever brings nothing new
 in so many answers is left alone for a while.
+
+What a partner calls equal is audited in some sessions, in one small range that it cannot foresee.
+We say a hash of it that is wrong, and who calls that equal too has not compared anything. And we
+fetch what the partner has there besides the events that we name: if two sets have one sum, this
+finds it in the end.
 """
 
 from collections import deque
@@ -16,9 +21,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rumormill.core.errors import PeerError
-from rumormill.core.history import AHEAD_SECONDS, BEGIN, HistoryQuery, Key, topic_tag
+from rumormill.core.history import AHEAD_SECONDS, BEGIN, HistoryQuery, Key, Summary, topic_tag
 from rumormill.core.ids import PeerId, Topic
 from rumormill.sync.messages import (
+    HASH_BYTES,
     MAX_WANTED,
     Body,
     Compare,
@@ -27,11 +33,21 @@ from rumormill.sync.messages import (
     Fetch,
     Probe,
     SentEvent,
+    Span,
     Spans,
     Verdict,
     Wanted,
 )
-from rumormill.sync.ranges import FindUnequal, MakeProbe, Safe, Unequal, compared
+from rumormill.sync.ranges import (
+    FindUnequal,
+    MakeProbe,
+    PickAudited,
+    Safe,
+    Unequal,
+    common_ranges,
+    compared,
+    fingerprint,
+)
 
 SLICE: Final = 32
 """Events that are handed on at a time; our choice: at 100 µs a signature, 3 ms of the loop."""
@@ -50,9 +66,15 @@ MAX_INVALID: Final = 16
 
 BAD_ANSWER: Final = "sync-bad-answer"
 FORGED: Final = "sync-forged-events"
+FALSE_EQUAL: Final = "sync-false-equal"
+"""Somebody calls sets equal that it has not compared."""
 EQUAL: Final = "equal"
 COMPLETE: Final = "complete"
 IN_VAIN: Final = "in vain"
+
+
+_WRONG: Final = bytes(HASH_BYTES)
+"""A hash that no range has, or one in 2^48."""
 
 
 class Arrived(msgspec.Struct, frozen=True):
@@ -85,6 +107,7 @@ class Session:
         settle: float,
         *,
         offered: bool,
+        audit: int = -1,
     ) -> None:
         self.peer, self.salt = peer, salt
         self.settle = settle
@@ -97,8 +120,8 @@ class Session:
         """The topics in which the partner has, or may have, something else, and how many events."""
         self.unequal: dict[Topic, None] = {}
         """Those in which something differs indeed."""
-        self.unknown: dict[Topic, None] = {}
-        """Those of which it has none."""
+        self.compared: list[Topic] = []
+        """Those of which the partner has anything."""
         self.events = 0
         self.invalid = 0
         self.begun = False
@@ -108,6 +131,11 @@ class Session:
         self._asked_topic = ""
         self._answers: list[_Cut] = []
         self._cuts: list[_Cut] = []
+        self._audit = audit
+        """Which place of what is called equal is looked at; none if it is negative."""
+        self._pick: PickAudited | None = None
+        self._wrong: Spans = ()
+        """The range of which we say a wrong hash."""
         self._wanted: dict[Topic, list[Wanted]] = {}
         self._arrived: deque[tuple[Topic, SentEvent]] = deque()
         self._storing = False
@@ -127,6 +155,10 @@ class Session:
             answer = self._answers.pop()
             self._asked_topic = answer.topic
             return FindUnequal(self.salt, answer.topic, answer.low, answer.spans)
+        if self._pick is not None:
+            pick, self._pick = self._pick, None
+            self._asked_topic = pick.topic
+            return pick
         if self._in_vain >= MAX_IN_VAIN:
             return None
         question: Compare | Fetch | None = None
@@ -174,8 +206,12 @@ class Session:
         if isinstance(answer, Probe):
             self._asked = answer
             return answer
-        if isinstance(answer, Unequal):
-            topic = self._asked_topic
+        topic = self._asked_topic
+        if isinstance(answer, Wanted):
+            self._wanted[topic] = [answer]
+            self._wrong = (Span(answer.high, _WRONG),)
+            self._cuts.append(_Cut(topic, answer.low, self._wrong))
+        elif isinstance(answer, Unequal):
             if answer.cuts or answer.wanted:
                 self.unequal[topic] = None
             wanted = self._wanted.get(topic, [])
@@ -209,7 +245,7 @@ class Session:
         self._in_vain += 1
         self._failures = 0
         if isinstance(asked, Probe) and isinstance(body, Verdict):
-            self._on_verdict(body)
+            self._on_verdict(asked, body)
         elif isinstance(asked, Compare) and isinstance(body, Compared):
             self._on_compared(asked, body)
         elif isinstance(asked, Fetch) and isinstance(body, Events):
@@ -217,15 +253,31 @@ class Session:
         else:
             raise PeerError(BAD_ANSWER, f"a {type(body).__name__} to a {type(asked).__name__}")
 
-    def _on_verdict(self, verdict: Verdict) -> None:
+    def _on_verdict(self, asked: Probe, verdict: Verdict) -> None:
         places = [difference.place for difference in verdict.differences] + [*verdict.unknown]
         if len(set(places)) < len(places) or max(places, default=0) >= len(self.topics):
             raise PeerError(BAD_ANSWER, "a verdict on topics that were not probed")
-        self.unknown.update((self.topics[place][0], None) for place in verdict.unknown)
+        equal = [place for place in range(len(self.topics)) if place not in verdict.unknown]
+        self.compared = [self.topics[place][0] for place in equal]
         for difference in verdict.differences:
             topic = self.topics[difference.place][0]
-            self.doubtful[topic] = difference.count
-            self._answers.append(_Cut(topic, BEGIN, difference.spans))
+            if difference.spans:
+                self.doubtful[topic] = difference.count
+                self._answers.append(_Cut(topic, BEGIN, difference.spans))
+                equal.remove(difference.place)
+        self._judge_equal(asked, equal)
+
+    def _judge_equal(self, asked: Probe, equal: list[int]) -> None:
+        """Judge that some topics are called equal, by their places in the probe."""
+        nothing = fingerprint(self.salt, Summary())
+        if any(asked.topics[place].hash == nothing for place in equal):
+            raise PeerError(FALSE_EQUAL, "who has anything differs from who has nothing")
+        if equal and self._audit >= 0:
+            place = equal[self._audit % len(equal)]
+            window = asked.topics[place].window
+            ranges = common_ranges(window, window, asked.upto, asked.ahead_from)
+            at = self._audit // len(equal)
+            self._pick = PickAudited(self.salt, self.topics[place][0], tuple(ranges), at)
 
     def leave_out(self, topic: Topic) -> None:
         """Do nothing about a topic: somebody else is asked about it."""
@@ -241,6 +293,8 @@ class Session:
             if at == len(ranges) or low < ranges[at][0]:
                 raise PeerError(BAD_ANSWER, "a range that was not asked for")
         topic = self._asked_topic
+        if asked.spans == self._wrong and not answer.spans:
+            raise PeerError(FALSE_EQUAL, "a wrong hash was called equal")
         if answer.spans:
             self._answers.append(_Cut(topic, asked.low, answer.spans))
         if answer.next is not None:
@@ -254,6 +308,8 @@ class Session:
     def _on_events(self, asked: Fetch, answer: Events) -> None:
         topic = self._asked_topic
         self._arrived.extend((topic, event) for event in answer.events)
+        if answer.events:
+            self.unequal[topic] = None
         if answer.next is None:
             return
         if answer.place >= len(asked.wanted):
