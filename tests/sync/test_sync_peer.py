@@ -8,7 +8,8 @@ from sync_stage import Stage
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Unsubscribe
 from rumormill.protocols.registry import Hooks
-from rumormill.sync.session import COMPLETE, EQUAL
+from rumormill.sim.sync_liar import SyncLiar
+from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
 
 WORDS = ("one", "two", "three", "four", "five")
 MINUTE = 60.0
@@ -85,3 +86,21 @@ def test_a_good_partner_is_asked_at_every_interval() -> None:
     ended = stage.sessions(late)
     assert [each.outcome for each in ended] == [COMPLETE] + [EQUAL] * (len(ended) - 1)
     assert 50 <= len(ended) <= 70
+
+
+def test_a_partner_that_gives_nothing_is_left_alone_ever_longer() -> None:
+    """However often it offers, and though it goes and comes back."""
+    stage = Stage(1)
+    stage.subscribe(0)
+    stage.run(MINUTE)
+    liar = stage.add(build=lambda _, rng: SyncLiar("phantoms", ["news"], [], 1.0, rng))
+    stage.connect(0, liar)
+    stage.run(30 * MINUTE)
+    stage.network.disconnect(stage.host(0), stage.host(liar).id)
+    stage.run(1)
+    stage.connect(0, liar)
+    stage.run(30 * MINUTE)
+    ended = stage.sessions(0)
+    assert {each.outcome for each in ended} == {PROMISED}
+    assert stage.refused(0) == {PROMISED: len(ended)}
+    assert 8 <= len(ended) <= 10, "after 10 seconds, 20, 40, ..., an hour at most"

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rumormill.core import inputs, trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import (
     Append,
     Ask,
@@ -38,12 +39,13 @@ from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.following import Following
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
-from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, Arrived, Session
+from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
 
 OUR_NUMBERS: Final = 1 << 48
 """Where the numbers of our own questions and loads begin; those of protocols stay below."""
 
 _MAX_SESSIONS: Final = 3
+_MAX_GONE: Final = 1024
 _FEW: Final = 3
 _FIRST_AFTER: Final = 1.0
 _LATER_AFTER: Final = 10.0
@@ -152,6 +154,8 @@ class SyncedPeer:
         self._compared: dict[Topic, float] = {}
         self._lacking: dict[Topic, float] = {}
         self._partners: dict[PeerId, _Partner] = {}
+        self._gone: dict[PeerId, tuple[int, float]] = {}
+        """Partners that gave nothing and went, with `in_vain` and `ended`: they may come back."""
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
         """Whose session waits for the answer with this number."""
@@ -221,10 +225,14 @@ class SyncedPeer:
             case inputs.PeerConnected(peer=peer, outbound=outbound):
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
                 self._partners[peer] = partner = _Partner(outbound)
-                self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
+                partner.in_vain, partner.ended = self._gone.pop(peer, (0, float("-inf")))
+                at = now + soon * (0.5 + self._randomness.random())
+                self._schedule(partner, max(at, partner.rests_until(_OFFER_PAUSE)), effects)
                 self._copies.wake(now, effects)
             case inputs.PeerDisconnected(peer=peer):
-                self._partners.pop(peer, None)
+                left = self._partners.pop(peer, None)
+                if left is not None and left.in_vain:
+                    remember(self._gone, peer, (left.in_vain, left.ended), _MAX_GONE)
                 self._end(peer, "partner gone", now, effects)
                 for wish in self._wishes.values():
                     wish.left.pop(peer, None)
@@ -371,7 +379,7 @@ class SyncedPeer:
             forged += any(type(effect) is trace.RejectMessage for effect in judged)
             effects += judged
         try:
-            session.note_stored(good, forged)
+            session.note_stored(good, forged, now)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
 
@@ -410,7 +418,7 @@ class SyncedPeer:
             return
         others = [each for each in self._sessions.values() if each is not session]
         for topic in list(session.doubtful):
-            if any(topic in other.doubtful for other in others):
+            if any(other.looks_after(topic, now) for other in others):
                 session.leave_out(topic)
                 partner = self._partners[peer]
                 partner.offered[topic] = None
@@ -447,7 +455,8 @@ class SyncedPeer:
         partner = self._partners.get(peer)
         if partner is not None:
             partner.ended = now
-            partner.in_vain = 0 if good or session.events else partner.in_vain + 1
+            if outcome != LEFT:
+                partner.in_vain = 0 if good or session.events else partner.in_vain + 1
         for topic in session.compared if good else ():
             self._compared[topic] = now
             self._lacking.pop(topic, None)
@@ -458,6 +467,8 @@ class SyncedPeer:
                 wish.left.pop(peer, None)
                 wish.answered += good or outcome == IN_VAIN
                 wish.events += session.events
+        if partner is not None and not any(peer in wish.left for wish in self._wishes.values()):
+            partner.due = max(partner.due, partner.rests_until(_OFFER_PAUSE))
         self._grant(effects)
         self._offer(session, effects)
         self._wake(now, effects)

@@ -10,7 +10,8 @@ events are judged by the protocol as if they had just been published, and whoeve
 in so many answers is left alone for a while.
 
 What a partner calls equal is audited in some sessions, in one small range that it cannot foresee.
-We say a hash of it that is wrong, and who calls that equal too has not compared anything. And we
+We say a hash of it that is wrong. Who calls that equal too has not compared anything, or has just
+deleted what is there: the probe is asked again, and who calls that equal once more has lied. And we
 fetch what the partner has there besides the events that we name: if two sets have one sum, this
 finds it in the end.
 """
@@ -58,6 +59,16 @@ MAX_LEFT: Final = 4096
 MAX_IN_VAIN: Final = 256
 """Answers in a row that bring no event: twice what a thousand losses among a million take."""
 
+PATIENCE: Final = 60.0
+"""Seconds without an event, after which a session is over."""
+
+HOPE: Final = 10.0
+"""Seconds without an event, after which others are asked for the same as well."""
+
+MAX_BROKEN: Final = 32
+"""How often a partner may say that there is something, or more, where we have nothing, and give
+nothing. It may have refused what is there, or deleted it meanwhile; not so often."""
+
 MAX_FAILURES: Final = 2
 """How often a question is asked again that got no answer: it may have been lost."""
 
@@ -66,11 +77,15 @@ MAX_INVALID: Final = 16
 
 BAD_ANSWER: Final = "sync-bad-answer"
 FORGED: Final = "sync-forged-events"
+PROMISED: Final = "sync-broken-promises"
+GAVE_NOTHING: Final = "sync-nothing-given"
 FALSE_EQUAL: Final = "sync-false-equal"
 """Somebody calls sets equal that it has not compared."""
 EQUAL: Final = "equal"
 COMPLETE: Final = "complete"
 IN_VAIN: Final = "in vain"
+GAVE_UP: Final = "gave up"
+LEFT: Final = "left to another"
 
 
 _WRONG: Final = bytes(HASH_BYTES)
@@ -125,17 +140,25 @@ class Session:
         self.events = 0
         self.invalid = 0
         self.begun = False
+        self._news_at = 0.0
+        """When the last event came, or all began."""
         self._in_vain = 0
+        self._gave_up = self._left_out = False
+        self._broken = 0
         self._failures = 0
+        self._probe: Probe | None = None
         self._asked: Body | None = None
         self._asked_topic = ""
         self._answers: list[_Cut] = []
         self._cuts: list[_Cut] = []
         self._audit = audit
         """Which place of what is called equal is looked at; none if it is negative."""
+        self._audited = ""
         self._pick: PickAudited | None = None
         self._wrong: Spans = ()
         """The range of which we say a wrong hash."""
+        self._doubted: Probe | None = None
+        """The probe that is asked again, because such a hash was called equal."""
         self._wanted: dict[Topic, list[Wanted]] = {}
         self._arrived: deque[tuple[Topic, SentEvent]] = deque()
         self._storing = False
@@ -144,6 +167,7 @@ class Session:
         """What to do next; None when everything is done."""
         if not self.begun:
             self.begun = True
+            self._news_at = now
             upto, ahead_from = int((now - self.settle) * 1e6), int((now + AHEAD_SECONDS) * 1e6)
             return MakeProbe(self.salt, max(upto, 0), ahead_from, self.topics)
         if self._storing:
@@ -159,10 +183,13 @@ class Session:
             pick, self._pick = self._pick, None
             self._asked_topic = pick.topic
             return pick
-        if self._in_vain >= MAX_IN_VAIN:
+        self._gave_up = now > self._news_at + PATIENCE and bool(self._wanted or self._cuts)
+        if self._gave_up:
             return None
-        question: Compare | Fetch | None = None
-        if self._wanted:
+        question: Probe | Compare | Fetch | None = None
+        if self._doubted is not None:
+            question = self._doubted
+        elif self._wanted:
             question = self._next_fetch()
         elif self._cuts:
             cut = self._cuts.pop()
@@ -195,16 +222,18 @@ class Session:
     @property
     def outcome(self) -> str:
         """How it ended, when it did by itself."""
+        if self._gave_up:
+            return GAVE_UP
         if not self.unequal:
-            return EQUAL
-        return IN_VAIN if self._in_vain >= MAX_IN_VAIN or not self.events else COMPLETE
+            return LEFT if self._left_out else EQUAL
+        return COMPLETE if self.events else IN_VAIN
 
     # What our log says.
 
     def on_worked_out(self, answer: object) -> Probe | None:
         """Take what our log has worked out; a probe is to be asked."""
         if isinstance(answer, Probe):
-            self._asked = answer
+            self._asked = self._probe = answer
             return answer
         topic = self._asked_topic
         if isinstance(answer, Wanted):
@@ -223,12 +252,12 @@ class Session:
                 self._cuts.append(_Cut(topic, low, spans))
         return None
 
-    def note_stored(self, events: int, invalid: int) -> None:
+    def note_stored(self, events: int, invalid: int, now: float) -> None:
         """So many of a slice were good, so many forged."""
         self.events += events
         self.invalid += invalid
         if events:
-            self._in_vain = 0
+            self._in_vain, self._news_at = 0, now
         if self.invalid > MAX_INVALID:
             raise PeerError(FORGED)
 
@@ -243,6 +272,8 @@ class Session:
         """Take the partner's answer; a `PeerError` if it is none."""
         asked, self._asked = self._asked, None
         self._in_vain += 1
+        if self._in_vain > MAX_IN_VAIN:
+            raise PeerError(GAVE_NOTHING)
         self._failures = 0
         if isinstance(asked, Probe) and isinstance(body, Verdict):
             self._on_verdict(asked, body)
@@ -272,16 +303,28 @@ class Session:
         nothing = fingerprint(self.salt, Summary())
         if any(asked.topics[place].hash == nothing for place in equal):
             raise PeerError(FALSE_EQUAL, "who has anything differs from who has nothing")
-        if equal and self._audit >= 0:
+        if self._doubted is not None:
+            self._doubted = None
+            if any(self.topics[place][0] == self._audited for place in equal):
+                raise PeerError(
+                    FALSE_EQUAL, "a wrong hash was called equal, and so is the right one"
+                )
+        elif equal and self._audit >= 0:
             place = equal[self._audit % len(equal)]
             window = asked.topics[place].window
             ranges = common_ranges(window, window, asked.upto, asked.ahead_from)
-            at = self._audit // len(equal)
-            self._pick = PickAudited(self.salt, self.topics[place][0], tuple(ranges), at)
+            self._audited, at = self.topics[place][0], self._audit // len(equal)
+            self._pick = PickAudited(self.salt, self._audited, tuple(ranges), at)
+
+    def looks_after(self, topic: Topic, now: float) -> bool:
+        """Whether nobody else need be asked about a topic, for this may bring all there is."""
+        return topic in self.doubtful and now <= self._news_at + HOPE
 
     def leave_out(self, topic: Topic) -> None:
         """Do nothing about a topic: somebody else is asked about it."""
+        self._left_out = True
         del self.doubtful[topic]
+        self.compared.remove(topic)
         self._answers = [answer for answer in self._answers if answer.topic != topic]
 
     def _on_compared(self, asked: Compare, answer: Compared) -> None:
@@ -294,7 +337,8 @@ class Session:
                 raise PeerError(BAD_ANSWER, "a range that was not asked for")
         topic = self._asked_topic
         if asked.spans == self._wrong and not answer.spans:
-            raise PeerError(FALSE_EQUAL, "a wrong hash was called equal")
+            self._doubted = self._probe
+            return
         if answer.spans:
             self._answers.append(_Cut(topic, asked.low, answer.spans))
         if answer.next is not None:
@@ -310,6 +354,11 @@ class Session:
         self._arrived.extend((topic, event) for event in answer.events)
         if answer.events:
             self.unequal[topic] = None
+        if not answer.events:
+            promised = sum(not wanted.known for wanted in asked.wanted)
+            self._broken += 1 if answer.next else promised
+        if self._broken > MAX_BROKEN:
+            raise PeerError(PROMISED)
         if answer.next is None:
             return
         if answer.place >= len(asked.wanted):
