@@ -69,6 +69,22 @@ def test_who_was_never_away_gets_next_to_nothing_by_sync() -> None:
     assert run.summary["sync"]["deliveries"] <= len(fetched) / 20
 
 
+@pytest.mark.parametrize("protocol", [*SYNCED, "pulsarcast", "skipring"])
+def test_what_was_deleted_stays_deleted(protocol: str) -> None:
+    """Half of the peers keep nothing for long. Some of all are killed when that is over, and come
+    back: others have everything still, and do not bring it back to who has deleted it."""
+    disk = {"disk.max_age": 20.0, "disk.fraction": 0.5}
+    times = {"warm_up": 30.0, "cool_down": 140.0, "workload.messages": 30, "workload.rate": 1.0}
+    killed = [{"kind": "crash", "at": 110.0, "fraction": 0.4, "duration": 5.0}]
+    calm = {"churn.fraction": 0.0, "faults": killed, "links.loss": 0.0, "peers": 20}
+    run = Run(AWAY.under(protocol).changed({**disk, **times, **calm}))
+    assert run.summary["complete_ratio"] == 1.0, run
+    run.check_single_deliveries()
+    kept = [len(host.journal or ()) for host in run.simulation.network.hosts[:20]]
+    assert sum(count == 0 for count in kept) >= 4, "what is deleted is looked at when one reads"
+    assert sum(count >= 30 for count in kept) >= 10
+
+
 def test_the_trace_tells_of_every_session_and_every_event_that_it_brought() -> None:
     """A session counts what it handed on, and each of that is delivered, or known by then."""
     run = Run(away("gossipsub"), keep_trace=True)
