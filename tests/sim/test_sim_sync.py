@@ -111,18 +111,19 @@ def test_the_same_seed_gives_the_same_trace_with_sync() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("peers", [100, 1000])
-@pytest.mark.parametrize("protocol", SYNCED)
+@pytest.mark.parametrize("protocol", [*SYNCED, "pulsarcast", "skipring"])
 def test_large_networks_are_complete_too(
     protocol: str, peers: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two events a peer, all within a minute; the time to complete is printed against the size.
+    """Two events a peer, all within two minutes; the time to complete is printed against the size.
 
     Radius with its preset `few`: by the design's own rule a thousand peers send a hundred times as
-    many messages as they deliver, which takes hours here.
+    many messages as they deliver, which takes hours here. Pulsarcast and the skip ring repair their
+    histories themselves.
     """
     size = {"peers": peers, "workload.messages": 2 * peers, "workload.rate": peers / 30}
     preset = "few" if protocol == "radius" and peers > 100 else "default"
-    figures = run_scenario(AWAY.changed({"protocol": protocol, "preset": preset, **size}))
+    figures = run_scenario(AWAY.under(protocol).changed({"preset": preset, **size}))
     times, sync = figures["time_to_complete"], figures["sync"]
     minutes = figures["virtual_seconds"] / 60
     sent = (sync["control_bytes"] + sync["data_bytes"]) / peers / minutes
@@ -132,4 +133,4 @@ def test_large_networks_are_complete_too(
             f" p99 {times['p99']} s, max {times['max']} s; {sent:.0f} bytes per peer and minute\n"
         )
     assert figures["complete_ratio"] == 1.0
-    assert times["max"] < 60
+    assert times["max"] < (60 if protocol in SYNCED else 120)
