@@ -107,7 +107,7 @@ def reconcile(
             for sent in step.events:
                 taken = Event(step.topic, sent.data, sent.author, sent.id, proof=sent.proof)
                 cost.events += asker.keep(taken, now)
-            session.note_stored(len(step.events), 0, now)
+            session.note_stored(step.topic, len(step.events), 0, now)
         elif isinstance(step, HistoryQuery):
             cost.loads += 1
             probe = session.on_worked_out(step.work_out(asker))

@@ -82,7 +82,7 @@ def played(asker: Journal, draw, audit: int = -1) -> tuple[int, int, str]:
             assert len(session._cuts) + sum(map(len, session._wanted.values())) <= 2 * MAX_LEFT
             if isinstance(step, Arrived):
                 offered += len(step.events)
-                session.note_stored(0, len(step.events), NOW)
+                session.note_stored(step.topic, 0, len(step.events), NOW)
             elif isinstance(step, HistoryQuery):
                 probe = session.on_worked_out(step.work_out(asker))
                 if probe is not None:

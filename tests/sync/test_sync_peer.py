@@ -104,3 +104,27 @@ def test_a_partner_that_gives_nothing_is_left_alone_ever_longer() -> None:
     assert {each.outcome for each in ended} == {PROMISED}
     assert stage.refused(0) == {PROMISED: len(ended)}
     assert 8 <= len(ended) <= 10, "after 10 seconds, 20, 40, ..., an hour at most"
+
+
+def test_a_peer_knows_what_it_lacks_and_since_when() -> None:
+    """While it fetches, and until it has compared everything; what a liar promises is no gap."""
+    stage = publisher()
+    stage.publish(0, *[f"more {number}" for number in range(300)], every=0.1)
+    stage.run(20)
+    late = stage.add()
+    stage.subscribe(late, since=0.0)
+    stage.connect(late, 0)
+    view, backlog = stage.host(late).machine.view, []
+    began = stage.network.engine.now
+    while not view().compared:
+        stage.run(0.01)
+        backlog += view().backlog.values()
+        assert all(began <= since for since in view().lacking.values())
+    assert backlog[0] == 305
+    assert backlog == sorted(backlog, reverse=True)
+    assert view().lacking == view().backlog == {}
+    liar = stage.add(build=lambda _, rng: SyncLiar("phantoms", ["news"], [], 1.0, rng))
+    stage.connect(late, liar)
+    stage.run(MINUTE)
+    assert stage.refused(late)[PROMISED] >= 1
+    assert view().backlog == {}

@@ -19,7 +19,7 @@ class View(msgspec.Struct, frozen=True):
     stand under the topic "". `scores` say what it thinks of connected peers, where it does;
     `evicted` how many entries full tables gave up early, or did not take. `compared` says when a
     topic was last found to have all that another peer has, `lacking` since when something is known
-    to be missing and could not be got.
+    to be missing, and `backlog` how much, at least.
     """
 
     subscriptions: tuple[Topic, ...] = ()
@@ -29,6 +29,7 @@ class View(msgspec.Struct, frozen=True):
     evicted: Mapping[str, int] = {}
     compared: Mapping[Topic, float] = {}
     lacking: Mapping[Topic, float] = {}
+    backlog: Mapping[Topic, int] = {}
 
 
 class Machine(Protocol):

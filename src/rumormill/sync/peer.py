@@ -38,6 +38,7 @@ from rumormill.sync.answering import Answering
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.following import Following
+from rumormill.sync.gaps import Gaps
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
 
@@ -151,8 +152,7 @@ class SyncedPeer:
         self._randomness = randomness
         self._config = config
         self._following = Following(OUR_NUMBERS)
-        self._compared: dict[Topic, float] = {}
-        self._lacking: dict[Topic, float] = {}
+        self._gaps = Gaps()
         self._partners: dict[PeerId, _Partner] = {}
         self._gone: dict[PeerId, tuple[int, float]] = {}
         """Partners that gave nothing and went, with `in_vain` and `ended`: they may come back."""
@@ -169,8 +169,13 @@ class SyncedPeer:
 
     def view(self) -> View:
         """Show the protocol, and what sync knows of its topics (see `core.machine`)."""
-        compared, lacking = dict(self._compared), dict(self._lacking)
-        return replace(self.protocol.view(), compared=compared, lacking=lacking)
+        known = self._gaps.known
+        return replace(
+            self.protocol.view(),
+            compared=dict(self._gaps.compared),
+            lacking={topic: gap.since for topic, gap in known.items()},
+            backlog={topic: gap.events for topic, gap in known.items()},
+        )
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -242,8 +247,7 @@ class SyncedPeer:
                     self._compare_soon(now, effects)
             case inputs.Unsubscribe(topic=topic):
                 self._following.unsubscribe(topic)
-                self._compared.pop(topic, None)
-                self._lacking.pop(topic, None)
+                self._gaps.forget(topic)
             case _:
                 pass
 
@@ -379,7 +383,7 @@ class SyncedPeer:
             forged += any(type(effect) is trace.RejectMessage for effect in judged)
             effects += judged
         try:
-            session.note_stored(good, forged, now)
+            session.note_stored(arrived.topic, good, forged, now)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
 
@@ -393,6 +397,7 @@ class SyncedPeer:
             self._end(session.peer, "log not read", now, effects)
             return
         probe = session.on_worked_out(loaded.answer)
+        self._gaps.note(session, now)
         if probe is not None:
             self._ask(session, probe, effects)
         else:
@@ -457,11 +462,7 @@ class SyncedPeer:
             partner.ended = now
             if outcome != LEFT:
                 partner.in_vain = 0 if good or session.events else partner.in_vain + 1
-        for topic in session.compared if good else ():
-            self._compared[topic] = now
-            self._lacking.pop(topic, None)
-        for topic in () if good or outcome == IN_VAIN else session.unequal:
-            self._lacking.setdefault(topic, now)
+        self._gaps.end(session, now, good=good)
         for wish in self._wishes.values():
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)

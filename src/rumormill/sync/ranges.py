@@ -190,6 +190,8 @@ class Unequal(msgspec.Struct, frozen=True, gc=False):
 
     cuts: tuple[tuple[Key, Spans], ...] = ()
     wanted: tuple[Wanted, ...] = ()
+    count: int = 0
+    """How many events we have in all the ranges that were looked at."""
 
 
 def _named(history: History | None, salt: bytes, low: Key, high: Key) -> Wanted:
@@ -211,8 +213,10 @@ class FindUnequal(HistoryQuery, frozen=True):
         history = histories.history(self.topic)
         wanted: list[Wanted] = []
         parts: list[tuple[Key, Key, bytes]] = []
+        count = 0
         for low, high, hashed in compared(self.low, self.spans):
             own = Summary() if history is None else history.summary(low, high)
+            count += own.count
             if fingerprint(self.salt, own) == hashed:
                 continue
             if history is None or own.count <= LISTED:
@@ -222,7 +226,7 @@ class FindUnequal(HistoryQuery, frozen=True):
                 wanted.append(found)
             else:
                 parts += self._all_parts(history, low, high)
-        return Unequal(_comparisons(parts), tuple(wanted))
+        return Unequal(_comparisons(parts), tuple(wanted), count)
 
     def _all_parts(self, history: History, low: Key, high: Key) -> Iterator[tuple[Key, Key, bytes]]:
         """The parts of a range with their hashes, empty ones too: the other may have something."""

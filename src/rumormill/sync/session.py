@@ -135,6 +135,8 @@ class Session:
         """The topics in which the partner has, or may have, something else, and how many events."""
         self.unequal: dict[Topic, None] = {}
         """Those in which something differs indeed."""
+        self.missing: dict[Topic, int] = {}
+        """How many events of a topic we lack at least: the partner has so many more."""
         self.compared: list[Topic] = []
         """Those of which the partner has anything."""
         self.events = 0
@@ -241,6 +243,8 @@ class Session:
             self._wrong = (Span(answer.high, _WRONG),)
             self._cuts.append(_Cut(topic, answer.low, self._wrong))
         elif isinstance(answer, Unequal):
+            if topic in self.doubtful and topic not in self.missing:
+                self.missing[topic] = max(0, self.doubtful[topic] - answer.count)
             if answer.cuts or answer.wanted:
                 self.unequal[topic] = None
             wanted = self._wanted.get(topic, [])
@@ -252,9 +256,10 @@ class Session:
                 self._cuts.append(_Cut(topic, low, spans))
         return None
 
-    def note_stored(self, events: int, invalid: int, now: float) -> None:
+    def note_stored(self, topic: Topic, events: int, invalid: int, now: float) -> None:
         """So many of a slice were good, so many forged."""
         self.events += events
+        self.missing[topic] = max(0, self.missing.get(topic, 0) - events)
         self.invalid += invalid
         if events:
             self._in_vain, self._news_at = 0, now
