@@ -98,7 +98,7 @@ class Driver:
         self.intake = Intake(swarm, journal, config, self.now, self.record)
         self._input: inputs.Input | None = None
         """Whose effects are being carried out."""
-        self._encode = spec.encode
+        self._encode, self._tolerated = spec.encode, spec.tolerated
         self._swarm = swarm
         self._recorder = recorder
         self._record = recorder.record
@@ -385,7 +385,7 @@ class Driver:
 
     def _reject(self, effect: trace.RejectMessage) -> None:
         self._record((self._moment, self.id, effect))
-        if effect.received_from in self.channels:
+        if effect.received_from in self.channels and effect.reason not in self._tolerated:
             self._swarm.blame(effect.received_from, effect.reason, _REJECTED)
 
     def _note_duplicate(self, effect: trace.DuplicateMessage) -> None:

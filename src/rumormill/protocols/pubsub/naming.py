@@ -76,7 +76,8 @@ def rpc_decoder(config: PubSubConfig, hooks: Hooks) -> Callable[[bytes], Rpc]:
 
 SEQNO_MAX: Final = 8
 """Bytes of a sequence number at most. The pubsub README: a 64-bit number. It is half of the id that
-we remember for minutes, so an author must not be free to make it a megabyte."""
+we remember for minutes, so an author must not be free to make it a megabyte. go passes on messages
+with a longer one, and with none."""
 
 
 class Authorship:
@@ -120,14 +121,18 @@ class Authorship:
             return None
         if not message.signature:
             return reasons.MISSING_SIGNATURE
-        if not message.author or not 0 < len(message.seqno) <= SEQNO_MAX:
+        if not message.author:
             return reasons.INVALID_SIGNATURE
         try:
             payload = signing_payload(message)
         except DecodeError:
             return reasons.INVALID_SIGNATURE
-        if self._identity.verify(message.author, message.key, payload, message.signature):
-            return None
+        signed = (message.author, message.key, payload, message.signature)
+        if self._identity.verify(*signed):
+            usual = 0 < len(message.seqno) <= SEQNO_MAX
+            return None if usual else reasons.UNUSUAL_SEQNO
+        if self._identity.passes_elsewhere(*signed):
+            return reasons.UNUSUAL_SIGNATURE
         return reasons.INVALID_SIGNATURE
 
     def check_kept(self, event: Event, name: Callable[[Message], MessageId]) -> str | None:
