@@ -420,15 +420,15 @@ class Swarm:
 
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer
-        said.check(keys.PeerId(peer))
+        record = said.check(keys.PeerId(peer))
         endpoints = endpoints_among(said.listen_addresses)
         if any(host in WILDCARDS for host, _ in endpoints):  # it listens everywhere: also here
             seen = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint
             here = "" if seen is None else seen[0]
             endpoints = [(here if host in WILDCARDS else host, port) for host, port in endpoints]
         self.book.learn(peer, endpoints)
-        if said.signed_peer_record is not None:
-            self.book.keep_record(peer, said.signed_peer_record)
+        if record is not None and said.signed_peer_record is not None:
+            self.book.keep_record(peer, record)
 
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes], informant: PeerId = b"") -> None:
         """Remember where a peer may be, as another says or, without one, the configuration."""
