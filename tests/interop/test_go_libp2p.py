@@ -1,6 +1,8 @@
 """rumormill and go-libp2p talk to each other, both with the defaults that users have."""
 
+import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from interop_asserts import (
@@ -21,7 +23,7 @@ from live_nodes import take
 from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
-from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_2
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_2, GOSSIPSUB_1_3
 from rumormill.version import __version__
 from trace_log import TraceLog
 
@@ -44,7 +46,7 @@ async def test_200_signed_messages_each_way_arrive_once(golang: Program, we_dial
     """Whoever dials, nothing is lost and nothing repeated in either direction."""
     async with ForeignPeer(golang) as go, Node(None) as ours:
         await exchange(ours, go, 200, we_dial=we_dial, meshes=True)
-        assert await protocols_between(ours, go) == {GOSSIPSUB_1_2}
+        assert await protocols_between(ours, go) == {GOSSIPSUB_1_3}
 
 
 @pytest.mark.parametrize("_round", range(3))
@@ -60,7 +62,14 @@ async def test_messages_larger_than_a_window_arrive(golang: Program) -> None:
         await exchange(ours, go, 10, longest=900_000, we_dial=True, meshes=True)
 
 
-@pytest.mark.parametrize("spoken", [GOSSIPSUB_1_0, FLOODSUB])
+@WE_DIAL
+async def test_a_peer_that_offers_1_3_alone_is_a_peer(golang: Program, we_dial: bool) -> None:
+    """go with the newest version and no other exchanges messages with us."""
+    async with ForeignPeer(golang, protocols=[GOSSIPSUB_1_3]) as go, Node(None) as ours:
+        await exchange(ours, go, 50, we_dial=we_dial, meshes=True)
+
+
+@pytest.mark.parametrize("spoken", [GOSSIPSUB_1_2, GOSSIPSUB_1_0, FLOODSUB])
 async def test_peers_fall_back_to_what_both_speak(golang: Program, spoken: str) -> None:
     """A node of ours with an older version, or with FloodSub alone, is spoken to in that."""
     async with ForeignPeer(golang) as go, Node(None, protocol_ids=[spoken]) as ours:
@@ -134,3 +143,21 @@ async def test_a_mixed_mesh_delivers_everything_to_everybody(golang: Program) ->
         go = [await stack.enter_async_context(ForeignPeer(golang)) for _ in range(3)]
         ours = [await stack.enter_async_context(Node(None)) for _ in range(5)]
         await exchange_in_a_mixed_mesh(ours, go)
+
+
+@pytest.mark.parametrize("_round", range(5))
+async def test_a_node_closes_cleanly_while_go_resets(
+    golang: Program, tmp_path: Path, _round: int
+) -> None:
+    """go ends connections by RST; closing raises nothing, and the home can be opened again."""
+    async with Node(tmp_path / "home") as ours:
+        await ours.subscribe(TOPIC)
+        async with ForeignPeer(golang) as go:
+            await go.ask("subscribe", topic=TOPIC)
+            await join(ours, go, we_dial=True)
+            await go.ask("waitForMesh", topic=TOPIC, count=1)
+            await go.publish(TOPIC, messages("go", 20))
+            closing = asyncio.ensure_future(ours.close())
+        await closing
+    async with Node(tmp_path / "home"):
+        pass

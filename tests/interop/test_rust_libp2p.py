@@ -14,6 +14,7 @@ from interop_asserts import (
 )
 from interop_peer import ForeignPeer, Program
 
+from live_nodes import until
 from rumormill.node.node import Node
 from rumormill.version import __version__
 
@@ -49,6 +50,18 @@ async def test_identify_and_ping_are_answered_both_ways(rust: Program, we_dial: 
         await keep_alive(ours, peer)
         known = ours._swarm.book.endpoints(connection_to(ours, peer).remote_peer)
         assert ("127.0.0.1", int(peer.ticket.split("/")[4])) in known
+        assert not ours._swarm.counts
+
+
+async def test_rusts_older_signed_record_does_not_hide_its_addresses(rust: Program) -> None:
+    """Its record is signed under other names than ours; its addresses are believed unsigned."""
+    async with ForeignPeer(rust, record=True) as peer, Node(None) as ours:
+        await join(ours, peer, we_dial=False)
+        remote = connection_to(ours, peer).remote_peer
+        port = int(peer.ticket.split("/")[4])
+        known = ours._swarm.book
+        await until(lambda: ("127.0.0.1", port) in known.endpoints(remote), "its port is known")
+        assert remote not in known.records
         assert not ours._swarm.counts
 
 

@@ -1,4 +1,4 @@
-"""GossipSub 1.0, 1.1 and 1.2 as one machine.
+"""GossipSub 1.0 to 1.3 as one machine.
 
 Full messages travel over a mesh of few links per topic (`mesh`); ids of recent messages are
 gossiped to peers outside it, who fetch what they missed (`gossip`); peers are scored by what they
