@@ -10,7 +10,7 @@ import pytest
 from live_nodes import run, take, take_events, until
 from rumormill import LocalError, Node, SyncNode
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.protocols.pubsub.naming import content_hash
+from rumormill.protocols.pubsub.message_ids import content_hash
 
 
 def by_data(_topic: Topic, data: bytes, _author: PeerId, _seqno: bytes) -> MessageId:

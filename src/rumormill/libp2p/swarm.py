@@ -428,7 +428,7 @@ class Swarm:
             endpoints = [(here if host in WILDCARDS else host, port) for host, port in endpoints]
         self.book.learn(peer, endpoints)
         if record is not None and said.signed_peer_record is not None:
-            self.book.keep_record(peer, record)
+            self.book.keep_record(peer, said.signed_peer_record)
 
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes], informant: PeerId = b"") -> None:
         """Remember where a peer may be, as another says or, without one, the configuration."""

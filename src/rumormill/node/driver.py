@@ -26,7 +26,7 @@ from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.turns import Turn
-from rumormill.node.channel import QUEUE_FULL, Channel
+from rumormill.node.channel import NOT_CONNECTED, QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
@@ -417,16 +417,15 @@ class Driver:
         self, peers: tuple[PeerId, ...], message: WireMessage, framed: bytes, now: float
     ) -> None:
         """Send a message to peers that are connected, and trace what came of it."""
-        channels, record, own = self.channels, self._record, self.id
-        meta, urgent = message.meta, message.urgent
+        channels, record, own, meta = self.channels, self._record, self.id, message.meta
         for peer in peers:
             channel = channels.get(peer)
-            if channel is None or not channel.protocol:
-                record((now, own, trace.DropRPC(peer, meta, "not connected")))
-            elif channel.send(framed, urgent=urgent):
+            refusal = NOT_CONNECTED if channel is None else channel.send(framed, message)
+            if not refusal:
                 record((now, own, SendRPC(peer, meta)))
-            else:
-                record((now, own, trace.DropRPC(peer, meta, QUEUE_FULL)))
+                continue
+            record((now, own, trace.DropRPC(peer, meta, refusal)))
+            if refusal == QUEUE_FULL:
                 self._on_queue_full(peer, message, len(framed))
 
     def _on_queue_full(self, peer: PeerId, message: WireMessage, size: int) -> None:

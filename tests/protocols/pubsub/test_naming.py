@@ -9,8 +9,9 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
+from rumormill.protocols.pubsub.message_ids import content_hash
 from rumormill.protocols.pubsub.messages import Message, Rpc
-from rumormill.protocols.pubsub.naming import content_hash, message_namer, rpc_decoder
+from rumormill.protocols.pubsub.naming import message_namer, rpc_decoder
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
 MESSAGE = Message("news", b"hello", b"author", b"\x00\x01")
@@ -26,7 +27,7 @@ GOSSIP_ONLY = {"D": 0, "D_lo": 0, "D_hi": 0, "D_out": 0, "flood_publish": False}
 )
 def test_the_policy_decides_the_default_id(policy: SignPolicy, expected: bytes) -> None:
     """Author and sequence number where there are any, the content where there are none."""
-    assert message_namer(policy, None)(MESSAGE) == expected
+    assert message_namer(PubSubConfig(sign_policy=policy), None)(MESSAGE) == expected
     decoded = rpc_decoder(PubSubConfig(sign_policy=policy), NO_HOOKS)(
         encode_rpc(Rpc(publish=(MESSAGE,)))
     )
@@ -50,7 +51,7 @@ def test_what_arrives_is_named_by_the_applications_function() -> None:
 @pytest.mark.parametrize("named", [b"", b"x" * (MAX_ID_BYTES + 1)])
 def test_an_id_that_could_not_travel_is_replaced(named: bytes) -> None:
     """No IHAVE could name the message by an empty id, or by one that is too long."""
-    name = message_namer(SignPolicy.STRICT_SIGN, lambda *_: named)
+    name = message_namer(PubSubConfig(), lambda *_: named)
     assert name(MESSAGE) == b"author\x00\x01"
 
 

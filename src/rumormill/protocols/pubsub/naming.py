@@ -1,16 +1,15 @@
 """What messages are called and who wrote them: every message that arrives gets its id here.
 
 By default an id is the author and the sequence number, or a hash of the content where messages have
-no author. An application may name messages by a function of its own. All peers of a topic must use
-the same one: peers that name a message differently take it for two, ask each other in vain for what
-they have already, and cannot spare each other copies.
+no author. The configuration may choose another preset (`message_ids`), for all topics or for one,
+and an application may name messages by a function of its own. All peers of a topic should use the
+same: peers that name a message differently take it for two, and cannot spare each other copies.
 
 The sign policy decides which fields a message must and must not carry (libp2p pubsub README,
 "Message Signing"). The signature covers the message without its signature and key fields, behind
 the prefix `libp2p-pubsub:`.
 """
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -18,7 +17,7 @@ from typing import Final
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import (
     decode_rpc,
@@ -28,31 +27,24 @@ from rumormill.protocols.pubsub.codec import (
 )
 from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPolicy
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
+from rumormill.protocols.pubsub.message_ids import NAMINGS, MessageNaming, author_and_seqno
 from rumormill.protocols.pubsub.messages import Message, Rpc
 from rumormill.protocols.registry import Hooks, MessageIdFunction
 
 
-def author_and_seqno(message: Message) -> MessageId:
-    """Name a message by its author and sequence number, raw bytes, as go does by default."""
-    return message.author + message.seqno
-
-
-def content_hash(topic: Topic, data: bytes, _by: PeerId = b"", _seqno: bytes = b"") -> MessageId:
-    """Name a message by what it says, whoever says it: a `MessageIdFunction`."""
-    named = topic.encode()
-    framed = b"".join((len(named).to_bytes(4, "big"), named, data))
-    return hashlib.sha256(framed).digest()[:20]
-
-
-def _by_content(message: Message) -> MessageId:
-    return content_hash(message.topic, message.data)
-
-
 def message_namer(
-    policy: SignPolicy, chosen: MessageIdFunction | None
+    config: PubSubConfig, chosen: MessageIdFunction | None
 ) -> Callable[[Message], MessageId]:
     """The function that names messages; what `chosen` gives no proper id has its default one."""
-    default = author_and_seqno if policy is SignPolicy.STRICT_SIGN else _by_content
+    general = NAMINGS[config.message_id]
+    if config.message_id is MessageNaming.LIBP2P and config.sign_policy is SignPolicy.STRICT_SIGN:
+        general = author_and_seqno  # the same, without a question: this is the way of each message
+    special = {topic: NAMINGS[naming] for topic, naming in config.message_ids.items()}
+
+    def by_topic(message: Message) -> MessageId:
+        return special.get(message.topic, general)(message)
+
+    default = by_topic if special else general
     if chosen is None:
         return default
 
@@ -70,7 +62,7 @@ def rpc_decoder(config: PubSubConfig, hooks: Hooks) -> Callable[[bytes], Rpc]:
         control_bytes=min(config.max_rpc_size, PubsubLimits().control_bytes),
         topic_bytes=config.max_topic_length,
     )
-    name = message_namer(config.sign_policy, hooks.message_id)
+    name = message_namer(config, hooks.message_id)
     return partial(decode_rpc, limits=limits, name=name)
 
 
