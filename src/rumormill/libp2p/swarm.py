@@ -71,6 +71,7 @@ class Swarm:
         self.book = AddressBook()
         self.connections: dict[PeerId, Connection] = {}
         self.spares: dict[PeerId, Connection] = {}
+        self.agents: dict[PeerId, str] = {}  # what connected peers say they are
         """Second connections, one per peer at most, dialled in the other direction."""
         self._retired: dict[PeerId, Connection] = {}
         self.counts: Counter[str] = Counter()
@@ -270,6 +271,7 @@ class Swarm:
                 self.connections[peer].close("the peer's other connection is gone")
         elif self.connections.get(peer) is connection:
             del self.connections[peer]
+            self.agents.pop(peer, None)
             spare = self.spares.pop(peer, None)
             if spare is not None:
                 spare.close("the peer's other connection is gone")
@@ -421,6 +423,8 @@ class Swarm:
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer
         record = said.check(keys.PeerId(peer))
+        if said.agent_version is not None and peer in self.connections:
+            self.agents[peer] = said.agent_version
         endpoints = endpoints_among(said.listen_addresses)
         if any(host in WILDCARDS for host, _ in endpoints):  # it listens everywhere: also here
             seen = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint

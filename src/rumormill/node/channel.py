@@ -42,11 +42,10 @@ read of the next one besides."""
 _RECENT: Final = 10.0
 """Seconds after which an RPC is not the reason why a stream ends; our choice: a peer that has not
 read it for so long does not read."""
+_SUSPECTS: Final = 64
+"""Large RPCs that are remembered at most; our choice: more than a peer's queue holds."""
 _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
-
-
-NO_META: Final = trace.RpcMeta()
 
 
 class MachineSide(Protocol):
@@ -126,8 +125,8 @@ class Channel(StreamHandler):
         """Events of the peer that others had brought before."""
         self.most = 0
         """Bytes of an RPC that the peer takes at most, where it has shown that; else 0."""
-        self._large = (0.0, 0, NO_META)
-        """When something was sent last that the peer may not take, and the largest of it."""
+        self._large: deque[tuple[float, int, trace.RpcMeta]] = deque(maxlen=_SUSPECTS)
+        """What was sent lately that the peer may not take: when, of what size, and what it was."""
         self._resuming = False
         """Whether our stream was lost and is being opened again for a peer that has not left."""
         self._stream: Stream | None = None
@@ -261,20 +260,24 @@ class Channel(StreamHandler):
 
     def _find_too_large(self) -> None:
         """Our stream is gone: was it because of what we sent?"""
-        at, size, meta = self._large
-        if size and self.driver.now() - at < _RECENT:
-            self.most = size - 1
-            self.driver.record(trace.DropRPC(self.peer, meta, TOO_LARGE))
-        self._large = (0.0, 0, NO_META)
+        since = self.driver.now() - _RECENT
+        suspects = [large for large in self._large if large[0] > since]
+        self._large.clear()
+        if suspects:
+            self.most = min(size for _, size, _ in suspects) - 1
+            for _, _, meta in suspects:
+                self.driver.record(trace.DropRPC(self.peer, meta, TOO_LARGE))
 
     def _resume(self) -> None:
+        """Open our stream again; what waits for it, waits on, unless the peer does not take it."""
         self._resuming = True
-        if self._cut_short and not 0 < self.most < len(self._cut_short):
-            self._bulk.appendleft((self._cut_short, self._rest_since))
-            self._queue(len(self._cut_short) - len(self._rest))
-        else:
-            self._queue(-len(self._rest))
+        waiting = list(self._bulk)
+        if self._cut_short:
+            waiting.insert(0, (self._cut_short, self._rest_since))
         self._rest = self._cut_short = b""
+        self._bulk = deque(each for each in waiting if not 0 < self.most < len(each[0]))
+        left = sum(len(framed) for queue in (self._urgent, self._bulk) for framed, _ in queue)
+        self._queue(left - self.queued_bytes)
         self._start_later()
 
     def _lose(self, reason: str) -> None:
@@ -312,7 +315,7 @@ class Channel(StreamHandler):
         if size > SURELY_TAKEN:
             if 0 < self.most < size:
                 return TOO_LARGE
-            self._note_large(size, message.meta)
+            self._large.append((self.driver.now(), size, message.meta))
         self.connection.active = True
         idle = not self._rest and not self._bulk and not self._urgent
         if idle and stream is not None and not self._resuming:
@@ -333,13 +336,6 @@ class Channel(StreamHandler):
         (self._urgent if message.urgent else self._bulk).append((frame, self.driver.now()))
         self._queue(size)
         return ""
-
-    def _note_large(self, size: int, meta: trace.RpcMeta) -> None:
-        """Something is on its way that the peer may not take."""
-        at, largest, _ = self._large
-        now = self.driver.now()
-        if size >= largest or now - at >= _RECENT:
-            self._large = (now, size, meta)
 
     def _pump(self) -> None:
         stream = self._stream

@@ -139,6 +139,7 @@ class NodeLife:
                 validator=self._validators.judge,
                 check_record=identity.record_is_of,
                 peer_records=self._swarm.book.records,
+                agents=self._swarm.agents,
                 addresses=self._swarm.addresses_of,
             )
             machine = (spec, settings, hooks, self.identity)

@@ -51,6 +51,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """Whether a signed peer record is valid and belongs to the peer."""
     peer_records: Mapping[PeerId, bytes] = {}
     """The signed records of connected peers, for peer exchange."""
+    agents: Mapping[PeerId, str] = {}
+    """What connected peers say they are, as far as they have."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
 

@@ -67,7 +67,8 @@ class GossipSub(PubSubRouter):
             self.peers, self.topics, self.direct, config, self.trust, randomness
         )
         self.mesh = Mesh(self._table)
-        self.gossip = Gossip(self._table, self._seen)
+        self.gossip = Gossip(self._table, self._seen, hooks)
+        self._owing = self.gossip.promises.owing
         self.fanout = Fanout(self._table)
         self._outbox = Outbox(self.mesh.links)
         self._exchange = PeerExchange(self._table, hooks)
@@ -244,7 +245,7 @@ class GossipSub(PubSubRouter):
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
-        self.gossip.promises.fulfil(message.id)
+        self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
 
@@ -258,10 +259,18 @@ class GossipSub(PubSubRouter):
         links = self.mesh.links.get(message.topic)
         if not links or (len(links) == 1 and received_from in links):
             return
-        heeds = self._table.heeds_idontwant
-        heeding = tuple([peer for peer in links if peer != received_from and heeds(peer)])
+        heeds, name_for = self._table.heeds_idontwant, self.gossip.name_for
+        heeding: list[PeerId] = []
+        for peer in links:
+            if peer == received_from or not heeds(peer):
+                continue
+            name = name_for(peer)
+            if name is None:
+                heeding.append(peer)
+            else:
+                effects.append(Send(peer, Rpc(control=Control(idontwant=(name(message),)))))
         if heeding:
-            effects.append(SendAll(heeding, Rpc(control=Control(idontwant=(message.id,)))))
+            effects.append(SendAll(tuple(heeding), Rpc(control=Control(idontwant=(message.id,)))))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         if self._score is not None:
@@ -275,6 +284,8 @@ class GossipSub(PubSubRouter):
             self._score.reject_message(peer, message.topic, message.id, reason, now)
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
+        if peer in self._owing:
+            self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
         if self._score is not None:
             self._score.duplicate_message(peer, message.topic, message.id, now)
 
@@ -283,7 +294,7 @@ class GossipSub(PubSubRouter):
         own = received_from == self.id
         if own and len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, received_from, effects)
-        message_id, author = message.id, message.author
+        author = message.author
         unwanted = self.gossip.unwanted
         pending = self._outbox.pending
         peers: list[PeerId] = []
@@ -291,7 +302,7 @@ class GossipSub(PubSubRouter):
         for peer in self._recipients(message.topic, own, now):
             if peer == received_from or peer == author:
                 continue
-            if unwanted and message_id in unwanted.get(peer, ()):
+            if unwanted and self.gossip.is_unwanted(peer, message):
                 continue
             (piggybacking if pending and peer in pending else peers).append(peer)
         if peers:

@@ -158,7 +158,7 @@ class PubSubRouter:
             message_id = message.id
             if message_id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
-                if message_id in self._judged:
+                if message_id in self._judged or peer in self._owing:
                     self._on_duplicate(peer, message, now)
             else:
                 self._on_new_message(peer, message, now, effects)
@@ -199,6 +199,7 @@ class PubSubRouter:
     _judged: Container[MessageId] = ()
     """Seen messages of which a further copy matters: most arrivals are duplicates, and most
     duplicates do not."""
+    _owing: Container[PeerId] = ()  # peers of which every copy matters
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
         """A peer brought a further copy of a judged message."""
@@ -382,7 +383,7 @@ class PubSubRouter:
             message.id = self._name(message)
             if message.id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
-                if message.id in self._judged:
+                if message.id in self._judged or peer in self._owing:
                     self._on_duplicate(peer, message, now)
                 return
         if message.topic not in self.subscriptions:

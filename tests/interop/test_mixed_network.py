@@ -1,0 +1,107 @@
+"""A network of three implementations in which peers are killed: ours end complete."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from interop_asserts import TOPIC, join
+from interop_peer import ForeignPeer, Program
+
+from live_nodes import until
+from rumormill.node.node import Node
+
+pytestmark = pytest.mark.interop
+
+
+class Network:
+    """3 js, 3 go and 4 of ours, each connected to all others; what was said in it."""
+
+    def __init__(self, stack: AsyncExitStack, folder: Path) -> None:
+        self.stack = stack
+        self.folder = folder
+        self.foreign: list[ForeignPeer] = []
+        self.ours: list[Node] = []
+        self.said: list[bytes] = []
+
+    async def add_foreign(self, peer: ForeignPeer) -> None:
+        await self.stack.enter_async_context(peer)
+        await peer.ask("subscribe", topic=TOPIC)
+        for other in self.foreign:
+            await peer.ask("dial", ticket=other.ticket)
+        self.foreign.append(peer)
+
+    async def add_ours(self, name: str) -> Node:
+        node = Node(self.folder / name)
+        await self.stack.enter_async_context(node)
+        await node.subscribe(TOPIC)
+        for peer in self.foreign:
+            await join(node, peer, we_dial=True)
+        for other in self.ours:
+            await node.connect(other.tickets[0])
+        self.ours.append(node)
+        return node
+
+    async def meshed(self) -> None:
+        """Wait until relays have somebody to pass messages on to."""
+        everybody = len(self.ours) + len(self.foreign)
+        for node in self.ours:
+            await node.wait_until_ready(TOPIC, peers=everybody - 1, timeout=30)
+        for peer in self.foreign:
+            await peer.ask("waitForMesh", topic=TOPIC, count=3)
+
+    async def talk(self, about: str) -> list[bytes]:
+        """Let everybody publish ten messages."""
+        said: list[bytes] = []
+        for number in range(10):
+            for index, peer in enumerate(self.foreign):
+                said.append(f"{about}: foreign {index}, {number}".encode())
+                await peer.publish(TOPIC, said[-1:])
+            for index, node in enumerate(self.ours):
+                said.append(f"{about}: ours {index}, {number}".encode())
+                await node.publish(TOPIC, said[-1])
+        self.said += said
+        return said
+
+
+async def test_ours_end_complete_and_others_are_not_disturbed(
+    javascript: Program, golang: Program, tmp_path: Path
+) -> None:
+    """One of each kind goes in the midst of it; one of ours comes back and gets what it missed."""
+    async with AsyncExitStack() as stack:
+        network = Network(stack, tmp_path)
+        for program in (javascript, golang) * 3:
+            await network.add_foreign(ForeignPeer(program))
+        for number in range(4):
+            await network.add_ours(f"node {number}")
+        await network.meshed()
+        await network.talk("before")
+        for index in (1, 0):  # a go and a js peer
+            await network.foreign.pop(index).kill()
+        away = network.ours.pop()
+        await away.close()
+        survivors = network.foreign
+        for node in network.ours:
+            await until(
+                lambda node=node: len(node.peers) == len(survivors) + len(network.ours) - 1,
+                "who was killed is gone",
+            )
+        missed = await network.talk("meanwhile")
+        back = await network.add_ours("node 3")
+        await network.meshed()
+        last = await network.talk("afterwards")
+        for node in network.ours:
+            await until(
+                lambda node=node: node.log.count(TOPIC) >= len(network.said), "all is in the log"
+            )
+            stored = [event.data for event in await node.history(TOPIC)]
+            assert sorted(stored) == sorted(network.said)
+        assert {event.via for event in await back.history(TOPIC) if event.data in missed} == {
+            "sync"
+        }
+        for index, peer in enumerate(survivors):
+            others = [each for each in missed + last if f"foreign {index}," not in each.decode()]
+            received = await peer.received(TOPIC, 1)
+            while len(received) < len(others):
+                received = await peer.received(TOPIC, len(received) + 1)
+            assert set(others) <= set(received)
+            assert len(received) == len(set(received))
