@@ -113,6 +113,18 @@ async def test_rust_does_not_hold_us_for_liars(rust: Program) -> None:
     await told_twice(ForeignPeer(rust, scoring=True))
 
 
+async def connect_all(ours: list[Node], foreign: list[ForeignPeer]) -> None:
+    """Connect everybody to everybody else."""
+    for index, node in enumerate(ours):
+        for peer in foreign:
+            await join(node, peer, we_dial=index % 2 == 0)
+        for other in ours[:index]:
+            await node.connect(other.tickets[0])
+    for index, peer in enumerate(foreign):
+        for other in foreign[:index]:
+            await peer.ask("dial", ticket=other.ticket)
+
+
 @pytest.mark.rust
 async def test_all_implementations_in_one_network(
     javascript: Program, golang: Program, rust: Program
@@ -127,14 +139,7 @@ async def test_all_implementations_in_one_network(
         foreign = [await subscribe(stack, peer) for peer in js + others]
         ours = [await stack.enter_async_context(Node(None)) for _ in range(3)]
         subscriptions = [await node.subscribe(TOPIC) for node in ours]
-        for index, node in enumerate(ours):
-            for peer in foreign:
-                await join(node, peer, we_dial=index % 2 == 0)
-            for other in ours[:index]:
-                await node.connect(other.tickets[0])
-        for index, peer in enumerate(foreign):
-            for other in foreign[:index]:
-                await peer.ask("dial", ticket=other.ticket)
+        await connect_all(ours, foreign)
         for node in ours:
             await node.wait_until_ready(TOPIC, peers=11, timeout=30)
         for peer in foreign:

@@ -135,7 +135,9 @@ class GossipSub(PubSubRouter):
     # Peers come and go.
 
     def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
-        if self._score is not None and event.peer not in self.peers and event.peer != self.id:
+        if event.peer == self.id:
+            return
+        if self._score is not None and event.peer not in self.peers:
             self._score.add_peer(event.peer, event.address, now)
         super()._on_peer_connected(event, now, effects)
         if not self._table.meshes(event.peer):
