@@ -194,10 +194,7 @@ class Gossip:
 
     def is_unwanted(self, peer: PeerId, message: Message) -> bool:
         """Whether a peer has the message already, and has said so."""
-        unwanted = self.unwanted.get(peer)
-        if unwanted is None:
-            return False
-        name = self.name_for(peer)
+        unwanted, name = self.unwanted.get(peer, {}), self.name_for(peer)
         return (message.id if name is None else name(message)) in unwanted
 
     def arrived(self, peer: PeerId, message: Message, links: Container[PeerId]) -> None:

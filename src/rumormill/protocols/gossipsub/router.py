@@ -304,7 +304,7 @@ class GossipSub(PubSubRouter):
         for peer in self._recipients(message.topic, own, now):
             if peer == received_from or peer == author:
                 continue
-            if unwanted and self.gossip.is_unwanted(peer, message):
+            if unwanted and peer in unwanted and self.gossip.is_unwanted(peer, message):
                 continue
             (piggybacking if pending and peer in pending else peers).append(peer)
         if peers:

@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from rumormill.core.errors import DecodeError
@@ -66,8 +67,11 @@ def _js(message: Message) -> MessageId:
     return key + message.seqno.rjust(8, b"\x00")
 
 
+_author_text = lru_cache(maxsize=4096)(base58.encode)
+
+
 def _rust(message: Message) -> MessageId:
-    author = base58.encode(message.author or b"\x00\x01\x00")
+    author = _author_text(message.author or b"\x00\x01\x00")
     return f"{author}{int.from_bytes(message.seqno)}".encode()
 
 
