@@ -19,7 +19,8 @@ from interop_asserts import (
 )
 from interop_peer import ForeignPeer, Program
 
-from live_nodes import take
+from live_nodes import take, until
+from rumormill.core.errors import LocalError
 from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
@@ -135,6 +136,28 @@ async def test_identify_and_ping_are_answered_both_ways(golang: Program, we_dial
         assert ("127.0.0.1", int(go.ticket.split("/")[4])) in ours._swarm.book.endpoints(peer)
         assert peer in ours._swarm.book.records
         assert not ours._swarm.counts
+
+
+@pytest.mark.parametrize(
+    ("listen", "transport"),
+    [("/ip4/127.0.0.1/udp/0/quic-v1", "quic-v1"), ("/ip4/127.0.0.1/tcp/0/ws", "ws")],
+)
+async def test_a_ticket_of_another_transport_is_refused_by_name(
+    golang: Program, listen: str, transport: str
+) -> None:
+    """go listens on QUIC and WebSocket too; its TCP address is what helps, and identify has it."""
+    addresses = [listen, "/ip4/127.0.0.1/tcp/0"]
+    async with ForeignPeer(golang, listen=addresses) as go, Node(None) as ours:
+        tickets = (await go.ask("about"))["tickets"]
+        (foreign,) = [ticket for ticket in tickets if f"/{transport}/" in ticket]
+        with pytest.raises(LocalError, match=f"unsupported transport {transport}; .*TCP"):
+            await ours.connect(foreign)
+        (plain,) = [ticket for ticket in tickets if ticket != foreign]
+        await ours.connect(plain)
+        peer = connection_to(ours, go).remote_peer
+        endpoint = ("127.0.0.1", int(plain.split("/")[4]))
+        await until(lambda: peer in ours._swarm.book.records, "identify has come")
+        assert endpoint in ours._swarm.book.endpoints(peer)
 
 
 async def test_a_mixed_mesh_delivers_everything_to_everybody(golang: Program) -> None:

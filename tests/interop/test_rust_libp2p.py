@@ -64,6 +64,13 @@ async def test_identify_and_ping_are_answered_both_ways(rust: Program, we_dial: 
         assert not ours._swarm.counts
 
 
+@pytest.mark.parametrize("key", ["ecdsa", "secp256k1"])
+async def test_peers_and_authors_with_other_keys_are_heard(rust: Program, key: str) -> None:
+    """rust has such keys too."""
+    async with ForeignPeer(rust, key=key) as peer, Node(None) as ours:
+        await exchange(ours, peer, 20, we_dial=False)
+
+
 async def test_rusts_older_signed_record_does_not_hide_its_addresses(rust: Program) -> None:
     """Its record is signed under other names than ours; its addresses are believed unsigned."""
     async with ForeignPeer(rust, record=True) as peer, Node(None) as ours:

@@ -31,6 +31,8 @@ type options struct {
 	Protocols []protocol.ID `json:"protocols"`
 	// "ed25519", "ecdsa", "secp256k1" or "rsa".
 	Key string `json:"key"`
+	// Where to listen; on a port of TCP when missing.
+	Listen []string `json:"listen"`
 	// Degrees and histories of GossipSub that differ from the defaults.
 	NoMesh  bool `json:"noMesh"`
 	History int  `json:"history"`
@@ -193,9 +195,12 @@ func newPartner(ctx context.Context, o options) (*partner, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Listen == nil {
+		o.Listen = []string{"/ip4/127.0.0.1/tcp/0"}
+	}
 	p.host, err = libp2p.New(
 		libp2p.Identity(key),
-		libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"),
+		libp2p.ListenAddrStrings(o.Listen...),
 		libp2p.ResourceManager(&network.NullResourceManager{}),
 		libp2p.DisableRelay(),
 	)
