@@ -200,6 +200,7 @@ class Channel(StreamHandler):
             if isinstance(stream.handler, Incoming):
                 stream.handler.channel = self
         self._early, old._early = old._early, []
+        self.most = old.most
         if old._cut_short:
             self._bulk.append((old._cut_short, old._rest_since))
         self._bulk.extend(old._bulk)
@@ -248,18 +249,16 @@ class Channel(StreamHandler):
             stream.reset()  # the peer never sends here; who ends a stream does not read it either
         elif not self.replaced:
             self._stream = None
-            self._find_too_large()
-            if self._incoming and self.open and not self._resuming and self._lives(reason):
+            lives = self.connection.closed_because is None and reason != REFUSED
+            if lives:
+                self._find_too_large()
+            if lives and self._incoming and self.open and not self._resuming:
                 self._resume()
             else:
                 self._lose(reason)
 
-    def _lives(self, reason: str) -> bool:
-        """Whether a stream that was lost for a reason can be opened again."""
-        return self.connection.closed_because is None and reason != REFUSED
-
     def _find_too_large(self) -> None:
-        """Our stream is gone: was it because of what we sent?"""
+        """The peer has ended our stream: was it because of what we sent?"""
         since = self.driver.now() - _RECENT
         suspects = [large for large in self._large if large[0] > since]
         self._large.clear()
@@ -408,6 +407,7 @@ class Channel(StreamHandler):
         if connection.retired and (self._incoming or connection.closed_because != RETIRED):
             return  # the peer has another stream, or has let go of this one itself
         if self._stream is not None:
+            self._large.clear()
             self._stream.reset()
         elif self._resuming and not self._incoming:
             self._lose(ENDED)
