@@ -10,6 +10,7 @@ from rumormill.core.trace import Penalise, Refuse
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.dialects import Dialects
+from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.codec import sign_message
@@ -38,35 +39,34 @@ def test_a_peer_is_known_by_its_first_id_or_by_what_it_says_it_is(
     naming: MessageNaming, agent: str
 ) -> None:
     """What it says is believed until an id has shown better."""
-    dialects = Dialects(GossipSubConfig(), Hooks(agents={b"guessed": agent, b"wrong": agent}))
+    hooks = Hooks(agents={b"guessed": agent, b"wrong": agent, b"ours": "go-libp2p"})
+    dialects = Dialects(GossipSubConfig(), hooks, MessageCache(5, 3))
+    dialects.guess(hooks.agents)
     name = NAMINGS[naming]
     dialects.hear(b"heard", (name(message(1)),))
     dialects.hear(b"ours", (message(1).id,))
     dialects.hear(b"own function", (b"digest",))
     for peer in (b"heard", b"guessed", b"wrong"):
-        named = dialects.name(peer)
-        assert named is not None
-        assert named(message(2)) == name(message(2))
+        assert dialects.names[peer](message(2)) == name(message(2))
     dialects.hear(b"wrong", (message(1).id,))
-    for peer in (b"ours", b"own function", b"unknown", b"wrong"):
-        assert dialects.name(peer) is None
+    dialects.guess(hooks.agents)
+    assert dialects.names.keys() == {b"heard", b"guessed"}
     dialects.forget_peer(b"heard")
-    assert dialects.name(b"heard") is None
+    assert dialects.names.keys() == {b"guessed"}
 
 
 def test_what_was_agreed_on_is_not_translated() -> None:
     """A preset for a topic, or a function of the application, is everybody's."""
     agreed = GossipSubConfig(message_ids={"blocks": MessageNaming.FILECOIN})
-    dialects = Dialects(agreed, Hooks(agents={b"peer": "rust-libp2p/1"}))
-    named = dialects.name(b"peer")
-    assert named is not None
+    dialects = Dialects(agreed, Hooks(), MessageCache(5, 3))
+    dialects.hear(b"peer", (RUST(message(1)),))
     blocks = message(1, topic="blocks")
-    assert named(blocks) == blocks.id
-    function = Dialects(
-        GossipSubConfig(), Hooks(message_id=lambda *_: b"", agents={b"p": "js-libp2p/"})
-    )
-    function.hear(b"p", (RUST(message(1)),))
-    assert function.name(b"p") is None
+    assert dialects.names[b"peer"](blocks) == blocks.id
+    hooks = Hooks(message_id=lambda *_: b"", agents={b"other": "js-libp2p/1"})
+    function = Dialects(GossipSubConfig(), hooks, MessageCache(5, 3))
+    function.guess([b"other"])
+    function.hear(b"peer", (RUST(message(1)),))
+    assert not function.names
 
 
 class Ours:

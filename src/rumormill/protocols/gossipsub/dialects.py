@@ -10,10 +10,11 @@ Only topics that have our general preset are translated: another one for a topic
 the application, is an agreement with its peers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rumormill.core.ids import MessageId, PeerId
+from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.message_ids import NAMINGS, MessageNaming, naming_of
 from rumormill.protocols.pubsub.messages import Message
@@ -27,46 +28,51 @@ _AGENTS: Final = {"js-libp2p/": MessageNaming.JS, "rust-libp2p/": MessageNaming.
 likely."""
 
 
+_LOOKS: Final = 8
+"""Ids of a peer that are looked at: the first may be of a topic whose names are agreed on."""
+
+
 class Dialects:
     """How each peer names messages, where it is not as we do."""
 
-    def __init__(self, config: PubSubConfig, hooks: Hooks) -> None:
+    def __init__(self, config: PubSubConfig, hooks: Hooks, cache: MessageCache) -> None:
+        self.names: dict[PeerId, Name] = {}
+        """The function by which a peer names messages, where it is not ours."""
         self._own = config.message_id
         self._agreed = config.message_ids
-        self._agents: Mapping[PeerId, str] = hooks.agents
         self._translates = hooks.message_id is None and self._own in _DEFAULTS
-        self._met: dict[PeerId, bool] = {}
-        """Who has been looked at, and whether it has said an id."""
-        self._names: dict[PeerId, Name] = {}
-        self.spoken: dict[MessageNaming, Name] = {}
+        self._agents = hooks.agents
+        self._cache = cache
+        self._looks: dict[PeerId, int] = {}
+        """How many ids of each peer have been looked at."""
+        self._spoken: dict[MessageNaming, Name] = {}
         """The names that some peer uses, or has used, besides our own."""
 
     def hear(self, peer: PeerId, message_ids: tuple[MessageId, ...]) -> None:
         """Learn from the ids that a peer sends how it names messages."""
-        if not self._met.get(peer) and self._translates and message_ids:
+        looks = self._looks.get(peer, 0)
+        if looks < _LOOKS and self._translates and message_ids:
             naming = naming_of(message_ids[0])
-            if naming is not None:
-                self._met[peer] = True
-                self._note(peer, naming)
+            self._looks[peer] = looks + 1 if naming is None else _LOOKS
+            self._note(peer, naming)
 
-    def name(self, peer: PeerId) -> Name | None:
-        """The function by which a peer names messages; None if it is ours."""
-        if peer not in self._met and self._translates:
+    def guess(self, peers: Iterable[PeerId]) -> None:
+        """Take what peers say they are for a hint, until they have sent an id."""
+        for peer in peers:
             agent = self._agents.get(peer)
-            if agent is not None:
-                self._met[peer] = False
-                for begins, naming in _AGENTS.items():
-                    if agent.startswith(begins):
-                        self._note(peer, naming)
-        return self._names.get(peer)
+            if agent is not None and peer not in self._looks and self._translates:
+                self._looks[peer] = 0
+                guesses = [each for begins, each in _AGENTS.items() if agent.startswith(begins)]
+                self._note(peer, guesses[0] if guesses else None)
 
-    def _note(self, peer: PeerId, naming: MessageNaming) -> None:
+    def _note(self, peer: PeerId, naming: MessageNaming | None) -> None:
         if naming is self._own:
-            self._names.pop(peer, None)
-            return
-        if naming not in self.spoken:
-            self.spoken[naming] = self._translation(NAMINGS[naming])
-        self._names[peer] = self.spoken[naming]
+            self.names.pop(peer, None)
+        elif naming is not None:
+            if naming not in self._spoken:
+                name = self._spoken[naming] = self._translation(NAMINGS[naming])
+                self._cache.name_also(name)
+            self.names[peer] = self._spoken[naming]
 
     def _translation(self, name: Name) -> Name:
         agreed = self._agreed
@@ -74,5 +80,5 @@ class Dialects:
 
     def forget_peer(self, peer: PeerId) -> None:
         """A peer is gone."""
-        self._met.pop(peer, None)
-        self._names.pop(peer, None)
+        self._looks.pop(peer, None)
+        self.names.pop(peer, None)

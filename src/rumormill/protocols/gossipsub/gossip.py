@@ -15,7 +15,7 @@ from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
-from rumormill.protocols.gossipsub.dialects import Dialects, Name
+from rumormill.protocols.gossipsub.dialects import Dialects
 from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.pubsub.messages import IHave, Message
@@ -138,7 +138,7 @@ class Gossip:
         self._config, self._randomness = config, randomness
         self._table, self._trust = table, table.trust
         self._seen = seen
-        self.dialects = Dialects(config, hooks)
+        self.dialects = Dialects(config, hooks, self.cache)
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
@@ -162,6 +162,7 @@ class Gossip:
 
     def start_heartbeat(self, now: float, effects: Effects) -> None:
         """Charge broken promises, and begin new counts."""
+        self.dialects.guess(self._table.peers)
         for peer, count in self.promises.broken(now).items():
             self._trust.penalise(peer, reasons.BROKEN_PROMISE, count, effects)
         self._ihaves_heard.clear()
@@ -178,24 +179,6 @@ class Gossip:
                 self.unwanted[peer] = aged
             else:
                 del self.unwanted[peer]
-
-    # Names.
-
-    def name_for(self, peer: PeerId) -> Name | None:
-        """The function by which a peer names messages; None if it is ours."""
-        name = self.dialects.name(peer)
-        if name is not None and name not in self.cache.names:
-            self.cache.name_also(name)
-        return name
-
-    def _hear(self, peer: PeerId, message_ids: tuple[MessageId, ...]) -> None:
-        self.dialects.hear(peer, message_ids)
-        self.name_for(peer)
-
-    def is_unwanted(self, peer: PeerId, message: Message) -> bool:
-        """Whether a peer has the message already, and has said so."""
-        unwanted, name = self.unwanted.get(peer, {}), self.name_for(peer)
-        return (message.id if name is None else name(message)) in unwanted
 
     def arrived(self, peer: PeerId, message: Message, links: Container[PeerId]) -> None:
         """A peer brought a message, new or not: nobody owes it any more, whatever its name."""
@@ -232,7 +215,7 @@ class Gossip:
         return [(peer, self._translated(peer, ihave)) for peer, ihave in parts]
 
     def _translated(self, peer: PeerId, ihave: IHave) -> IHave:
-        name = self.name_for(peer)
+        name = self.dialects.names.get(peer)
         if name is None:
             return ihave
         messages = self.cache.messages
@@ -280,7 +263,7 @@ class Gossip:
         for ihave in ihaves:
             if ihave.topic not in subscribed:
                 continue
-            self._hear(peer, ihave.message_ids)
+            self.dialects.hear(peer, ihave.message_ids)
             heeded = ihave.message_ids[: config.max_ihave_length]
             refused += len(ihave.message_ids) - len(heeded)
             for message_id in heeded:
@@ -307,7 +290,7 @@ class Gossip:
         if not self._trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
             return ()
-        self._hear(peer, message_ids)
+        self.dialects.hear(peer, message_ids)
         unwanted, aliases = self.unwanted.get(peer, {}), self.cache.aliases
         found: dict[MessageId, Message] = {}
         too_often = unknown = 0
@@ -333,7 +316,7 @@ class Gossip:
         self, peer: PeerId, message_ids: tuple[MessageId, ...], effects: Effects
     ) -> None:
         """Remember messages that a peer has already."""
-        self._hear(peer, message_ids)
+        self.dialects.hear(peer, message_ids)
         config = self._config
         heard = self._idontwants_heard.get(peer, 0)
         if heard >= config.max_idontwant_messages:

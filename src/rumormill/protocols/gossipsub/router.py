@@ -261,18 +261,16 @@ class GossipSub(PubSubRouter):
         links = self.mesh.links.get(message.topic)
         if not links or (len(links) == 1 and received_from in links):
             return
-        heeds, name_for = self._table.heeds_idontwant, self.gossip.name_for
-        heeding: list[PeerId] = []
-        for peer in links:
-            if peer == received_from or not heeds(peer):
-                continue
-            name = name_for(peer)
-            if name is None:
-                heeding.append(peer)
-            else:
-                effects.append(Send(peer, Rpc(control=Control(idontwant=(name(message),)))))
-        if heeding:
-            effects.append(SendAll(tuple(heeding), Rpc(control=Control(idontwant=(message.id,)))))
+        heeds, names = self._table.heeds_idontwant, self.gossip.dialects.names
+        heeding = [peer for peer in links if peer != received_from and heeds(peer)]
+        alike = tuple([peer for peer in heeding if peer not in names])
+        if alike:
+            effects.append(SendAll(alike, Rpc(control=Control(idontwant=(message.id,)))))
+        if len(alike) < len(heeding):
+            for peer in heeding:
+                if peer in names:
+                    unwanted = Control(idontwant=(names[peer](message),))
+                    effects.append(Send(peer, Rpc(control=unwanted)))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         if self._score is not None:
@@ -296,15 +294,17 @@ class GossipSub(PubSubRouter):
         own = received_from == self.id
         if own and len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, received_from, effects)
-        author = message.author
-        unwanted = self.gossip.unwanted
+        message_id, author = message.id, message.author
+        unwanted, names = self.gossip.unwanted, self.gossip.dialects.names
         pending = self._outbox.pending
         peers: list[PeerId] = []
         piggybacking: list[PeerId] = []
         for peer in self._recipients(message.topic, own, now):
             if peer == received_from or peer == author:
                 continue
-            if unwanted and peer in unwanted and self.gossip.is_unwanted(peer, message):
+            if unwanted and message_id in unwanted.get(peer, ()):
+                continue
+            if peer in names and names[peer](message) in unwanted.get(peer, ()):
                 continue
             (piggybacking if pending and peer in pending else peers).append(peer)
         if peers:
