@@ -88,14 +88,11 @@ async def test_ours_end_complete_and_others_are_not_disturbed(
         await network.add_ours("node 3")
         await network.meshed()
         last = await network.talk("afterwards")
-        for node in network.ours:
-            await until(partial(has, node, len(network.said)), "everything is in the log")
-            stored = [event.data for event in await node.history(TOPIC)]
-            assert sorted(stored) == sorted(network.said)
         for index, peer in enumerate(survivors):
             own = f"foreign {index},".encode()
             heard = {each for each in missed + last if own not in each}
             await until_received(peer, heard)
+        await synced(network.ours, network.said)
 
 
 def sees(node: Node, count: int) -> bool:
@@ -103,10 +100,15 @@ def sees(node: Node, count: int) -> bool:
     return len(node.peers) == count
 
 
-def has(node: Node, count: int) -> bool:
-    """Whether so many events are in a node's log."""
-    extent = node.log.topic(TOPIC)
-    return extent is not None and extent.next_offset >= count
+async def synced(nodes: list[Node], wanted: list[bytes]) -> None:
+    """What one of ours has, all have after a comparison; together they have everything, once."""
+    for node in nodes:
+        await node.sync(TOPIC, timeout=30)
+    for node in nodes:
+        await node.sync(TOPIC, timeout=30)
+        stored = [event.data for event in await node.history(TOPIC)]
+        assert sorted(set(wanted) - set(stored)) == [], "nothing is missing"
+        assert len(stored) == len(wanted), "nothing is there twice"
 
 
 async def until_received(peer: ForeignPeer, wanted: set[bytes]) -> None:
