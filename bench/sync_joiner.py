@@ -1,0 +1,80 @@
+"""A late joiner: how fast a node that has nothing fetches everything, over real sockets.
+
+One process serves a log; another, with an empty home, connects, subscribes with `history="all"`,
+and stores what it fetches. Beside it stands what checking the same signatures takes, and nothing
+else, in one thread of the same machine in the same run.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from sync_sessions import AUTHOR, PAYLOAD, TOPIC
+
+from rumormill import Node
+from rumormill.protocols.pubsub.codec import sign_message, signing_payload
+from rumormill.protocols.pubsub.messages import Message
+
+CHECKED = 20_000
+LOOK = 1.0
+"""Seconds between two looks at how far it is."""
+
+
+def signature_rate() -> float:
+    """Signatures checked in a second."""
+    message = Message(TOPIC, PAYLOAD, AUTHOR.peer, bytes(8))
+    sign_message(message, AUTHOR.sign, AUTHOR.public_key)
+    payload = signing_payload(message)
+    began = time.perf_counter()
+    for _ in range(CHECKED):
+        assert AUTHOR.verify(AUTHOR.peer, b"", payload, message.signature)
+    return CHECKED / (time.perf_counter() - began)
+
+
+async def serve(home: str) -> None:
+    """Keep a log open to others until our input ends."""
+    async with Node(home) as node:
+        async with await node.subscribe(TOPIC, history="none"):
+            print(node.tickets[0], flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+
+
+async def join(home: Path, ticket: str, events: int) -> float:
+    """Seconds until everything is stored."""
+    async with Node(home) as node:
+        await node.connect(ticket)
+        began = shown = time.perf_counter()
+        stored = 0
+        async with await node.subscribe(TOPIC, history="all"):
+            while stored < events:
+                await asyncio.sleep(0.05)
+                extent = node.log.topic(TOPIC)
+                stored = extent.next_offset if extent else 0
+                if time.perf_counter() - shown > LOOK:
+                    shown = time.perf_counter()
+                    print(f"  {stored:,} of {events:,}", end="\r", file=sys.stderr, flush=True)
+        return time.perf_counter() - began
+
+
+def bench_joiner(full: Path, home: Path, events: int) -> None:
+    """Fetch everything, and say how long it took."""
+    command = [sys.executable, __file__, str(full)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin and server.stdout
+        before = signature_rate()
+        spent = asyncio.run(join(home / "joiner", server.stdout.readline().strip(), events))
+        after = signature_rate()
+        server.stdin.close()
+    floor, rate = (before + after) / 2, events / spent
+    print(f"a late joiner, {events:,} events of {len(PAYLOAD)} bytes, two processes")
+    print(f"  {'signatures alone':34} {floor:10,.0f} a second")
+    print(f"  {'fetched, checked and stored':34} {rate:10,.0f} a second   {spent:.1f} s")
+    print(f"  {'ratio':34} {rate / floor:10.2f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))
