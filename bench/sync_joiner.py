@@ -35,10 +35,9 @@ def signature_rate() -> float:
 
 async def serve(home: str) -> None:
     """Keep a log open to others until our input ends."""
-    async with Node(home) as node:
-        async with await node.subscribe(TOPIC, history="none"):
-            print(node.tickets[0], flush=True)
-            await asyncio.to_thread(sys.stdin.read)
+    async with Node(home) as node, await node.subscribe(TOPIC, history="none"):
+        print(node.tickets[0], flush=True)
+        await asyncio.to_thread(sys.stdin.read)
 
 
 async def join(home: Path, ticket: str, events: int) -> float:
@@ -49,8 +48,8 @@ async def join(home: Path, ticket: str, events: int) -> float:
         stored = 0
         async with await node.subscribe(TOPIC, history="all"):
             while stored < events:
-                await asyncio.sleep(0.05)
-                extent = node.log.topic(TOPIC)
+                await asyncio.sleep(0.1)
+                extent = await asyncio.to_thread(node.log.topic, TOPIC)
                 stored = extent.next_offset if extent else 0
                 if time.perf_counter() - shown > LOOK:
                     shown = time.perf_counter()
@@ -64,7 +63,8 @@ def bench_joiner(full: Path, home: Path, events: int) -> None:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
-        assert server.stdin and server.stdout
+        assert server.stdin
+        assert server.stdout
         before = signature_rate()
         spent = asyncio.run(join(home / "joiner", server.stdout.readline().strip(), events))
         after = signature_rate()

@@ -4,8 +4,8 @@ Both sides run the machine that a node runs (`sync.peer`, under GossipSub with s
 over a log of its own; between them every message is encoded, counted with its length prefix, and
 decoded. What a session costs "without the events" is all of that but the events in it.
 
-The two logs begin as copies. Then the answerer gets events of old dates that the asker has not: one,
-some scattered, one stretch. Each session brings them over, so the next one begins with equal logs.
+The two logs begin as copies. Then the answerer gets events of old dates that the asker has not:
+one, some scattered, one stretch. Each session brings them over, so the next begins with equal logs.
 """
 
 import heapq
@@ -128,7 +128,7 @@ class Side:
                 handed += self.feed(self._loaded(effect), now)
             elif isinstance(effect, effects.SetTimer):
                 heapq.heappush(self.timers, (effect.at, next(_NUMBERS), effect.timer))
-            elif isinstance(effect, effects.Ask | effects.Answer | effects.Decline | effects.Outcome):
+            elif isinstance(effect, effects.Ask | effects.Answer | effects.Outcome):
                 handed.append(effect)
         self.used += time.process_time() - began
         return handed
@@ -288,9 +288,9 @@ def bench_sessions(full: Path, home: Path, events: int) -> None:
         cost, report = pair.reconcile(*topics)
         pair.measure_memory(cost)
         print(
-            f"  {name:24}{cost.found:9,}{cost.control:9,}{cost.asked:8}{cost.asked - cost.fetches:7}"
-            f"{1000 * cost.asker:8.1f}{1000 * cost.answerer:10.1f}{cost.events:9,}{cost.waited:8.1f}"
-            f"{cost.peak / 1000:13,.0f}",
+            f"  {name:24}{cost.found:9,}{cost.control:9,}{cost.asked:8}"
+            f"{cost.asked - cost.fetches:7}{1000 * cost.asker:8.1f}{1000 * cost.answerer:10.1f}"
+            f"{cost.events:9,}{cost.waited:8.1f}{cost.peak / 1000:13,.0f}",
             flush=True,
         )
         assert report.asked == report.answered == 1

@@ -154,7 +154,7 @@ compare the node's topics with all connected nodes, and fetch what is missing
 
 Compare what the running node has of a topic, or of all that it follows, with every
 connected node, and fetch what is missing. It does so by itself all the time; this is
-for who wants to know that it is done.
+for who wants to know that it is done. On a terminal it says how many events it has got.
 
 topic [TOPIC]        one topic; all that are followed, if none is named
 --home DIR           the node's directory (~/.rumormill)
