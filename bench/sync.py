@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sync_joiner import bench_joiner
+from sync_others import bench_others
 from sync_sessions import bench_sessions, build
 
 from rumormill.core.event import Event
@@ -171,6 +172,11 @@ def joiner(options: argparse.Namespace, home: Path) -> None:
     bench_joiner(signed_log(options, home), home, options.events)
 
 
+def others(options: argparse.Namespace, _: Path) -> None:
+    """The trie, and a full transfer."""
+    bench_others(options.events)
+
+
 def signed_log(options: argparse.Namespace, home: Path) -> Path:
     """The log of signed events, made unless there is one."""
     full = Path(options.log) if options.log else home / "signed"
@@ -185,6 +191,7 @@ BENCHES: dict[str, Callable[[argparse.Namespace, Path], None]] = {
     "index": index,
     "sessions": sessions,
     "joiner": joiner,
+    "others": others,
 }
 
 

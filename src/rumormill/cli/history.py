@@ -185,6 +185,7 @@ async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synce
             return await client.sync(topic, wait)
         finally:
             watching.cancel()
+            await asyncio.wait([watching])
 
 
 async def _show_progress(watcher: ControlClient, topic: str | None) -> None:
@@ -192,14 +193,21 @@ async def _show_progress(watcher: ControlClient, topic: str | None) -> None:
     if not sys.stderr.isatty():
         return
     first: int | None = None
-    with contextlib.suppress(ControlError):
+    shown = ""
+    try:
         while True:
             listed = (await watcher.topics()).topics
             stored = sum(line.next_offset for line in listed if topic in (None, line.name))
             first = stored if first is None else first
             if stored > first:
-                print(f"\r{stored - first:,} events fetched", end="", file=sys.stderr, flush=True)
+                shown = f"\r{stored - first:,} events more in the log"
+                print(shown, end="", file=sys.stderr, flush=True)
             await asyncio.sleep(_LOOK_SECONDS)
+    except ControlError:
+        return  # whoever waits for the outcome is told
+    finally:
+        if shown:
+            print(file=sys.stderr)
 
 
 def _told(found: Synced) -> str:

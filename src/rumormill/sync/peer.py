@@ -476,10 +476,10 @@ class SyncedPeer:
         for topic in () if good or outcome == IN_VAIN else session.unequal:
             self._lacking.setdefault(topic, now)
         for wish in self._wishes.values():
+            wish.events += session.events
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)
                 wish.answered += good or outcome == IN_VAIN
-                wish.events += session.events
         self._grant(effects)
         self._offer(session, effects)
         self._wake(now, effects)
