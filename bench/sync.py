@@ -1,9 +1,12 @@
 """What it costs to keep and to compare histories.
 
-    python bench/sync.py [index] [--events N] [--rounds R] [--home DIR] [--quick]
+    python bench/sync.py [index] [sessions] [joiner] [others]
+                         [--events N] [--rounds R] [--home DIR] [--log DIR] [--quick]
 
 `index`: the log's index of histories. Appends with and without it, in turns in one run, as a ratio;
 what a caught-up event costs in time and on the disk; what questions cost at N events.
+`sessions`: what it takes two logs to find out how they differ. `joiner`: how fast a node that has
+nothing fetches everything. `others`: the differences of `sessions` by the skip ring's trie.
 """
 
 import argparse
