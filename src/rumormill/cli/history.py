@@ -164,6 +164,21 @@ async def _peers(resolved: Resolved, *, as_json: bool) -> int:
     return 0
 
 
+def run_ticket(options: argparse.Namespace) -> int:
+    """Print the ticket of the running node, or of its network."""
+    return run_async(_ticket(begin(options), options))
+
+
+async def _ticket(resolved: Resolved, options: argparse.Namespace) -> int:
+    async with running_node(resolved) as client:
+        if client is None:
+            raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
+        welcome = await client.welcome()
+    ticket = welcome.network_ticket if options.network else ",".join(welcome.tickets)
+    print(json.dumps({"ticket": ticket}) if options.json else ticket)
+    return 0
+
+
 def run_sync(options: argparse.Namespace) -> int:
     """Compare histories with other nodes."""
     return run_async(_sync(begin(options), options))

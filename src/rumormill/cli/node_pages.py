@@ -237,6 +237,21 @@ examples:
   rumormill peers
   rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
+    "ticket": """\
+print what others need to join the running node
+
+Print one ticket with all addresses of the node of the home. With --network it names
+some of the node's peers as well, so that it is of use when this node is not there.
+
+@place
+options:
+--network            name other nodes of the network too
+--json               print one JSON object
+
+examples:
+  rumormill ticket
+  rumormill node --home b --join $(rumormill ticket --network)
+""",
     "network": """\
 make the key of a private network
 
