@@ -52,7 +52,7 @@ class Hooks(msgspec.Struct, frozen=True):
     peer_records: Mapping[PeerId, bytes] = {}
     """The signed records of connected peers, for peer exchange."""
     agents: Mapping[PeerId, str] = {}
-    """What connected peers say they are, as far as they have."""
+    """What peers say they are, the programs that they run."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
 
