@@ -72,6 +72,10 @@ we remember for minutes, so an author must not be free to make it a megabyte. go
 with a longer one, and with none."""
 
 
+_LATEST: Final = 1 << 63
+"""The last date that a sequence number follows, in the year 2262: numbers have 64 bits."""
+
+
 class Authorship:
     """Signs what we publish and checks what others claim."""
 
@@ -82,7 +86,7 @@ class Authorship:
 
     def start(self, now: float) -> None:
         """Begin sequence numbers at the time, so that a restart does not repeat them."""
-        self._next_seqno = max(self._next_seqno, int(now * 1e9) + 1)
+        self._next_seqno = max(self._next_seqno, min(int(now * 1e9), _LATEST) + 1)
 
     def compose(self, topic: Topic, data: bytes, now: float = 0.0) -> Message:
         """Make a message of ours, signed where the policy says so.
@@ -93,7 +97,7 @@ class Authorship:
         if not self._signs:
             return Message(topic, data)
         identity = self._identity
-        number = max(self._next_seqno, int(now * 1e9))
+        number = max(self._next_seqno, min(int(now * 1e9), _LATEST))
         self._next_seqno = number + 1
         seqno = number.to_bytes(8, "big")
         message = Message(topic, data, identity.peer, seqno)
