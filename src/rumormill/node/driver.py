@@ -26,6 +26,8 @@ from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.turns import Turn
+from rumormill.members.config import MembersConfig
+from rumormill.members.peer import queries_of, with_members
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
@@ -74,10 +76,12 @@ class Driver:
         journal: Journal,
         config: NodeConfig,
         sync: SyncConfig,
+        members: MembersConfig,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
         self.protocol = spec.build(identity, _randomness(), settings, hooks)
-        self.machine = SyncedPeer(self.protocol, _randomness(), sync, recovers=spec.recovers)
+        member = with_members(spec, self.protocol, identity.peer, _randomness(), members, hooks)
+        self.machine = SyncedPeer(member, _randomness(), sync, recovers=spec.recovers)
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
@@ -123,13 +127,12 @@ class Driver:
         swarm.on_unreached = self._on_unreached
         swarm.on_cut_off = lambda peer, reason: self.record(trace.Penalise(peer, reason, 0.0))
         swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
-        dialler = Dialler(swarm)
-        self.pending_sends = PendingSends(self, dialler, config)
-        common = (self, swarm, dialler, config)
+        common = (self, swarm, Dialler(swarm), config)
+        self.pending_sends = PendingSends(self, common[2], config)
         self.sync_queries = Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)
         self.queries: Queries | None = None
-        if spec.queries is not None:
-            self.queries = Queries(*common, spec.queries, settings)
+        if (queries := queries_of(spec, members)) is not None:
+            self.queries = Queries(*common, queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
         self._actions = self._all_actions()
@@ -271,11 +274,11 @@ class Driver:
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
-        connection = channel.connection
-        self._connecting.pop(channel.peer, None)
+        peer, way = channel.peer, channel.connection
+        self._connecting.pop(peer, None)
         self.feed(
             inputs.PeerConnected(
-                channel.peer, channel.protocol, connection.outbound, connection.remote_address
+                peer, channel.protocol, way.outbound, way.remote_address, way.transient
             )
         )
         self.pending_sends.send(channel)
@@ -285,7 +288,7 @@ class Driver:
         """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
         self.pending_sends.fail(channel.peer, reason)
         if was_open:
-            self.feed(inputs.PeerDisconnected(channel.peer))
+            self.feed(inputs.PeerDisconnected(channel.peer, channel.connection.vanished))
             self.on_change()
         else:
             self._on_unreached(channel.peer, reason)
@@ -330,8 +333,7 @@ class Driver:
 
     def _all_actions(self) -> dict[type, Callable[[Any], None]]:
         """What is done about each kind of effect; what is none of these is traced."""
-        journal = self.journal
-        actions: dict[type, Callable[[Any], None]] = {
+        return {
             effects.Send: self._send,
             effects.SendAll: self._send_all,
             effects.Mail: self._mail,
@@ -341,10 +343,10 @@ class Driver:
             effects.Learn: self._learn,
             effects.Outcome: self._end_command,
             effects.Append: self._append,
-            effects.KeepNote: journal.keep_note,
-            effects.Load: journal.load,
-            effects.Disregard: journal.disregard,
-            effects.Published: journal.published,
+            effects.KeepNote: self.journal.keep_note,
+            effects.Load: self.journal.load,
+            effects.Disregard: self.journal.disregard,
+            effects.Published: self.journal.published,
             effects.Validate: self._validate,
             effects.SetTimer: self._set_timer,
             effects.CancelTimer: self._cancel_timer,
@@ -354,7 +356,6 @@ class Driver:
             trace.RejectMessage: self._reject,
             trace.DuplicateMessage: self._note_duplicate,
         }
-        return actions
 
     def _carry_out(self, wanted: effects.Effects, now: float) -> None:
         record, actions = self._record, self._actions

@@ -19,6 +19,7 @@ from rumormill.daemon.doors import Doors
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
+from rumormill.members.config import MembersConfig
 from rumormill.node import identity, topics
 from rumormill.node.callbacks import Callbacks, Validators
 from rumormill.node.change import Change
@@ -60,6 +61,7 @@ class NodeLife:
         store: StoreConfig | None = None,
         retain: Retention | Mapping[TopicName, Retention] | None = None,
         sync: SyncConfig | bool = True,
+        members: MembersConfig | bool = True,
         resume: bool = False,
         observers: Sequence[Observer] = (),
     ) -> None:
@@ -77,7 +79,8 @@ class NodeLife:
         `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
         see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
         topic, that of all others under "". `sync` says whether and how what is missing is got from
-        other nodes. With `resume`, the topics that were followed when the node was last closed, or
+        other nodes; `members` whether and how other nodes are found, kept and remembered. With
+        `resume`, the topics that were followed when the node was last closed, or
         killed, are followed again from the start.
         """
         self._home = None if home is None else Path(home)
@@ -92,6 +95,10 @@ class NodeLife:
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
         self._sync = sync if isinstance(sync, SyncConfig) else SyncConfig(enabled=sync)
         self._sync.validate()
+        self._members = (
+            members if isinstance(members, MembersConfig) else MembersConfig(enabled=members)
+        )
+        self._members.validate()
         self._resume = resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
@@ -143,7 +150,7 @@ class NodeLife:
             )
             machine = (spec, settings, hooks, self.identity)
             self._driver = Driver(
-                *machine, self._swarm, self._recorder, journal, config, self._sync
+                *machine, self._swarm, self._recorder, journal, config, self._sync, self._members
             )
             self.access.record = self._driver.record
             self._driver.on_validate = self._validators.begin

@@ -160,6 +160,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     recovers: bool = False
     """Whether it takes events that were missing and fetched (`Recovered`), so that sync can get
     what it has not brought."""
+    finds_peers: bool = False
+    """Whether it has an overlay of its own that finds peers; else membership finds them."""
     proves_authors: Callable[[Any], bool] = lambda _: False
     """Whether, under a configuration, an event is taken only if its author has signed it."""
 
