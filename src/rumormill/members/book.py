@@ -19,7 +19,7 @@ _FIRST_REST: Final = 0.5
 _LONGEST_REST: Final = 15.0
 """Seconds for which a peer that could not be reached is left alone: they double up to this, so that
 who is back is found within half a minute."""
-_LET_GO_REST: Final = 60.0
+_LET_GO_REST: Final = 20.0
 """Seconds for which one that has parted from us in order is not sought again: it had its reason."""
 _FORGOTTEN_AFTER: Final = 7 * 86400.0
 """Seconds without a sign of life after which a peer is forgotten."""

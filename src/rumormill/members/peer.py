@@ -83,9 +83,10 @@ _GREETINGS: Final = 3
 _SAVE_AFTER: Final = 2.0
 _SAVE_PAUSE: Final = 30.0
 """Seconds until a change is written down, and between two such: what a kill can take."""
-_FIRST_SEARCH: Final = 1.0
+_FIRST_SEARCH: Final = 3.0
 _LAZY_SEARCH: Final = 300.0
-"""Seconds until a topic is provided: soon if we lack subscribers, at leisure if not."""
+"""Seconds until a topic is searched for: soon, but when the first links are there; and at leisure
+if it has subscribers enough, so that a popular topic does not make everybody speak at once."""
 _SEARCH_PAUSE: Final = 5.0
 _LONGEST_PAUSE: Final = 300.0
 """Seconds between two searches for a topic's subscribers that find nobody new; they double."""
@@ -112,7 +113,7 @@ class _Search(msgspec.Struct):
     pause: float = _SEARCH_PAUSE
 
 
-_CONCERNS: Final = frozenset(
+CONCERNS: Final = frozenset(
     (
         inputs.Start,
         inputs.Subscribe,
@@ -127,6 +128,7 @@ _CONCERNS: Final = frozenset(
         inputs.AskFailed,
     )
 )
+"""What membership must look at. Everything else is the protocol's."""
 
 
 def with_members(
@@ -140,12 +142,14 @@ def with_members(
     """A protocol's machine with membership around it, unless its servers know everybody."""
     if not config.enabled or spec.servers is not None:
         return protocol
-    return MemberPeer(protocol, peer, randomness, config, hooks, finds_peers=spec.finds_peers)
+    alone = spec.finds_peers or spec.queries is not None
+    return MemberPeer(protocol, peer, randomness, config, hooks, finds_peers=alone)
 
 
 def queries_of(spec: ProtocolSpec, config: MembersConfig) -> QuerySpec | None:
     """The questions that such a machine asks: the protocol's own, or those of membership."""
-    return MEMBER_QUERIES if config.enabled and not spec.finds_peers else spec.queries
+    needed = config.enabled and not spec.finds_peers and spec.queries is None
+    return MEMBER_QUERIES if needed else spec.queries
 
 
 def topic_key(topic: Topic) -> bytes:
@@ -202,7 +206,7 @@ class MemberPeer:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if type(event) not in _CONCERNS or not self._handle_own(event, now, effects):
+        if type(event) not in CONCERNS or not self._handle_own(event, now, effects):
             self.protocol.handle(event, now, effects)
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:

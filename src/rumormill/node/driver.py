@@ -5,8 +5,6 @@ input at a time, in the order of arrival.
 """
 
 import asyncio
-import random
-import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable
 from itertools import count
@@ -17,17 +15,16 @@ from rumormill.core.api import PeerView
 from rumormill.core.config import Config
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
-from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, TimerFired
+from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.turns import Turn
-from rumormill.members.config import MembersConfig
-from rumormill.members.peer import queries_of, with_members
+from rumormill.members import peer as members_peer
 from rumormill.node.channel import QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
@@ -36,10 +33,9 @@ from rumormill.node.log_reader import latest_moment
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
-from rumormill.protocols.registry import Hooks, ProtocolSpec
-from rumormill.sync.config import SyncConfig
+from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
+from rumormill.sync import peer as sync_peer
 from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
-from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -53,13 +49,10 @@ that others had brought before make one point: nobody's fault, unless they are t
 """
 NO_QUESTIONS = "the protocol has no questions"
 
+_CONCERNS = sync_peer.CONCERNS | members_peer.CONCERNS
+"""What is not the protocol's alone."""
 _SYNC_NUMBERS = 1 << 40
 """Where the numbers of peers' questions about histories begin."""
-
-
-def _randomness() -> random.Random:
-    """A generator whose numbers nobody can foresee."""
-    return random.Random(secrets.token_bytes(32))
 
 
 class Driver:
@@ -70,18 +63,16 @@ class Driver:
         spec: ProtocolSpec,
         settings: Config,
         hooks: Hooks,
-        identity: Identity,
+        machines: tuple[Machine, Machine],
+        queries: QuerySpec | None,
         swarm: Swarm,
         recorder: Recorder,
         journal: Journal,
         config: NodeConfig,
-        sync: SyncConfig,
-        members: MembersConfig,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
-        self.protocol = spec.build(identity, _randomness(), settings, hooks)
-        member = with_members(spec, self.protocol, identity.peer, _randomness(), members, hooks)
-        self.machine = SyncedPeer(member, _randomness(), sync, recovers=spec.recovers)
+        self.protocol, self.machine = machines
+        """The protocol's machine, and the whole peer's: that with what stands around it."""
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
@@ -131,7 +122,7 @@ class Driver:
         self.pending_sends = PendingSends(self, common[2], config)
         self.sync_queries = Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)
         self.queries: Queries | None = None
-        if (queries := queries_of(spec, members)) is not None:
+        if queries is not None:
             self.queries = Queries(*common, queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
@@ -176,7 +167,8 @@ class Driver:
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
-        self._feed(event, self._loop.time() + self._epoch, self.machine.handle)
+        concerned = self.machine if type(event) in _CONCERNS else self.protocol
+        self._feed(event, self._loop.time() + self._epoch, concerned.handle)
         self._recorder.maybe_flush()
 
     def _feed(
@@ -216,7 +208,7 @@ class Driver:
         """Give the machine messages of a peer, one at least, until the turn of their connection is
         over; return how many."""
         record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
-        handle = self.protocol.handle  # what peers send is the protocol's alone (`sync.peer`)
+        handle = self.protocol.handle  # what peers send is the protocol's alone
         done, at, taken = 0, time(), self.journal.taken
         for message in messages:
             record((at + epoch, own, RecvRPC(peer, message.meta)))

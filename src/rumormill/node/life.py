@@ -5,21 +5,26 @@ sent before it. `node` has the calls of an application.
 """
 
 import asyncio
+import random
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from rumormill.core import trace
+from rumormill.core.config import Config
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Subscribe
+from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.members.config import MembersConfig
+from rumormill.members.peer import queries_of, with_members
 from rumormill.node import identity, topics
 from rumormill.node.callbacks import Callbacks, Validators
 from rumormill.node.change import Change
@@ -30,8 +35,9 @@ from rumormill.node.metrics import Counts
 from rumormill.node.retaining import keep_retaining, rules_of
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
-from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
+from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
 from rumormill.sync.config import SyncConfig
+from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
 
 
@@ -148,9 +154,18 @@ class NodeLife:
                 peer_records=self._swarm.book.records,
                 addresses=self._swarm.addresses_of,
             )
-            machine = (spec, settings, hooks, self.identity)
+            machines = self._machines(settings, hooks)
+            queries = queries_of(spec, self._members)
             self._driver = Driver(
-                *machine, self._swarm, self._recorder, journal, config, self._sync, self._members
+                spec,
+                settings,
+                hooks,
+                machines,
+                queries,
+                self._swarm,
+                self._recorder,
+                journal,
+                config,
             )
             self.access.record = self._driver.record
             self._driver.on_validate = self._validators.begin
@@ -171,6 +186,17 @@ class NodeLife:
                 self._driver.feed(Subscribe(topic))
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
         self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
+
+    def _machines(self, settings: Config, hooks: Hooks) -> tuple[Machine, Machine]:
+        """The protocol's machine, and what the runtime drives: that with membership and sync."""
+
+        def draws() -> random.Random:
+            return random.Random(secrets.token_bytes(32))  # whose numbers nobody can foresee
+
+        spec = self._spec
+        protocol = spec.build(self.identity, draws(), settings, hooks)
+        member = with_members(spec, protocol, self.id, draws(), self._members, hooks)
+        return protocol, SyncedPeer(member, draws(), self._sync, recovers=spec.recovers)
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""

@@ -21,6 +21,7 @@ from rumormill.members.peer import MemberPeer, queries_of, with_members
 from rumormill.protocols.registry import NO_HOOKS, Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.faults import FaultAction, expand_faults
+from rumormill.sim.forming import LOOK_INTERVAL, Forming
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import DEFAULT_LIMIT, Journal
@@ -59,10 +60,12 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, observers: Sequence[Observer] = ()) -> None:
         self.scenario = scenario
-        self.recorder = Recorder(observers)
+        self.members = MembersConfig(enabled=scenario.topology.kind == "self-formed")
+        self.forming = Forming() if self.members.enabled else None
+        watching = () if self.forming is None else (self.forming,)
+        self.recorder = Recorder((*observers, *watching))
         self.spec = protocol(scenario.protocol)
         self.config = self.spec.configure(scenario.preset, scenario.parameters)
-        self.members = MembersConfig(enabled=scenario.topology.kind == "self-formed")
         self.servers = self._appoint_servers()
         self._hosts = scenario.peers + len(self.servers)
         inspected = self.spec.inspection
@@ -191,6 +194,8 @@ class Simulation:
             engine.schedule(at, self._join, host)
         if self.inspection is not None:
             engine.schedule(0.0, self._observe)
+        if self.forming is not None:
+            engine.schedule(scenario.joined_at, self._look, self.forming)
         for action in self._faults:
             engine.schedule(action.at, self._strike, action)
         if self.set_up.waits:
@@ -251,6 +256,13 @@ class Simulation:
                 self.recorder.record((engine.now, peer, payload))
             interval = self.spec.inspection.interval(self.config)
             engine.schedule(engine.now + interval, self._observe)
+
+    def _look(self, forming: Forming) -> None:
+        """See in every interval whether the network has formed itself, until it has."""
+        self.recorder.flush()
+        engine = self.network.engine
+        if not forming.look(self.network.hosts, engine.now):
+            engine.schedule(engine.now + LOOK_INTERVAL, self._look, forming)
 
     # The workload.
 
