@@ -81,7 +81,7 @@ _SOON: Final = 0.5
 _GREETINGS: Final = 3
 """How often a peer is asked whether it is a member."""
 _SAVE_AFTER: Final = 2.0
-_SAVE_PAUSE: Final = 30.0
+_SAVE_PAUSE: Final = 15.0
 """Seconds until a change is written down, and between two such: what a kill can take."""
 _FIRST_SEARCH: Final = 3.0
 _LAZY_SEARCH: Final = 300.0
@@ -299,9 +299,11 @@ class MemberPeer:
         self._remember(peer, link.group, now, effects)
 
     def _remember(self, peer: PeerId, group: str, now: float, effects: Effects) -> None:
+        known = self._book.changed
         self._book.meet(peer, group, now)
-        if self._book.changed:
-            self._wake(max(now + _SAVE_AFTER, self._next_save), effects)
+        if self._book.changed and not known:
+            self._next_save = max(self._next_save, now + _SAVE_AFTER)
+            self._wake(self._next_save, effects)
 
     def _on_loaded(self, loaded: inputs.Loaded, now: float, effects: Effects) -> None:
         for note in loaded.notes:
@@ -337,6 +339,7 @@ class MemberPeer:
             self._next_save = now + _SAVE_PAUSE
             effects.append(KeepNote(Note(_NOTE, self._book.written(self._addresses))))
         dues = [search.due for search in self._searches.values()]
+        dues.append(self._next_save if self._book.changed else self._next_look)
         self._wake(max(now + 0.1, min([self._next_look, *dues])), effects)
 
     def _greet(self, effects: Effects) -> None:

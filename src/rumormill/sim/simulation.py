@@ -261,7 +261,7 @@ class Simulation:
         """See in every interval whether the network has formed itself, until it has."""
         self.recorder.flush()
         engine = self.network.engine
-        if not forming.look(self.network.hosts, engine.now):
+        if not forming.look(self.network.hosts[: self.scenario.peers], engine.now):
             engine.schedule(engine.now + LOOK_INTERVAL, self._look, forming)
 
     # The workload.
