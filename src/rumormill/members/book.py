@@ -15,6 +15,9 @@ import msgspec
 
 from rumormill.core.ids import PeerId
 
+MEMBERS_NOTE: Final = "members"
+"""The key under which the log keeps it."""
+
 _FIRST_REST: Final = 0.5
 _LONGEST_REST: Final = 15.0
 """Seconds for which a peer that could not be reached is left alone: they double up to this, so that

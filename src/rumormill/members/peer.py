@@ -38,7 +38,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
-from rumormill.members.book import Book
+from rumormill.members.book import MEMBERS_NOTE, Book
 from rumormill.members.config import MembersConfig
 from rumormill.members.links import Link, Links
 from rumormill.overlay.kademlia.config import KademliaConfig
@@ -71,7 +71,6 @@ NOT_NEEDED: Final = "more links than are needed"
 
 _LOAD: Final = 1 << 47
 """The number of our own load; those of protocols stay below."""
-_NOTE: Final = "members"
 _DIALS: Final = 4
 """Dials of ours under way at a time."""
 _DIAL_TIMEOUT: Final = 30.0
@@ -226,6 +225,8 @@ class MemberPeer:
                 self._table.handle(event, now, effects)
                 if type(event) is not inputs.AskFailed:
                     self._recognise(event.peer, now, effects)
+                    if len(self._links.all) < self._config.wanted:
+                        self._look_soon(now, effects)
             case _:
                 self._overhear(event, now, effects)
                 if not isinstance(event, inputs.TimerFired):
@@ -241,7 +242,7 @@ class MemberPeer:
                 self._tick_at = float("inf")
                 self._links.all.clear()
                 self._dialling.clear()
-                effects.append(Load(_LOAD, "", Notes(_NOTE)))
+                effects.append(Load(_LOAD, "", Notes(MEMBERS_NOTE)))
                 self._next_look = now
                 self._wake(now + self._randomness.random() * _SOON, effects)
             case inputs.PeerConnected():
@@ -337,7 +338,7 @@ class MemberPeer:
         self._search(now, effects)
         if self._book.changed and now >= self._next_save:
             self._next_save = now + _SAVE_PAUSE
-            effects.append(KeepNote(Note(_NOTE, self._book.written(self._addresses))))
+            effects.append(KeepNote(Note(MEMBERS_NOTE, self._book.written(self._addresses))))
         dues = [search.due for search in self._searches.values()]
         dues.append(self._next_save if self._book.changed else self._next_look)
         self._wake(max(now + 0.1, min([self._next_look, *dues])), effects)

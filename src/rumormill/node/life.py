@@ -99,11 +99,9 @@ class NodeLife:
         self._config = config or NodeConfig()
         self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
-        self._sync = sync if isinstance(sync, SyncConfig) else SyncConfig(enabled=sync)
+        self._sync = SyncConfig(enabled=sync) if isinstance(sync, bool) else sync
         self._sync.validate()
-        self._members = (
-            members if isinstance(members, MembersConfig) else MembersConfig(enabled=members)
-        )
+        self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
         self._members.validate()
         self._resume = resume
         self._rules = rules_of(retain)

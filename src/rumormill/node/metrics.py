@@ -248,6 +248,7 @@ def gather_metrics(
     }
     view = driver.machine.view()
     _add_topics(found, view, driver.now())
+    found["rumormill_members"] = {kind: float(count) for kind, count in view.members.items()}
     found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
     channels, log = driver.channels.values(), journal.log
     found["peers_per_protocol"] = dict(Counter(each.protocol for each in channels if each.open))
