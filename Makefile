@@ -79,6 +79,7 @@ bench: $(READY)
 	$(VENV)/bin/python bench/store.py
 	$(VENV)/bin/python bench/sim.py
 	$(VENV)/bin/python bench/trie.py --quick
+	$(VENV)/bin/python bench/sync.py --quick
 	$(VENV)/bin/python bench/published_numbers.py --rows v1.0 v1.1 --peers 100 --seeds 3
 	$(VENV)/bin/python bench/peers.py --quick
 	$(VENV)/bin/python bench/spark.py --quick

@@ -142,7 +142,7 @@ def test_a_peer_that_restarts_is_found_again(tmp_path: Path) -> None:
     async def story() -> None:
         home = tmp_path / "bob"
         async with Node(home) as first:
-            listen = str(first._swarm.listen_addresses[0])
+            listen = str(first._swarm.own_addresses[0])
             ticket = first.tickets[0]
         async with Node(None, config=QUICK) as alice:
             at_alice = await alice.subscribe("news")

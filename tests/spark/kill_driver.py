@@ -19,7 +19,7 @@ def main() -> None:
     node, token, place, limit = sys.argv[1:]
     folder = Path(place)
     spark = session("local[2]", app="kill", brief=True)
-    stream = (
+    reader = (
         spark.readStream.format("rumormill")
         .option("node", node)
         .option("token", token)
@@ -27,10 +27,11 @@ def main() -> None:
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", limit)
         .option("minPartitions", 2)
-        .load()
     )
-    table = stream.writeStream.format("parquet").option("path", str(folder / "table"))
-    topic = stream.select("value").writeStream.format("rumormill")
+    # Each query loads its own: of two that share a DataFrame, Spark 4.3 now and then cannot
+    # serialize a task ("Illegal size of collection"), since the other changes what they share.
+    table = reader.load().writeStream.format("parquet").option("path", str(folder / "table"))
+    topic = reader.load().select("value").writeStream.format("rumormill")
     topic = topic.option("node", node).option("token", token).option("topic", "out")
     queries = [
         writer.option("checkpointLocation", str(folder / "checkpoint" / name))

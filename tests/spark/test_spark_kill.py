@@ -90,6 +90,12 @@ def values(home: Path, topic: str) -> list[int]:
         return [int(event.data) for chunk in log.chunks(topic) for event in chunk]
 
 
+def what_failed(errors: Path) -> str:
+    """What drivers said in the end, without the frames of Java."""
+    lines = errors.read_text(errors="replace").splitlines()
+    return "\n".join([line for line in lines if not line.startswith("\tat ")][-100:])
+
+
 def stand_kills(folder: Path, kills: int, seed: int, longest: float) -> None:
     """Run both queries under kills until all is processed; hold both ends against the log."""
     rng = random.Random(seed)
@@ -110,7 +116,7 @@ def stand_kills(folder: Path, kills: int, seed: int, longest: float) -> None:
         publisher.end()
         (folder / "stop").touch()
         with Driver(node, folder, CATCH_UP) as last:
-            assert last.ends(600) == 0, (folder / "errors").read_text()[-3000:]
+            assert last.ends(600) == 0, what_failed(folder / "errors")
     expected = values(folder / "home", "in")
     assert len(expected) > BATCH, "publishing went on"
     table = json.loads(last.output[-1])

@@ -106,6 +106,7 @@ def reconcile(
                 taken = Event(step.topic, sent.data, sent.author, sent.id, proof=sent.proof)
                 cost.events += asker.keep(taken, now)
             session.note_stored(len(step.events), 0)
+            session.storing -= 1
         elif isinstance(step, HistoryQuery):
             cost.loads += 1
             probe = session.on_worked_out(step.work_out(asker))

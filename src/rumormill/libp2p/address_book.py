@@ -46,6 +46,16 @@ class AddressBook:
         """Remember an endpoint that the user named."""
         self._given.setdefault(peer, {})[endpoint] = None
 
+    def give_all(self, ticket: Iterable[Multiaddr]) -> tuple[PeerId, ...]:
+        """Remember the endpoints of a ticket; return the peers that it names."""
+        peers: dict[PeerId, None] = {}
+        for address in ticket:
+            peer, endpoint = address.peer_id, address.tcp_endpoint
+            if peer is not None and endpoint is not None:
+                self.give(bytes(peer), endpoint)
+                peers[bytes(peer)] = None
+        return tuple(peers)
+
     def learn(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
         """Remember endpoints that the network named, instead of those learnt before."""
         self._learnt.pop(peer, None)

@@ -28,7 +28,13 @@ from rumormill.members.peer import queries_of, with_members
 from rumormill.node import identity, topics
 from rumormill.node.callbacks import Callbacks, Validators
 from rumormill.node.change import Change
-from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint
+from rumormill.node.config import (
+    NodeConfig,
+    chosen_protocol,
+    chosen_store,
+    listen_endpoint,
+    tcp_address,
+)
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
@@ -49,6 +55,7 @@ class NodeLife:
         home: str | Path | None,
         *,
         listen: str | Sequence[str] = "/ip4/127.0.0.1/tcp/0",
+        announce: Sequence[str] = (),
         protocol: str | ProtocolSpec = "gossipsub",
         preset: str = "default",
         parameters: Mapping[str, Any] | None = None,
@@ -74,8 +81,10 @@ class NodeLife:
         """Describe a node; nothing is opened before `start`.
 
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `protocol` is a name, or the specification of a
-        protocol that is not rumormill's own; `parameters` are the protocol's, by name.
+        multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are
+        told instead of those, for a node behind a NAT or a proxy. `protocol` is a name, or the
+        specification of a protocol that is not rumormill's own; `parameters` are the protocol's, by
+        name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
         such; with `supervises` this node is one of them. `network` is the key file of a private
@@ -91,6 +100,7 @@ class NodeLife:
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
+        self._announced = [tcp_address(each) for each in announce]
         self._spec = chosen_protocol(protocol, protocol_ids)
         self._settings = self._spec.configure(preset, parameters or {})
         self._supervisors = tuple(supervisors)
@@ -132,7 +142,7 @@ class NodeLife:
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
         self.access.load(self.id, proven=spec.proves_authors(self._settings))
-        self._swarm = Swarm(self.identity.key, config, network)
+        self._swarm = Swarm(self.identity.key, config, network, self._announced)
         self._ourselves = (self.id,) if self._supervises else ()
         settings = topics.appointed(
             spec, self._settings, self._supervisors, self._swarm.book, self._ourselves

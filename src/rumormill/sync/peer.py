@@ -20,6 +20,7 @@ from rumormill.core import inputs, trace
 from rumormill.core.effects import (
     Append,
     Ask,
+    ById,
     Effects,
     KeepNote,
     Load,
@@ -39,6 +40,7 @@ from rumormill.sync.answering import Answering
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
+from rumormill.sync.partner import Partner
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, Arrived, Session
 
 OUR_NUMBERS: Final = 1 << 48
@@ -51,8 +53,7 @@ _LATER_AFTER: Final = 10.0
 """Seconds, on average, after which a peer that has connected is asked: soon, if we have few others
 and so may have been away ourselves; else when it has had time to get what it missed."""
 _LEAVE_ALONE: Final = 30.0
-_LONGEST: Final = 3600.0
-"""Seconds for which a partner that gives nothing is left alone, at first and at most."""
+"""Seconds for which a partner that gives nothing is left alone, at first."""
 _OFFER_PAUSE: Final = 5.0
 """Seconds between two sessions with a partner that offers; as long, and longer, if in vain."""
 _OFFERED_TO: Final = 8
@@ -65,6 +66,12 @@ class _Tick(msgspec.Struct, frozen=True):
 
 
 _TICK: Final = _Tick()
+
+
+class _AskNow(msgspec.Struct, frozen=True):
+    """The timer of a question that our budget with the partner did not allow."""
+
+    number: int
 
 
 CONCERNS: Final = frozenset(
@@ -83,25 +90,6 @@ CONCERNS: Final = frozenset(
     )
 )
 """What sync must look at. Everything else, and what peers send above all, is the protocol's."""
-
-
-class _Partner(msgspec.Struct):
-    """A connected peer."""
-
-    outbound: bool
-    due: float = float("inf")
-    """When it is to be asked next; infinite unless there is a reason."""
-    offered: dict[Topic, None] = {}
-    """What it says it has."""
-    in_vain: int = 0
-    """Sessions in a row in which it differed and gave nothing, or did not answer."""
-    ended: float = float("-inf")
-    """When the last one ended."""
-
-    def rests_until(self, pause: float) -> float:
-        """When it may be asked again, if so long is left between two sessions in vain."""
-        rest: float = min(pause * 2 ** min(self.in_vain, 16), _LONGEST)
-        return self.ended + rest
 
 
 class SyncNow(msgspec.Struct, frozen=True):
@@ -157,7 +145,7 @@ class SyncedPeer:
         self._remembers = False
         self._compared: dict[Topic, float] = {}
         self._lacking: dict[Topic, float] = {}
-        self._partners: dict[PeerId, _Partner] = {}
+        self._partners: dict[PeerId, Partner] = {}
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
         """Whose session waits for the answer with this number."""
@@ -185,6 +173,9 @@ class SyncedPeer:
             case inputs.TimerFired(timer=_Tick()):
                 self._tick_at = float("inf")
                 self._on_tick(now, effects)
+            case inputs.TimerFired(timer=_AskNow(number=number)):
+                if (session := self._waiting(number)) is not None and session.asked is not None:
+                    self._ask(session, session.asked, now, effects)
             case inputs.TimerFired(timer=Recount() as timer):
                 partners = list(self._partners)
                 self._last_number += self._copies.recount(
@@ -223,7 +214,7 @@ class SyncedPeer:
                 self._wake(self._next_round, effects)
             case inputs.PeerConnected(peer=peer, outbound=outbound):
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
-                self._partners[peer] = partner = _Partner(outbound)
+                self._partners[peer] = partner = Partner(outbound)
                 self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
                 self._copies.wake(now, effects)
             case inputs.PeerDisconnected(peer=peer):
@@ -305,7 +296,7 @@ class SyncedPeer:
             chosen = self._randomness.choice(able)
             chosen.due = min(chosen.due, now)
 
-    def _begin(self, peer: PeerId, partner: _Partner, now: float, effects: Effects) -> None:
+    def _begin(self, peer: PeerId, partner: Partner, now: float, effects: Effects) -> None:
         if peer in self._sessions:
             return
         partner.due = float("inf")
@@ -332,7 +323,7 @@ class SyncedPeer:
             partner.offered.update(dict.fromkeys(found))
             self._schedule(partner, max(now, partner.rests_until(_OFFER_PAUSE)), effects)
 
-    def _schedule(self, partner: _Partner, at: float, effects: Effects) -> None:
+    def _schedule(self, partner: Partner, at: float, effects: Effects) -> None:
         partner.due = min(partner.due, at)
         self._wake(at, effects)
 
@@ -359,27 +350,36 @@ class SyncedPeer:
         return self._last_number
 
     def _go_on(self, session: Session, now: float, effects: Effects) -> None:
-        """Do what a session wants next, until it waits for something or is over."""
-        step = session.next(now)
-        if isinstance(step, Arrived):
-            self._hand_on(session, step, now, effects)
-            if session.peer not in self._sessions:
-                return
+        """Do what a session wants, until it waits for something or is over."""
+        while self._sessions.get(session.peer) is session:
             step = session.next(now)
-        if step is None:
-            self._end(session.peer, session.outcome, now, effects)
-        elif isinstance(step, HistoryQuery):
-            number = self._number()
-            self._numbers[number] = session.peer
-            effects.append(Load(number, "", step))
-        elif not isinstance(step, Arrived):
-            self._ask(session, step, effects)
+            if step is None:
+                if not session.is_waiting:
+                    self._end(session.peer, session.outcome, now, effects)
+                return
+            if isinstance(step, HistoryQuery):
+                self._load(session, step, effects)
+                return
+            if isinstance(step, Arrived):
+                self._hand_on(session, step, now, effects)
+            else:
+                self._ask(session, step, now, effects)
 
-    def _ask(self, session: Session, body: Body, effects: Effects) -> None:
+    def _load(self, session: Session, query: HistoryQuery | ById, effects: Effects) -> None:
         number = self._number()
         self._numbers[number] = session.peer
-        message = SyncMessage(body)
-        effects.append(Ask(session.peer, number, message, self._config.timeout))
+        effects.append(Load(number, "", query))
+
+    def _ask(self, session: Session, body: Body, now: float, effects: Effects) -> None:
+        """Put a question, as soon as the partner works it out."""
+        number = self._number()
+        self._numbers[number] = session.peer
+        wait = self._partners[session.peer].wait(body, now)
+        if wait:
+            effects.append(SetTimer(_AskNow(number), now + wait))
+        else:
+            message = SyncMessage(body)
+            effects.append(Ask(session.peer, number, message, self._config.timeout))
 
     def _hand_on(self, session: Session, arrived: Arrived, now: float, effects: Effects) -> None:
         """Give events to the protocol, which judges and appends them."""
@@ -395,6 +395,8 @@ class SyncedPeer:
             session.note_stored(good, forged)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
+        else:
+            self._load(session, ById(()), effects)  # answered when they are stored
 
     def _on_loaded(self, loaded: Loaded, now: float, effects: Effects) -> None:
         if self._answering.on_loaded(loaded, effects):
@@ -402,14 +404,13 @@ class SyncedPeer:
         session = self._waiting(loaded.number)
         if session is None:
             return
-        if loaded.answer is None:
+        if session.storing:
+            session.storing -= 1
+        elif loaded.answer is None:
             self._end(session.peer, "log not read", now, effects)
-            return
-        probe = session.on_worked_out(loaded.answer)
-        if probe is not None:
-            self._ask(session, probe, effects)
-        else:
-            self._go_on(session, now, effects)
+        elif (probe := session.on_worked_out(loaded.answer)) is not None:
+            self._ask(session, probe, now, effects)
+        self._go_on(session, now, effects)
 
     def _waiting(self, number: int) -> Session | None:
         """The session that waits for an answer, unless it is over."""
@@ -448,7 +449,7 @@ class SyncedPeer:
         if again is None:
             self._end(event.peer, event.reason, now, effects)
         else:
-            self._ask(session, again, effects)
+            self._ask(session, again, now, effects)
 
     def _blame(self, peer: PeerId, error: PeerError, now: float, effects: Effects) -> None:
         effects.append(trace.Refuse(peer, error.reason))
@@ -475,10 +476,10 @@ class SyncedPeer:
         for topic in () if good or outcome == IN_VAIN else session.unequal:
             self._lacking.setdefault(topic, now)
         for wish in self._wishes.values():
+            wish.events += session.events
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)
                 wish.answered += good or outcome == IN_VAIN
-                wish.events += session.events
         self._grant(effects)
         self._offer(session, effects)
         self._wake(now, effects)

@@ -235,14 +235,6 @@ def _comparisons(parts: Sequence[tuple[Key, Key, bytes]]) -> tuple[tuple[Key, Sp
     return tuple(cuts)
 
 
-class Safe(HistoryQuery, frozen=True):
-    """Whether everything that was appended before is stored: when the answer comes, it is."""
-
-    def work_out(self, histories: Histories) -> bool:
-        """It is."""
-        return True
-
-
 # The answerer's questions to its own log.
 
 
