@@ -20,6 +20,7 @@ from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, Retention, StoreConfig
+from rumormill.members.config import MembersConfig
 from rumormill.node.config import NodeConfig, parsed_ticket, tcp_address
 from rumormill.protocols.registry import protocol
 from rumormill.sync.config import SyncConfig
@@ -74,9 +75,9 @@ _FLAGS_OF_TABLES: Final = {
     "--allow-peer": "node.allow_peers",
     "--deny-peer": "node.deny_peers",
 }
-TABLES: Final = ("parameters", "node", "store", "sync")
-"""Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY, store.KEY and
-sync.KEY."""
+TABLES: Final = ("parameters", "node", "store", "sync", "members")
+"""Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY, store.KEY, sync.KEY
+and members.KEY."""
 
 
 _ADDRESSES: Final[Mapping[str, Callable[[str], object]]] = {
@@ -160,6 +161,14 @@ class Resolved(msgspec.Struct, frozen=True):
             raise ConfigError(f"sync.{error}") from None
 
     @property
+    def members_config(self) -> MembersConfig:
+        """How other nodes are found and kept."""
+        try:
+            return override(MembersConfig(), self._of("members"))
+        except ConfigError as error:
+            raise ConfigError(f"members.{error}") from None
+
+    @property
     def store_config(self) -> StoreConfig:
         """The log's settings."""
         changes = self._of("store")
@@ -208,6 +217,7 @@ class Resolved(msgspec.Struct, frozen=True):
             store=self.store_config,
             retain=self.retain,
             sync=self.sync_config,
+            members=self.members_config,
             resume=resume,
             observers=observers,
         )
@@ -256,6 +266,7 @@ class Resolved(msgspec.Struct, frozen=True):
         for topic in self.topic_keys:
             self.check_topic(topic)
         assert self.node_config
+        assert self.members_config
         assert self.store_config
 
 

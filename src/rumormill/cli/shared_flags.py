@@ -22,8 +22,8 @@ place:
 node:
 @protocol
 options:
---join TICKET*       connect to this node, or to one of those that the ticket names; may be
-    repeated
+--join TICKET*       enter the network of this node, or of one of those that the ticket names; one
+    ticket is enough, and who was here before needs none; may be repeated
 --supervisor TICKET*  who supervises topics, where the protocol needs it (skipring); name all of
     them
 --listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0, which only this machine
@@ -37,7 +37,8 @@ options:
 @keys
 --policy FILE*       let only those publish in a topic whom this policy names; may be repeated
 --set KEY=VALUE*     a parameter of the protocol (D=8), the node (node.max_connections=50) or the
-    log (store.max_database_bytes=1000000); may be repeated""",
+    log (store.max_database_bytes=1000000); sync.KEY, members.KEY (members.enabled=false: look for
+    nobody); may be repeated""",
     "keys": """\
 --topic-key TOPIC=FILE*  the key file of an encrypted topic; may be repeated""",
     "direct": """\

@@ -19,7 +19,8 @@ class View(msgspec.Struct, frozen=True):
     stand under the topic "". `scores` say what it thinks of connected peers, where it does;
     `evicted` how many entries full tables gave up early, or did not take. `compared` says when a
     topic was last found to have all that another peer has, `lacking` since when something is known
-    to be missing and could not be got.
+    to be missing and could not be got. `members` counts those whom membership knows of: linked,
+    known in all, remembered on disk, lost.
     """
 
     subscriptions: tuple[Topic, ...] = ()
@@ -29,6 +30,7 @@ class View(msgspec.Struct, frozen=True):
     evicted: Mapping[str, int] = {}
     compared: Mapping[Topic, float] = {}
     lacking: Mapping[Topic, float] = {}
+    members: Mapping[str, int] = {}
 
 
 class Machine(Protocol):

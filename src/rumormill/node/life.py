@@ -5,20 +5,26 @@ sent before it. `node` has the calls of an application.
 """
 
 import asyncio
+import random
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from rumormill.core import trace
+from rumormill.core.config import Config
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Subscribe
+from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
+from rumormill.members.config import MembersConfig
+from rumormill.members.peer import queries_of, with_members
 from rumormill.node import identity, topics
 from rumormill.node.callbacks import Callbacks, Validators
 from rumormill.node.change import Change
@@ -35,8 +41,9 @@ from rumormill.node.metrics import Counts
 from rumormill.node.retaining import keep_retaining, rules_of
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
-from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
+from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
 from rumormill.sync.config import SyncConfig
+from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
 
 
@@ -67,6 +74,7 @@ class NodeLife:
         store: StoreConfig | None = None,
         retain: Retention | Mapping[TopicName, Retention] | None = None,
         sync: SyncConfig | bool = True,
+        members: MembersConfig | bool = True,
         resume: bool = False,
         observers: Sequence[Observer] = (),
     ) -> None:
@@ -86,7 +94,8 @@ class NodeLife:
         `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
         see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
         topic, that of all others under "". `sync` says whether and how what is missing is got from
-        other nodes. With `resume`, the topics that were followed when the node was last closed, or
+        other nodes; `members` whether and how other nodes are found, kept and remembered. With
+        `resume`, the topics that were followed when the node was last closed, or
         killed, are followed again from the start.
         """
         self._home = None if home is None else Path(home)
@@ -100,8 +109,10 @@ class NodeLife:
         self._config = config or NodeConfig()
         self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
-        self._sync = sync if isinstance(sync, SyncConfig) else SyncConfig(enabled=sync)
+        self._sync = SyncConfig(enabled=sync) if isinstance(sync, bool) else sync
         self._sync.validate()
+        self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
+        self._members.validate()
         self._resume = resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
@@ -152,9 +163,18 @@ class NodeLife:
                 agents=self._swarm.book.agents,
                 addresses=self._swarm.addresses_of,
             )
-            machine = (spec, settings, hooks, self.identity)
+            machines = self._machines(settings, hooks)
+            queries = queries_of(spec, self._members)
             self._driver = Driver(
-                *machine, self._swarm, self._recorder, journal, config, self._sync
+                spec,
+                settings,
+                hooks,
+                machines,
+                queries,
+                self._swarm,
+                self._recorder,
+                journal,
+                config,
             )
             self.access.record = self._driver.record
             self._driver.on_validate = self._validators.begin
@@ -175,6 +195,17 @@ class NodeLife:
                 self._driver.feed(Subscribe(topic))
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
         self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
+
+    def _machines(self, settings: Config, hooks: Hooks) -> tuple[Machine, Machine]:
+        """The protocol's machine, and what the runtime drives: that with membership and sync."""
+
+        def draws() -> random.Random:
+            return random.Random(secrets.token_bytes(32))  # whose numbers nobody can foresee
+
+        spec = self._spec
+        protocol = spec.build(self.identity, draws(), settings, hooks)
+        member = with_members(spec, protocol, self.id, draws(), self._members, hooks)
+        return protocol, SyncedPeer(member, draws(), self._sync, recovers=spec.recovers)
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""

@@ -126,10 +126,14 @@ class Node(NodeLife):
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
         """Connect to the node of a ticket, or to the first of several; return its peer id.
 
-        With `keep`, the connection is made again whenever it is lost.
+        That is the way into a network, which finds the other nodes and keeps enough of them; this
+        one may be let go when there are many, and is sought again when it is lost. Without
+        membership (`members=False`) nobody is sought, and with `keep` the connection is made
+        again whenever it is lost.
         """
         self._check_running()
         addresses = await resolve(parsed_ticket(ticket))
+        keep = keep and not self._members.enabled
         return str(keys.PeerId(await self._swarm.connect(addresses, keep=keep)))
 
     def subscribers(self, topic: TopicName) -> int:

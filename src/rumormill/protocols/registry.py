@@ -164,6 +164,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     what it has not brought."""
     tolerated: frozenset[str] = frozenset()
     """Why an event may be refused without blame for the peer that brought it."""
+    finds_peers: bool = False
+    """Whether it has an overlay of its own that finds peers; else membership finds them."""
     proves_authors: Callable[[Any], bool] = lambda _: False
     """Whether, under a configuration, an event is taken only if its author has signed it."""
 

@@ -74,7 +74,7 @@ class _AskNow(msgspec.Struct, frozen=True):
     number: int
 
 
-_CONCERNS: Final = frozenset(
+CONCERNS: Final = frozenset(
     (
         inputs.Start,
         inputs.Subscribe,
@@ -164,7 +164,7 @@ class SyncedPeer:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if type(event) not in _CONCERNS or not self._handle_own(event, now, effects):
+        if type(event) not in CONCERNS or not self._handle_own(event, now, effects):
             self.protocol.handle(event, now, effects)
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
