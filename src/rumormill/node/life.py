@@ -83,8 +83,7 @@ class NodeLife:
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
         multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are
         told instead of those, for a node behind a NAT or a proxy. `protocol` is a name, or the
-        specification of a protocol that is not rumormill's own; `parameters` are the protocol's, by
-        name.
+        specification of a protocol that is not rumormill's own; `parameters` are its own, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
         such; with `supervises` this node is one of them. `network` is the key file of a private
@@ -95,8 +94,7 @@ class NodeLife:
         see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
         topic, that of all others under "". `sync` says whether and how what is missing is got from
         other nodes; `members` whether and how other nodes are found, kept and remembered. With
-        `resume`, the topics that were followed when the node was last closed, or
-        killed, are followed again from the start.
+        `resume`, topics that were followed when the node was last closed, or killed, are again.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
@@ -107,12 +105,11 @@ class NodeLife:
         self._supervises = supervises
         self._network = None if network is None else Path(network)
         self._config = config or NodeConfig()
-        self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
         self._sync = SyncConfig(enabled=sync) if isinstance(sync, bool) else sync
-        self._sync.validate()
         self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
-        self._members.validate()
+        for settings in (self._config, self._sync, self._members):
+            settings.validate()
         self._resume = resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
