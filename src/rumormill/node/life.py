@@ -50,6 +50,9 @@ from rumormill.trace.entries import Observer, Recorder
 class NodeLife:
     """What `Node` is made of, and how that is started and closed."""
 
+    _running = False
+    _checked_topic: TopicName | None = None
+
     def __init__(
         self,
         home: str | Path | None,
@@ -118,9 +121,7 @@ class NodeLife:
         """Keys and policies of topics: they may be given and changed while the node runs."""
         self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
-        self._checked_topic: TopicName | None = None
         self._doors: dict[Doors, None] = {}
-        self._running = False
 
     # Life.
 
