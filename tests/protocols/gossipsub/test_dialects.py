@@ -32,27 +32,30 @@ def message(number: int, size: int = 10, topic: str = TOPIC) -> Message:
     return made
 
 
-@pytest.mark.parametrize(
-    ("naming", "agent"), [(MessageNaming.RUST, "rust-libp2p/1"), (MessageNaming.JS, "js-libp2p/1")]
-)
-def test_a_peer_is_known_by_its_first_id_or_by_what_it_says_it_is(
-    naming: MessageNaming, agent: str
-) -> None:
-    """What it says is believed until an id has shown better."""
-    hooks = Hooks(agents={b"guessed": agent, b"wrong": agent, b"ours": "go-libp2p"})
-    dialects = Dialects(GossipSubConfig(), hooks, MessageCache(5, 3))
-    dialects.guess(hooks.agents)
+@pytest.mark.parametrize("naming", [MessageNaming.RUST, MessageNaming.JS])
+def test_a_peer_is_known_by_its_first_id(naming: MessageNaming) -> None:
+    """One with our names, or with a function of its own, is spoken to in ours."""
+    dialects = Dialects(GossipSubConfig(), Hooks(), MessageCache(5, 3))
     name = NAMINGS[naming]
-    dialects.hear(b"heard", (name(message(1)),))
+    dialects.hear(b"other", (name(message(1)),))
     dialects.hear(b"ours", (message(1).id,))
     dialects.hear(b"own function", (b"digest",))
-    for peer in (b"heard", b"guessed", b"wrong"):
-        assert dialects.names[peer](message(2)) == name(message(2))
-    dialects.hear(b"wrong", (message(1).id,))
-    dialects.guess(hooks.agents)
-    assert dialects.names.keys() == {b"heard", b"guessed"}
-    dialects.forget_peer(b"heard")
-    assert dialects.names.keys() == {b"guessed"}
+    assert dialects.names.keys() == {b"other"}
+    assert dialects.names[b"other"](message(2)) == name(message(2))
+    dialects.forget_peer(b"other")
+    assert not dialects.names
+
+
+def test_who_may_use_other_names_is_waited_for_a_while() -> None:
+    """By what it says it is; not for ever, and not once it has sent an id."""
+    agents = {b"js": "js-libp2p/3", b"rust": "rust-libp2p/0.57", b"go": "go-libp2p"}
+    dialects = Dialects(GossipSubConfig(), Hooks(agents=agents), MessageCache(5, 3))
+    waited = []
+    for _ in range(4):
+        waited.append({peer for peer in (*agents, b"unknown") if dialects.waits_for(peer)})
+        dialects.hear(b"rust", (RUST(message(1)),))
+        dialects.heartbeats += 1
+    assert waited == [{b"js", b"rust"}, {b"js"}, {b"js"}, set()]
 
 
 def test_what_was_agreed_on_is_not_translated() -> None:
@@ -64,9 +67,9 @@ def test_what_was_agreed_on_is_not_translated() -> None:
     assert dialects.names[b"peer"](blocks) == blocks.id
     hooks = Hooks(message_id=lambda *_: b"", agents={b"other": "js-libp2p/1"})
     function = Dialects(GossipSubConfig(), hooks, MessageCache(5, 3))
-    function.guess([b"other"])
     function.hear(b"peer", (RUST(message(1)),))
     assert not function.names
+    assert not function.waits_for(b"other")
 
 
 class Ours:

@@ -3,14 +3,15 @@
 Implementations differ in their default ids, so in a mixed network IHAVE, IWANT and IDONTWANT of one
 peer mean nothing to another, and who asks for what it cannot recognise takes the answers for broken
 promises. The names of the known defaults look different, and can be computed from a message. So a
-peer is spoken to by the names that it uses itself: the first id that it sends tells, and before
-that what its identify says of it. What it names by a function of its own is not understood.
+peer is spoken to by the names that it uses itself: the first id of its own that it sends tells (an
+IWANT repeats ours). Who may use other names, by what its identify says of it, is for some
+heartbeats not told of anything. What a peer names by a function of its own is not understood.
 
 Only topics that have our general preset are translated: another one for a topic, or a function of
 the application, is an agreement with its peers.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from rumormill.core.ids import MessageId, PeerId
@@ -23,11 +24,10 @@ from rumormill.protocols.registry import Hooks
 Name = Callable[[Message], MessageId]
 
 _DEFAULTS: Final = (MessageNaming.LIBP2P, MessageNaming.JS, MessageNaming.RUST)
-_AGENTS: Final = {"js-libp2p/": MessageNaming.JS, "rust-libp2p/": MessageNaming.RUST}
-"""Who names messages so unless told otherwise; what still calls itself so was told nothing, most
-likely."""
-
-
+_AGENTS: Final = ("js-libp2p/", "rust-libp2p/")
+"""Who names messages otherwise than the specification unless told so."""
+_PATIENCE: Final = 3
+"""Heartbeats for which they are waited for; our choice: as long as they gossip about a message."""
 _LOOKS: Final = 8
 """Ids of a peer that are looked at: the first may be of a topic whose names are agreed on."""
 
@@ -45,6 +45,9 @@ class Dialects:
         self._cache = cache
         self._looks: dict[PeerId, int] = {}
         """How many ids of each peer have been looked at."""
+        self.heartbeats = 0
+        self._waited: dict[PeerId, int] = {}
+        """The heartbeat from which on a peer is waited for."""
         self._spoken: dict[MessageNaming, Name] = {}
         """The names that some peer uses, or has used, besides our own."""
 
@@ -56,14 +59,13 @@ class Dialects:
             self._looks[peer] = looks + 1 if naming is None else _LOOKS
             self._note(peer, naming)
 
-    def guess(self, peers: Iterable[PeerId]) -> None:
-        """Take what peers say they are for a hint, until they have sent an id."""
-        for peer in peers:
-            agent = self._agents.get(peer)
-            if agent is not None and peer not in self._looks and self._translates:
-                self._looks[peer] = 0
-                guesses = [each for begins, each in _AGENTS.items() if agent.startswith(begins)]
-                self._note(peer, guesses[0] if guesses else None)
+    def waits_for(self, peer: PeerId) -> bool:
+        """Whether a peer that may use other names could show them before it is told of ours."""
+        if peer in self._looks or not self._translates:
+            return False
+        if not self._agents.get(peer, "").startswith(_AGENTS):
+            return False
+        return self.heartbeats < self._waited.setdefault(peer, self.heartbeats) + _PATIENCE
 
     def _note(self, peer: PeerId, naming: MessageNaming | None) -> None:
         if naming is self._own:
@@ -81,4 +83,5 @@ class Dialects:
     def forget_peer(self, peer: PeerId) -> None:
         """A peer is gone."""
         self._looks.pop(peer, None)
+        self._waited.pop(peer, None)
         self.names.pop(peer, None)

@@ -162,7 +162,7 @@ class Gossip:
 
     def start_heartbeat(self, now: float, effects: Effects) -> None:
         """Charge broken promises, and begin new counts."""
-        self.dialects.guess(self._table.peers)
+        self.dialects.heartbeats += 1
         for peer, count in self.promises.broken(now).items():
             self._trust.penalise(peer, reasons.BROKEN_PROMISE, count, effects)
         self._ihaves_heard.clear()
@@ -199,8 +199,9 @@ class Gossip:
         ids = self.cache.gossip_ids(topic)
         if not ids:
             return []
-        gossips = self._trust.gossips
-        peers = [peer for peer in self._table.outsiders(topic, excluded) if gossips(peer, now)]
+        gossips, waits_for = self._trust.gossips, self.dialects.waits_for
+        outsiders = self._table.outsiders(topic, excluded)
+        peers = [peer for peer in outsiders if gossips(peer, now) and not waits_for(peer)]
         target = max(self._config.D_lazy, int(self._config.gossip_factor * len(peers)))
         if target < len(peers):
             peers = self._next_to_tell(topic, peers, target)
@@ -290,7 +291,6 @@ class Gossip:
         if not self._trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
             return ()
-        self.dialects.hear(peer, message_ids)
         unwanted, aliases = self.unwanted.get(peer, {}), self.cache.aliases
         found: dict[MessageId, Message] = {}
         too_often = unknown = 0
