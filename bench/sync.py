@@ -1,9 +1,12 @@
 """What it costs to keep and to compare histories.
 
-    python bench/sync.py [index] [--events N] [--rounds R] [--home DIR] [--quick]
+    python bench/sync.py [index] [sessions] [joiner] [others]
+                         [--events N] [--rounds R] [--home DIR] [--log DIR] [--quick]
 
 `index`: the log's index of histories. Appends with and without it, in turns in one run, as a ratio;
 what a caught-up event costs in time and on the disk; what questions cost at N events.
+`sessions`: what it takes two logs to find out how they differ. `joiner`: how fast a node that has
+nothing fetches everything. `others`: the differences of `sessions` by the skip ring's trie.
 """
 
 import argparse
@@ -15,6 +18,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from sync_joiner import bench_joiner
+from sync_others import bench_others
+from sync_sessions import bench_sessions, build
 
 from rumormill.core.event import Event
 from rumormill.core.history import BEGIN, END, Key
@@ -158,7 +165,37 @@ def index(options: argparse.Namespace, home: Path) -> None:
     bench_index(home, options.events)
 
 
-BENCHES: dict[str, Callable[[argparse.Namespace, Path], None]] = {"index": index}
+def sessions(options: argparse.Namespace, home: Path) -> None:
+    """Sessions between two logs."""
+    bench_sessions(signed_log(options, home), home, options.events)
+
+
+def joiner(options: argparse.Namespace, home: Path) -> None:
+    """A late joiner."""
+    bench_joiner(signed_log(options, home), home, options.events)
+
+
+def others(options: argparse.Namespace, _: Path) -> None:
+    """The trie, and a full transfer."""
+    bench_others(options.events)
+
+
+def signed_log(options: argparse.Namespace, home: Path) -> Path:
+    """The log of signed events, made unless there is one."""
+    full = Path(options.log) if options.log else home / "signed"
+    if not full.exists():
+        began = time.perf_counter()
+        build(full, options.events)
+        print(f"made a log of {options.events:,} events in {time.perf_counter() - began:.0f} s")
+    return full
+
+
+BENCHES: dict[str, Callable[[argparse.Namespace, Path], None]] = {
+    "index": index,
+    "sessions": sessions,
+    "joiner": joiner,
+    "others": others,
+}
 
 
 def main() -> None:
@@ -167,6 +204,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--home", default=".", help="a directory on the disk to measure")
+    parser.add_argument("--log", help="where the log of signed events is, or is to stay")
     parser.add_argument("--quick", action="store_true", help="20,000 events, 2 rounds")
     options = parser.parse_args()
     if options.quick:

@@ -92,6 +92,8 @@ class Cost:
 
     def __init__(self) -> None:
         self.messages = self.bytes = self.nodes = self.publications = self.rounds = 0
+        self.bodies = 0
+        """Bytes of the publications themselves."""
 
     def count(self, data: bytes) -> None:
         letter = decode_letter(data)
@@ -101,6 +103,7 @@ class Cost:
             self.nodes += len(letter.nodes)
         elif isinstance(letter, PublishBundle):
             self.publications += len(letter.publications)
+            self.bodies += sum(each.size for each in letter.publications)
 
 
 def reconcile(one: Side, other: Side) -> Cost:

@@ -20,7 +20,7 @@ TEST_LINES = 800
 """A file of tests follows one module of at most 500 lines and may be longer than it."""
 FUNCTION_LINES = 70
 
-PURE = ("core", "protocols", "overlay", "sync", "wire")
+PURE = ("core", "members", "protocols", "overlay", "sync", "wire")
 """Packages that know no clock, no chance and no network but what they are handed."""
 
 PURE_LIBP2P = (
@@ -63,6 +63,7 @@ LAYERS = {
     "trace": 3,
     "log": 3,
     "sync": 4,
+    "members": 4,
     "daemon": 5,
     "sim": 5,
     "node": 6,

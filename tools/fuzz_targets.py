@@ -37,6 +37,7 @@ from rumormill.protocols.skipring.messages import decode_letter, encode_letter
 from rumormill.sync.messages import decode_sync, encode_sync
 from rumormill.trace.ndjson import NOT_AN_EVENT, decode_line
 from rumormill.trace.protobuf import EventError, decode_batch, decode_event
+from rumormill.wire.dns import decode_texts
 from rumormill.wire.frames import FrameReader, frame
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
@@ -241,6 +242,12 @@ def multiaddr(data: bytes) -> None:
     address = Multiaddr.decode(data)
     assert Multiaddr.decode(address.encode()) == address
     assert Multiaddr.parse(str(address)) == address
+
+
+@target(decode_texts)
+def dns(data: bytes) -> int:
+    """A name server's answer to the question with number 7."""
+    return len(decode_texts(7, data))
 
 
 @target(decode_kad)

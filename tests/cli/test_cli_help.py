@@ -18,7 +18,7 @@ from rumormill.sim.scenario import Scenario, TopologyKind, WorkloadKind
 
 VERBS = (
     "demo", "node", "pub", "sub", "history", "topics", "peers", "doctor", "config", "bench", "sim",
-    "mill", "sweep", "report", "inspect", "completion",
+    "mill", "sweep", "report", "inspect", "completion", "ticket",
 )  # fmt: skip
 KNOWN = {flag: tuple(values.split()) for flag, values in KNOWN_OF_SIM.items()}
 

@@ -76,6 +76,23 @@ def test_a_ticket_joins_nodes_of_different_homes(home: Path, tmp_path: Path) -> 
     assert not (tmp_path / "other").exists()
 
 
+def test_a_ticket_of_the_network_names_other_nodes_too(
+    home: Path, daemon: Terminal, tmp_path: Path
+) -> None:
+    """`rumormill ticket` is for the node of the home alone, with --network for one of several."""
+    own = rumormill("ticket", "--home", home).stdout.strip()
+    with Terminal("node", "--home", tmp_path / "other", "--join", own) as other:
+        second = other.prints()[0]
+        found: list[str] = []
+        while len(found) < 2:  # until it has connected
+            shown = rumormill("ticket", "--network", "--json", "--home", tmp_path / "other")
+            found = json.loads(shown.stdout)["ticket"].split(",")
+        assert found == [second, own]
+    refused = rumormill("ticket", "--home", tmp_path / "nobody")
+    assert refused.returncode == 1
+    assert "start `rumormill node`" in refused.stderr
+
+
 def test_a_long_input_arrives_whole_and_in_order(home: Path) -> None:
     """Neither end is asked to slow down, and nothing is lost between them."""
     numbers = [str(number) for number in range(3000)]

@@ -201,7 +201,8 @@ class HostilePeer:
         negotiation = self._negotiations[stream_id]
         rest = data
         if negotiation.outcome is Outcome.PENDING and self.accepts:
-            rest = negotiation.receive(data)
+            with contextlib.suppress(PeerError):  # a question that came with what we refuse
+                rest = negotiation.receive(data)
             self._answer(stream_id, negotiation.data_to_send())
         self.heard.setdefault(stream_id, bytearray()).extend(rest)
         if self.gives_window:

@@ -201,7 +201,7 @@ def test_a_socket_that_is_gone_when_it_is_to_be_closed_is_no_error(
     """ENOTCONN when our half is closed: everything is cleaned up, and the peer dialled again."""
 
     async def story() -> None:
-        async with Node(None) as alice, Node(None) as bob:
+        async with Node(None, members=False) as alice, Node(None) as bob:
             await alice.connect(bob.tickets[0])
             connection = alice._swarm.connections[bob.id]
             transport: Any = connection._transport

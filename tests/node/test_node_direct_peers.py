@@ -37,9 +37,12 @@ def test_direct_peers_are_dialled_and_sent_to_apart_from_the_mesh(tmp_path: Path
     async def main() -> None:
         alice_home = tmp_path / "alice"
         expected = {"direct_peers": [id_of(alice_home)], **only_mesh}
-        async with Node(None, parameters=expected) as bob, Node(None) as carol:
+        async with (
+            Node(None, parameters=expected, members=False) as bob,
+            Node(None, members=False) as carol,
+        ):
             dialled = {"direct_peers": bob.tickets, **only_mesh}
-            async with Node(alice_home, parameters=dialled) as alice:
+            async with Node(alice_home, parameters=dialled, members=False) as alice:
                 alices = await alice.subscribe("news")
                 bobs = await bob.subscribe("news")
                 await carol.subscribe("news")

@@ -142,7 +142,7 @@ def test_a_peer_that_restarts_is_found_again(tmp_path: Path) -> None:
     async def story() -> None:
         home = tmp_path / "bob"
         async with Node(home) as first:
-            listen = str(first._swarm.listen_addresses[0])
+            listen = str(first._swarm.own_addresses[0])
             ticket = first.tickets[0]
         async with Node(None, config=QUICK) as alice:
             at_alice = await alice.subscribe("news")
@@ -199,7 +199,7 @@ def test_an_rpc_stream_that_is_lost_alone_is_opened_again(whose: str) -> None:
                 channel = loser._driver.channels[other.id]
                 stream: Any = channel._stream
                 stream.reset()
-                assert not channel.open
+                assert channel._stream is None
                 await until(
                     lambda: not alice.subscribers("news") or not bob.subscribers("back"),
                     "the loss is noticed",

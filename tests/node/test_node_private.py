@@ -446,7 +446,7 @@ def test_a_peer_that_is_excluded_dials_less_and_less_often() -> None:
 
     async def story() -> None:
         dialler = NodeConfig(redial_delay_first=0.01, redial_delay_longest=1000.0)
-        async with Node(None, config=dialler) as carol:
+        async with Node(None, config=dialler, members=False) as carol:
             config = NodeConfig(deny_peers=(name_of(carol),))
             clock = asyncio.get_running_loop().time
             async with Node(None, config=config) as alice:

@@ -290,7 +290,7 @@ def test_a_protocol_without_questions_answers_none() -> None:
 
     async def story() -> None:
         mute = msgspec.structs.replace(PARLOUR, queries=None)
-        async with Node(None, protocol=mute) as ann:
+        async with Node(None, protocol=mute, members=False) as ann:
             ask(ann, b"anybody", b"echo")
             await until(lambda: failures(ann), "it failed")
 

@@ -62,7 +62,7 @@ def profiled(passed: Passed) -> Iterator[None]:
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[SyncNode]:
     """A node in a thread of its own, so that what is seen here is one side alone."""
-    with SyncNode(tmp_path / "other") as node:
+    with SyncNode(tmp_path / "other", members=False) as node:
         yield node
 
 
@@ -83,7 +83,7 @@ def test_the_way_out(other: SyncNode, tmp_path: Path) -> None:
     got = other.subscribe(TOPIC)
 
     async def story() -> None:
-        async with Node(tmp_path / "own") as node:
+        async with Node(tmp_path / "own", members=False) as node:
             await node.connect(other.tickets[0])
             await node.wait_until_ready(TOPIC, timeout=20)
             passed.looks = True
@@ -103,7 +103,10 @@ def test_the_way_in(other: SyncNode, tmp_path: Path) -> None:
     passed = Passed()
 
     async def story() -> None:
-        async with Node(tmp_path / "own") as node, await node.subscribe(TOPIC) as events:
+        async with (
+            Node(tmp_path / "own", members=False) as node,
+            await node.subscribe(TOPIC) as events,
+        ):
             await node.connect(other.tickets[0])
             await node.wait_until_ready(TOPIC, peers=0, timeout=20)
             await asyncio.to_thread(other.wait_until_ready, TOPIC, timeout=20)

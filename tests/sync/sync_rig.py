@@ -108,6 +108,7 @@ def reconcile(
                 taken = Event(step.topic, sent.data, sent.author, sent.id, proof=sent.proof)
                 cost.events += asker.keep(taken, now)
             session.note_stored(step.topic, len(step.events), 0, now)
+            session.storing -= 1
         elif isinstance(step, HistoryQuery):
             cost.loads += 1
             probe = session.on_worked_out(step.work_out(asker))

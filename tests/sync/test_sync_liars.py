@@ -10,6 +10,7 @@ from rumormill.core.errors import PeerError
 from rumormill.core.history import END, HistoryQuery, Key
 from rumormill.sim.journal import Journal
 from rumormill.sync.messages import (
+    MAX_EVENTS,
     Body,
     Compare,
     Compared,
@@ -80,9 +81,11 @@ def played(asker: Journal, draw, audit: int = -1) -> tuple[int, int, str]:
         step = session.next(NOW)
         while step is not None:
             assert len(session._cuts) + sum(map(len, session._wanted.values())) <= 2 * MAX_LEFT
+            assert len(session._arrived) <= 2 * MAX_EVENTS
             if isinstance(step, Arrived):
                 offered += len(step.events)
                 session.note_stored(step.topic, 0, len(step.events), NOW)
+                session.storing -= 1
             elif isinstance(step, HistoryQuery):
                 probe = session.on_worked_out(step.work_out(asker))
                 if probe is not None:

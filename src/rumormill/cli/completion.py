@@ -22,7 +22,7 @@ KNOWN: Final = {
 KNOWN_OF_SIM: Final = KNOWN | {
     "--join": "one-by-one all-at-once",
     "--start": "empty legitimate arbitrary",
-    "--topology": "random-regular ring-random star tree line complete",
+    "--topology": "random-regular ring-random star tree line complete self-formed",
     "--latency": "constant:50ms uniform:10ms-100ms normal:50ms,10ms regions planetlab",
     "--bandwidth": "unlimited 10mbit 10mbit/50mbit regions",
     "--workload": "fixed poisson zipf reddit2007",

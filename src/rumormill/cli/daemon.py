@@ -22,13 +22,15 @@ from rumormill.cli.session import find_tickets, run_async
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.doors import Doors
-from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint, reachable
+from rumormill.daemon.endpoint import FLIGHT_ENDPOINT, flight_endpoint
 from rumormill.daemon.flight_messages import TOKEN_FILE
+from rumormill.libp2p.own_addresses import expanded
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
 from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.node import Node
 from rumormill.trace.writers import LiveWriter
+from rumormill.wire.multiaddr import Multiaddr
 
 _log = logging.getLogger("rumormill.node")
 
@@ -57,8 +59,9 @@ def run_supervisor(options: argparse.Namespace) -> int:
                 USAGE,
             )
         peer = load_or_create_key(resolved.home / KEY_FILE).peer_id
-        tickets = reachable([f"{address}/p2p/{peer}" for address in resolved.texts("listen")])
-        print("\n".join(tickets))
+        told = resolved.texts("announce") or resolved.texts("listen")
+        addresses = expanded([Multiaddr.parse(each) for each in told])
+        print("\n".join(f"{address}/p2p/{peer}" for address in addresses))
         return 0
     if anywhere:
         _log.warning(
@@ -116,7 +119,7 @@ async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: b
             tls=tls if all(tls) else None,
             home=resolved.home,
         ) as doors:
-            _announce(reachable(node.tickets), resolved, doors, as_json=options.json)
+            _announce(node.tickets, resolved, doors, as_json=options.json)
             wanted = [*resolved.texts("join"), *find_tickets(resolved.home)]
             joining = [asyncio.ensure_future(_keep_joining(node, each)) for each in wanted]
             await stop.wait()

@@ -33,6 +33,8 @@ from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.log.errors import NotAStoreError, StoreError
 from rumormill.log.event_log import EventLog
+from rumormill.log.notes import read_note
+from rumormill.members.book import MEMBERS_NOTE, Book
 from rumormill.node.identity import (
     KEY_FILE,
     load_network,
@@ -108,6 +110,7 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     running = _is_running(resolved.home)
     yield _check_daemon(resolved.home, running)
     yield _check_store(resolved.home)
+    yield _check_members(resolved)
     if running:
         yield run_async(_check_histories(resolved))
         return  # the addresses are taken by the node itself
@@ -241,6 +244,22 @@ def _check_store(home: Path) -> Check:
         text += f"; the heads file could not be written since commit {unwitnessed}"
         return Check("log", WARNING, text, "make room on the disk: see docs/store.md")
     return Check("log", OK, text)
+
+
+def _check_members(resolved: Resolved) -> Check:
+    """Whether a node that starts now would know anybody."""
+    book, now = Book(resolved.members_config.remembered), time.time()
+    try:
+        with EventLog(resolved.home, read_only=True) as log:
+            book.read(read_note(log, MEMBERS_NOTE) or b"", now)
+    except (StoreError, OSError):
+        pass  # there is no log, or it is not whole, which is said above
+    tickets = len(resolved.texts("join"))
+    text = f"{len(book)} nodes are remembered, tickets given: {tickets}"
+    if not resolved.members_config.enabled:
+        return Check("members", OK, "nobody is looked for (members.enabled=false)")
+    advice = "" if len(book) or tickets else "to join a network: --join TICKET, of any of its nodes"
+    return Check("members", OK, text, advice)
 
 
 def _check_port(name: str, endpoint: Endpoint) -> Check:

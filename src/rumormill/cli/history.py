@@ -18,8 +18,8 @@ from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
-from rumormill.daemon.control_messages import BATCH_EVENTS, Events, Synced
-from rumormill.daemon.control_service import read_history
+from rumormill.daemon.control_messages import BATCH_EVENTS, ControlError, Events, Synced
+from rumormill.daemon.control_service import ControlClient, read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
 
@@ -27,6 +27,9 @@ Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 _COMPLETE_SECONDS = 60.0
 """How long nodes may take to answer, unless it is said."""
+
+_LOOK_SECONDS = 1.0
+"""How often a terminal is told how far it is."""
 
 
 def run_history(options: argparse.Namespace) -> int:
@@ -164,6 +167,21 @@ async def _peers(resolved: Resolved, *, as_json: bool) -> int:
     return 0
 
 
+def run_ticket(options: argparse.Namespace) -> int:
+    """Print the ticket of the running node, or of its network."""
+    return run_async(_ticket(begin(options), options))
+
+
+async def _ticket(resolved: Resolved, options: argparse.Namespace) -> int:
+    async with running_node(resolved) as client:
+        if client is None:
+            raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
+        welcome = await client.welcome()
+    ticket = welcome.network_ticket if options.network else ",".join(welcome.tickets)
+    print(json.dumps({"ticket": ticket}) if options.json else ticket)
+    return 0
+
+
 def run_sync(options: argparse.Namespace) -> int:
     """Compare histories with other nodes."""
     return run_async(_sync(begin(options), options))
@@ -177,10 +195,37 @@ async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
 
 
 async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
-    async with running_node(resolved) as client:
-        if client is None:
+    async with running_node(resolved) as client, running_node(resolved) as watcher:
+        if client is None or watcher is None:
             raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
-        return await client.sync(topic, wait)
+        watching = asyncio.ensure_future(_show_progress(watcher, topic))
+        try:
+            return await client.sync(topic, wait)
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+
+async def _show_progress(watcher: ControlClient, topic: str | None) -> None:
+    """Say every second, on a terminal, how many events the log has got since it began."""
+    if not sys.stderr.isatty():
+        return
+    first: int | None = None
+    shown = ""
+    try:
+        while True:
+            listed = (await watcher.topics()).topics
+            stored = sum(line.next_offset for line in listed if topic in (None, line.name))
+            first = stored if first is None else first
+            if stored > first:
+                shown = f"\r{stored - first:,} events more in the log"
+                print(shown, end="", file=sys.stderr, flush=True)
+            await asyncio.sleep(_LOOK_SECONDS)
+    except ControlError:
+        return  # whoever waits for the outcome is told
+    finally:
+        if shown:
+            print(file=sys.stderr)
 
 
 def _told(found: Synced) -> str:

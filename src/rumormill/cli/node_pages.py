@@ -154,7 +154,7 @@ compare the node's topics with all connected nodes, and fetch what is missing
 
 Compare what the running node has of a topic, or of all that it follows, with every
 connected node, and fetch what is missing. It does so by itself all the time; this is
-for who wants to know that it is done.
+for who wants to know that it is done. On a terminal it says how many events it has got.
 
 topic [TOPIC]        one topic; all that are followed, if none is named
 --home DIR           the node's directory (~/.rumormill)
@@ -236,6 +236,21 @@ List the peers to which the node of the home, or a node of --join, is connected.
 examples:
   rumormill peers
   rumormill peers --json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "ticket": """\
+print what others need to join the running node
+
+Print one ticket with all addresses of the node of the home. With --network it names
+some of the node's peers as well, so that it is of use when this node is not there.
+
+@place
+options:
+--network            name other nodes of the network too
+--json               print one JSON object
+
+examples:
+  rumormill ticket
+  rumormill node --home b --join $(rumormill ticket --network)
 """,
     "network": """\
 make the key of a private network

@@ -81,7 +81,7 @@ what runs:
 --join HOW           one-by-one or all-at-once
 --start STATE        the state in which all peers begin; skipring: empty, legitimate, arbitrary
 network:
---topology KIND      random-regular, ring-random, star, tree, line, complete
+--topology KIND      random-regular, ring-random, star, tree, line, complete, self-formed
 --degree N           links per peer
 --latency MODEL      constant:50ms, uniform:10ms-100ms, normal:50ms,10ms, regions, planetlab
 --jitter TIME        a further random delay of up to this, as 5ms

@@ -37,6 +37,7 @@ _MAX_BYTES: Final = 2048
 
 _DECIDED_BY_THE_NODE = (
     "listen",
+    "announce",
     "protocol",
     "preset",
     "supervisors",

@@ -8,7 +8,7 @@ import argparse
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,15 +17,15 @@ import msgspec
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.numbers import pairs, retention_rules
 from rumormill.core.config import Config, nearest, override
-from rumormill.core.errors import ConfigError, PeerError
+from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, Retention, StoreConfig
-from rumormill.node.config import NodeConfig
+from rumormill.members.config import MembersConfig
+from rumormill.node.config import NodeConfig, parsed_ticket, tcp_address
 from rumormill.protocols.registry import protocol
 from rumormill.sync.config import SyncConfig
 from rumormill.trace.entries import Observer
 from rumormill.trace.writers import LINE_SUFFIXES
-from rumormill.wire.multiaddr import Multiaddr
 
 if TYPE_CHECKING:
     from rumormill.node.node import Node
@@ -51,6 +51,7 @@ class Setting(msgspec.Struct, frozen=True):
 SETTINGS: Final = (
     Setting("home", "--home", DEFAULT_HOME),
     Setting("listen", "--listen", ["/ip4/127.0.0.1/tcp/0"], many=True),
+    Setting("announce", "--announce", [], many=True),
     Setting("join", "--join", [], many=True),
     Setting("supervisors", "--supervisor", [], many=True),
     Setting("topics", "--topic", [], many=True),
@@ -74,9 +75,17 @@ _FLAGS_OF_TABLES: Final = {
     "--allow-peer": "node.allow_peers",
     "--deny-peer": "node.deny_peers",
 }
-TABLES: Final = ("parameters", "node", "store", "sync")
-"""Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY, store.KEY and
-sync.KEY."""
+TABLES: Final = ("parameters", "node", "store", "sync", "members")
+"""Tables of the file, which `--set` and `RUMORMILL_SET` reach as KEY, node.KEY, store.KEY, sync.KEY
+and members.KEY."""
+
+
+_ADDRESSES: Final[Mapping[str, Callable[[str], object]]] = {
+    "join": parsed_ticket,
+    "supervisors": parsed_ticket,
+    "listen": tcp_address,
+    "announce": tcp_address,
+}
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -152,6 +161,14 @@ class Resolved(msgspec.Struct, frozen=True):
             raise ConfigError(f"sync.{error}") from None
 
     @property
+    def members_config(self) -> MembersConfig:
+        """How other nodes are found and kept."""
+        try:
+            return override(MembersConfig(), self._of("members"))
+        except ConfigError as error:
+            raise ConfigError(f"members.{error}") from None
+
+    @property
     def store_config(self) -> StoreConfig:
         """The log's settings."""
         changes = self._of("store")
@@ -186,6 +203,7 @@ class Resolved(msgspec.Struct, frozen=True):
         return Node(
             home,
             listen=self.texts("listen"),
+            announce=self.texts("announce"),
             protocol=self.text("protocol"),
             preset=self.text("preset"),
             parameters=self.parameters,
@@ -199,6 +217,7 @@ class Resolved(msgspec.Struct, frozen=True):
             store=self.store_config,
             retain=self.retain,
             sync=self.sync_config,
+            members=self.members_config,
             resume=resume,
             observers=observers,
         )
@@ -228,9 +247,12 @@ class Resolved(msgspec.Struct, frozen=True):
             if self.text(key) not in choices:
                 known = ", ".join(filter(None, choices))
                 raise ConfigError(f"{key}: {self.text(key)!r} is not one of {known}")
-        for key in ("join", "supervisors", "listen"):
-            for address in self.texts(key):
-                _check_address(key, address)
+        for key, read in _ADDRESSES.items():
+            for text in self.texts(key):
+                try:
+                    read(text)
+                except LocalError as error:
+                    raise ConfigError(f"{key}: {error}") from None
         if self.texts("supervisors") and protocol(self.text("protocol")).servers is None:
             raise ConfigError(
                 f"supervisors: {self.text('protocol')} has none; --protocol skipring has"
@@ -244,20 +266,8 @@ class Resolved(msgspec.Struct, frozen=True):
         for topic in self.topic_keys:
             self.check_topic(topic)
         assert self.node_config
+        assert self.members_config
         assert self.store_config
-
-
-def _check_address(key: str, text: str) -> None:
-    """Refuse what is no ticket at all, or no address to listen at."""
-    is_ticket = key != "listen"
-    known = "a ticket" if is_ticket else "a TCP address"
-    known += f" such as /ip4/127.0.0.1/tcp/4001{'/p2p/12D3KooW...' if is_ticket else ''}"
-    try:
-        address = Multiaddr.parse(text)
-    except PeerError as error:
-        raise ConfigError(f"{key}: {text!r} is not {known} ({error.detail})") from None
-    if address.tcp_endpoint is None or (is_ticket and address.peer_id is None):
-        raise ConfigError(f"{key}: {text!r} is not {known}")
 
 
 def resolve(options: argparse.Namespace) -> Resolved:

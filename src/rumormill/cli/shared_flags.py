@@ -22,10 +22,14 @@ place:
 node:
 @protocol
 options:
---join TICKET*       connect to this node; may be repeated
+--join TICKET*       enter the network of this node, or of one of those that the ticket names; one
+    ticket is enough, and who was here before needs none; may be repeated
 --supervisor TICKET*  who supervises topics, where the protocol needs it (skipring); name all of
     them
---listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0); may be repeated
+--listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0, which only this machine
+    reaches; /ip4/0.0.0.0/tcp/4001 is everywhere); may be repeated
+--announce ADDRESS*  what others are told instead of where this node listens, as behind a NAT:
+    /dns4/mill.example.org/tcp/4001; may be repeated
 --network FILE       take part in the private network of this key, and in no other
 --allow-peer PEER*   connect with this peer id and others so named, and with nobody else; may be
     repeated
@@ -33,7 +37,8 @@ options:
 @keys
 --policy FILE*       let only those publish in a topic whom this policy names; may be repeated
 --set KEY=VALUE*     a parameter of the protocol (D=8), the node (node.max_connections=50) or the
-    log (store.max_database_bytes=1000000); may be repeated""",
+    log (store.max_database_bytes=1000000); sync.KEY, members.KEY (members.enabled=false: look for
+    nobody); may be repeated""",
     "keys": """\
 --topic-key TOPIC=FILE*  the key file of an encrypted topic; may be repeated""",
     "direct": """\

@@ -133,19 +133,25 @@ class PeerConnected(Input, frozen=True):
     """A peer can be talked to, over the named protocol.
 
     `outbound` says that this side dialled. `address` is the peer's network address as far as
-    the runtime knows it: machines compare addresses, they do not parse them.
+    the runtime knows it: machines compare addresses, they do not parse them. `transient` is a
+    connection that we opened for a letter or a question alone.
     """
 
     peer: PeerId
     protocol: str
     outbound: bool = False
     address: str = ""
+    transient: bool = False
 
 
 class PeerDisconnected(Input, frozen=True):
-    """A peer is gone; what was sent to it may or may not have arrived."""
+    """A peer is gone; what was sent to it may or may not have arrived.
+
+    `lost` says that nobody ended the connection: the peer has crashed, or the network between us.
+    """
 
     peer: PeerId
+    lost: bool = False
 
 
 class ConnectFailed(Input, frozen=True):

@@ -19,7 +19,8 @@ class View(msgspec.Struct, frozen=True):
     stand under the topic "". `scores` say what it thinks of connected peers, where it does;
     `evicted` how many entries full tables gave up early, or did not take. `compared` says when a
     topic was last found to have all that another peer has, `lacking` since when something is known
-    to be missing, and `backlog` how much, at least.
+    to be missing, and `backlog` how much, at least. `members` counts those whom membership knows
+    of: linked, known in all, remembered on disk, lost.
     """
 
     subscriptions: tuple[Topic, ...] = ()
@@ -30,6 +31,7 @@ class View(msgspec.Struct, frozen=True):
     compared: Mapping[Topic, float] = {}
     lacking: Mapping[Topic, float] = {}
     backlog: Mapping[Topic, int] = {}
+    members: Mapping[str, int] = {}
 
 
 class Machine(Protocol):

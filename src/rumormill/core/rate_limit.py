@@ -17,13 +17,17 @@ class RateLimit:
 
     def take(self, now: float) -> bool:
         """Use one, if there is one."""
-        left = self._left + (now - self._since) * self._rate
-        self._since = now
-        self._left = min(left, self._burst)
-        if self._left < 1:
+        if self.wait(now, 1):
             return False
         self._left -= 1
         return True
+
+    def wait(self, now: float, count: float) -> float:
+        """Seconds until there are so many, if none is used meanwhile; 0 if there are."""
+        left = self._left + (now - self._since) * self._rate
+        self._since = now
+        self._left = min(left, self._burst)
+        return max(0.0, (count - self._left) / self._rate)
 
     def owe(self, count: float) -> None:
         """Use more than there may be: until that has come back nothing is taken."""

@@ -147,6 +147,7 @@ class Welcome(Answer, tag="welcome", frozen=True):
     peer: str
     tickets: list[str]
     protocol: str
+    network_ticket: str
     version: int = VERSION
 
 

@@ -20,7 +20,6 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.endpoint import reachable
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import TopicExtent
@@ -135,9 +134,8 @@ class NodeService(Service):
                         f" the command version {version}; use the same rumormill for both",
                         "version",
                     )
-                return messages.Welcome(
-                    str(PeerId(node.id)), reachable(node.tickets), self._protocol
-                )
+                peer = str(PeerId(node.id))
+                return messages.Welcome(peer, node.tickets, self._protocol, node.network_ticket())
             case messages.Join(ticket):
                 await node.connect(ticket)
                 return messages.Done()

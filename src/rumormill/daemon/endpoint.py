@@ -1,12 +1,9 @@
-"""Where a node and its doors can be reached, and the end of a door's server.
+"""Where the doors of a node are, and the end of a door's server.
 
-A door listens where people say it: HOST:PORT, yes for the usual place, or no. A node that listens
-everywhere has tickets that say where it is.
+A door listens where people say it: HOST:PORT, yes for the usual place, or no.
 """
 
 import asyncio
-import contextlib
-import ipaddress
 import socket
 from collections.abc import Iterable
 from functools import partial
@@ -14,7 +11,6 @@ from typing import Final, NamedTuple
 
 from rumormill.core.errors import ConfigError
 from rumormill.libp2p.listening import Listening
-from rumormill.wire.multiaddr import Multiaddr
 
 
 class Endpoint(NamedTuple):
@@ -66,32 +62,3 @@ async def close_server(listening: Listening, clients: Iterable[asyncio.Task[None
     for client in served:
         client.cancel()
     await asyncio.gather(*served, return_exceptions=True)
-
-
-def reachable(tickets: Iterable[str]) -> list[str]:
-    """The same tickets, with this machine's addresses in place of a wildcard."""
-    found: dict[str, None] = {}
-    for ticket in tickets:
-        address = Multiaddr.parse(ticket)
-        endpoint = address.tcp_endpoint
-        assert endpoint is not None
-        host, port = endpoint
-        hosts = [host]
-        if ipaddress.ip_address(host).is_unspecified:
-            hosts = _own_addresses(":" in host)
-        for each in hosts:
-            found[str(Multiaddr.tcp(each, port, address.peer_id))] = None
-    return list(found)
-
-
-def _own_addresses(six: bool) -> list[str]:
-    """The address that this machine has towards others, if it has one, and the loopback."""
-    family, other, loopback = (
-        (socket.AF_INET6, "2001:db8::1", "::1")
-        if six
-        else (socket.AF_INET, "192.0.2.1", "127.0.0.1")
-    )
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((other, 9))  # a datagram socket sends nothing for this
-        return [probe.getsockname()[0], loopback]
-    return [loopback]

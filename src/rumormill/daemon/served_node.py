@@ -60,6 +60,9 @@ class ServedNode(Protocol):
     def tickets(self) -> list[str]:
         """What others need to join it."""
 
+    def network_ticket(self) -> str:
+        """What others need to join its network: it and some of its peers."""
+
     @property
     def peers(self) -> list[PeerView]:
         """Connected peers."""

@@ -8,8 +8,8 @@ are killed.
 
 The observer is a `rumormill.Node` that follows every topic and publishes nothing. It is never
 killed: it creates the topics where a protocol wants that, and its Flight door is where Spark reads.
-FloodSub and GossipSub need links, which the script has drawn; the others find their neighbours by
-themselves, from one contact or from the supervisor.
+All find each other from one ticket, the observer's, or from the supervisor; who is started again
+needs none, because it remembers whom it has met.
 """
 
 import asyncio
@@ -32,7 +32,6 @@ from rumormill.demo.script import Participant, Script
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.registry import protocol
-from rumormill.sim.topology import Link
 from rumormill.trace.writers import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -177,8 +176,9 @@ class Network:
             async with self._new_observer() as self.observer:
                 for name in self.script.topics:
                     self.names[name] = (await self.observer.create_topic(name)).name
-                await asyncio.gather(*[self._start(number) for number in range(self.script.nodes)])
-                await self._connect()
+                joining = [] if self._spec.servers else self.observer.tickets
+                numbers = range(self.script.nodes)
+                await asyncio.gather(*[self._start(number, joining) for number in numbers])
                 yield
                 await asyncio.sleep(5 * TRACE_INTERVAL)  # until everybody has written its trace
         finally:
@@ -199,51 +199,25 @@ class Network:
     def _supervisors(self) -> list[str]:
         return [] if self._spec.servers is None else [self.supervisor.ticket]
 
-    async def _start(self, number: int, tickets: list[str] | None = None) -> None:
+    async def _start(self, number: int, tickets: list[str]) -> None:
         told = {
             "--topic": [self.names[each] for each in self.script.subscriptions[number]],
             "--supervisor": self._supervisors,
-            "--join": tickets or [],
+            "--join": tickets,
         }
         words = [word for flag, values in told.items() for each in values for word in (flag, each)]
         await self.daemons[number].start(words)
 
-    @property
-    def _links(self) -> list[Link]:
-        """Who joins whom; where there is a supervisor it introduces them."""
-        if self._spec.servers is not None:
-            return []
-        alone = [(each, self.script.observer) for each in range(self.script.nodes)]
-        return self.script.links if self._participant.linked else alone
-
-    def _ticket(self, number: int) -> str:
-        if number == self.script.observer:
-            return self.observer.tickets[0]
-        return self.daemons[number].ticket
-
-    async def _connect(self) -> None:
-        """Let everybody join, each link being dialled from one side."""
-        for dialler, listener in self._links:
-            if dialler == self.script.observer:
-                await self.observer.connect(self._ticket(listener))
-            else:
-                await self.daemons[dialler].client.join(self._ticket(listener))
-
     async def ready(self) -> None:
-        """Wait until everybody could publish to somebody in each topic; with links, to everybody
-        beside it who subscribes."""
+        """Wait until everybody could publish to somebody in each topic."""
         numbers = range(self.script.nodes)
         await asyncio.gather(*[self._ready(number) for number in numbers])
         for topic in self.script.topics:
             await self.observer.wait_until_ready(self.names[topic], timeout=READY_SECONDS)
 
-    async def _ready(self, number: int, *, most: int | None = None) -> None:
-        """Wait for a node; `most` bounds how many others it needs, since some may be dead."""
+    async def _ready(self, number: int) -> None:
         for topic in self.script.subscriptions[number]:
-            beside = [topic in self.script.subscriptions[n] for n in self.script.neighbours(number)]
-            wanted = sum(beside) if self._participant.linked else 1
-            wanted = wanted if most is None else min(most, wanted)
-            await self.daemons[number].client.wait(self.names[topic], wanted, READY_SECONDS)
+            await self.daemons[number].client.wait(self.names[topic], 1, READY_SECONDS)
 
     async def kill(self, number: int) -> None:
         """Kill a node with SIGKILL, and note it in the trace for it."""
@@ -254,9 +228,8 @@ class Network:
     async def restart(self, number: int) -> None:
         """Start a killed node again in its home, at its address; return when it is no longer
         alone."""
-        beside = [b if a == number else a for a, b in self._links if number in (a, b)]
-        await self._start(number, [self._ticket(each) for each in beside])
-        await self._ready(number, most=1)
+        await self._start(number, [])
+        await self._ready(number)
 
     async def kept(self, number: int) -> dict[str, int]:
         """How many events a node has in its log, by the script's topics."""

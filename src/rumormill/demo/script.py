@@ -1,8 +1,8 @@
 """What happens in a demonstration, decided before it begins: the same for every protocol.
 
-The load is the first comments of Reddit's year 2007 (`sim.workload`), the links between nodes are
-drawn as for a simulation (`sim.topology`), and victims and moments of kills follow from the seed.
-Moments are counted in publications, so that a slow machine kills at the same place.
+The load is the first comments of Reddit's year 2007 (`sim.workload`), and victims and moments of
+kills follow from the seed. Moments are counted in publications, so that a slow machine kills at the
+same place.
 """
 
 import random
@@ -12,8 +12,7 @@ import msgspec
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
-from rumormill.sim.scenario import Scenario, Topology
-from rumormill.sim.topology import Link, build_topology
+from rumormill.sim.scenario import Scenario
 from rumormill.sim.workload import PlannedPublish, build_plan
 
 LEAST_NODES: Final = 3
@@ -22,9 +21,6 @@ MOST_NODES: Final = 40
 
 MOST_EVENTS: Final = 5000
 """Our choice: a run of some minutes."""
-
-DEGREE: Final = 6
-"""Links per node; our choice: GossipSub's D."""
 
 RATE: Final = 20.0
 """Publications per second in the whole network; our choice: what two cores carry for every protocol
@@ -41,16 +37,14 @@ class Participant(msgspec.Struct, frozen=True):
     label: str
     protocol: str
     preset: str = "default"
-    linked: bool = False
-    """Whether it needs links that somebody makes; others find their neighbours by themselves."""
     quiet: float = 40.0
     """Seconds without growth of any log after which nothing will come any more. Our choice: until
     everybody must have compared histories with somebody, at sync's intervals."""
 
 
 PARTICIPANTS: Final = (
-    Participant("floodsub", "floodsub", linked=True),
-    Participant("gossipsub", "gossipsub", linked=True),
+    Participant("floodsub", "floodsub"),
+    Participant("gossipsub", "gossipsub"),
     # Everybody comments, so everybody may publish; by default others ask the topic's author.
     # Who comes back compares its history with its parent when it renews an edge.
     Participant("pulsarcast", "pulsarcast", "open"),
@@ -70,7 +64,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """Who subscribes to what, who publishes what, who is linked to whom, who is killed.
+    """Who subscribes to what, who publishes what, who is killed.
 
     Nodes are numbered from 0; the observer, which publishes nothing and follows every topic, has
     the number behind the last.
@@ -81,17 +75,12 @@ class Script(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     subscriptions: list[tuple[str, ...]]
     publications: list[PlannedPublish]
-    links: list[Link]
     kills: list[Kill]
 
     @property
     def observer(self) -> int:
         """The observer's number."""
         return self.nodes
-
-    def neighbours(self, node: int) -> list[int]:
-        """Whom a node is linked to."""
-        return [b if a == node else a for a, b in self.links if node in (a, b)]
 
 
 def chosen(names: list[str]) -> list[Participant]:
@@ -124,12 +113,10 @@ def write_script(nodes: int, events: int, seed: int) -> Script:
     used = dict.fromkeys(event.topic for event in plan.publications)
     topics = tuple(topic for topic in plan.topics if topic in used)
     subscriptions = [tuple(each for each in topics if each in mine) for mine in plan.subscriptions]
-    degree = min(DEGREE, nodes)
-    links = build_topology(Topology(degree=degree), nodes + 1, random.Random(f"{seed} links"))
     start = plan.start
     publications = [msgspec.structs.replace(each, at=each.at - start) for each in plan.publications]
     kills = _kills(nodes, len(publications), random.Random(f"{seed} kills"))
-    return Script(nodes, seed, topics, [*subscriptions, topics], publications, links, kills)
+    return Script(nodes, seed, topics, [*subscriptions, topics], publications, kills)
 
 
 def _kills(nodes: int, events: int, rng: random.Random) -> list[Kill]:

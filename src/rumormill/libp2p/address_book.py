@@ -38,6 +38,8 @@ class AddressBook:
         self._learnt: dict[PeerId, dict[tuple[str, int], None]] = {}
         self._given: dict[PeerId, dict[tuple[str, int], None]] = {}
         self._hinted: dict[PeerId, tuple[tuple[str, int], ...]] = {}
+        self.agents: dict[PeerId, str] = {}
+        """What peers say they are, the programs that they run."""
         self.records: dict[PeerId, bytes] = {}
         """Signed peer records as their owners sealed them, for peer exchange."""
         self.forgotten = 0
@@ -45,6 +47,16 @@ class AddressBook:
     def give(self, peer: PeerId, endpoint: tuple[str, int]) -> None:
         """Remember an endpoint that the user named."""
         self._given.setdefault(peer, {})[endpoint] = None
+
+    def give_all(self, ticket: Iterable[Multiaddr]) -> tuple[PeerId, ...]:
+        """Remember the endpoints of a ticket; return the peers that it names."""
+        peers: dict[PeerId, None] = {}
+        for address in ticket:
+            peer, endpoint = address.peer_id, address.tcp_endpoint
+            if peer is not None and endpoint is not None:
+                self.give(bytes(peer), endpoint)
+                peers[bytes(peer)] = None
+        return tuple(peers)
 
     def learn(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
         """Remember endpoints that the network named, instead of those learnt before."""
@@ -67,6 +79,10 @@ class AddressBook:
         if not found:
             return
         self._put(self._hinted, peer, found, MAX_HINTED_PEERS)
+
+    def keep_agent(self, peer: PeerId, agent: str) -> None:
+        """Remember what a peer says it is."""
+        self._put(self.agents, peer, agent, MAX_RECORDS)
 
     def keep_record(self, peer: PeerId, record: bytes) -> None:
         """Remember a peer's signed record."""

@@ -85,6 +85,8 @@ class Connection(asyncio.Protocol):
         self.closed_because: str | None = None
         self.retired = False
         """Whether the peer has made another connection in this one's place."""
+        self.vanished = False
+        """Whether the peer was gone without having said so."""
         self.ended_in_use = False
         """Whether there were streams when the connection ended."""
         self.ready_or_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -218,6 +220,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who has a stream here."""
+        self.vanished |= self.closed_because is None
         self._end("connection lost" if error is None else f"connection lost: {error}")
         if self._deadline is not None:
             self._deadline.cancel()
@@ -414,6 +417,7 @@ class Connection(asyncio.Protocol):
         return self._transport is None or not (self.awake or self.unsent)
 
     def _give_up(self, what: str) -> None:
+        self.vanished = True
         self._owner.count(f"{what}-timeout")
         self.close(f"{what} timeout")
 

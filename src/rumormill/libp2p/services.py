@@ -27,7 +27,7 @@ class _Described(Protocol):
     """What is told of a node."""
 
     @property
-    def listen_addresses(self) -> list[Multiaddr]: ...
+    def own_addresses(self) -> list[Multiaddr]: ...
 
     @property
     def services(self) -> Collection[str]: ...
@@ -44,7 +44,7 @@ class Description:
 
     def __call__(self, stream: Stream) -> Identify:
         """The message for the peer at the other end of a stream."""
-        addresses = tuple(address.encode() for address in self._node.listen_addresses)
+        addresses = tuple(address.encode() for address in self._node.own_addresses)
         if self._sealed is None or self._sealed[0] != addresses:
             # Signed once: a peer that asks and asks must not have us sign and sign.
             self._sealed = addresses, seal_peer_record(self._key, self._now(), addresses)

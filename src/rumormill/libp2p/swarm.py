@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rumormill.core.errors import LocalError, PeerError
@@ -28,12 +29,14 @@ from rumormill.libp2p.address_book import (
     encoded,
     endpoints_among,
 )
-from rumormill.libp2p.admission import Bans, Conduct, Places
+from rumormill.libp2p.admission import Bans, Conduct, Places, origin_of
 from rumormill.libp2p.config import ConnectionConfig, PeerLists
 from rumormill.libp2p.connection import RETIRED, Connection, until, why
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.listening import Listening
+from rumormill.libp2p.own_addresses import OwnAddresses
 from rumormill.libp2p.pnet import WRONG_NETWORK, PrivateNetwork
+from rumormill.libp2p.racing import race
 from rumormill.libp2p.services import (
     PING,
     AnswerIdentify,
@@ -49,7 +52,6 @@ from rumormill.wire.multiaddr import Multiaddr
 MAX_STREAMS_PER_PROTOCOL: Final = 16
 """Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
 peer needs at a time, and too few to be a burden."""
-_MAX_LOCAL_HOSTS = 8
 BANNED: Final = "banned"
 
 
@@ -61,6 +63,7 @@ class Swarm:
         key: keys.PrivateKey,
         config: ConnectionConfig,
         network: PrivateNetwork | None = None,
+        announced: Sequence[Multiaddr] = (),
     ) -> None:
         self.key = key
         self.id: PeerId = bytes(key.peer_id)
@@ -79,6 +82,8 @@ class Swarm:
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
         self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
         self.on_excluded: Callable[[PeerId, str], None] = lambda *_: None
+        self._listening = Listening(lambda: Connection(self, outbound=False), self.count)
+        self._own = OwnAddresses(announced, self._listening.addresses)
         describe = Description(key, self, time.time_ns)
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(describe),
@@ -92,8 +97,6 @@ class Swarm:
         self._places: Places[Connection] = Places(config.max_connections)
         self._conduct = Conduct()
         self._bans = Bans()
-        self._local_hosts: dict[str, None] = {}
-        self._listening = Listening(lambda: Connection(self, outbound=False), self.count)
         self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
         self._wanted: dict[PeerId, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -123,9 +126,9 @@ class Swarm:
         await self._listening.listen(host, port)
 
     @property
-    def listen_addresses(self) -> list[Multiaddr]:
-        """Where this node listens, as addresses without peer id."""
-        return self._listening.addresses
+    def own_addresses(self) -> list[Multiaddr]:
+        """Where this node can be reached, as addresses without peer id."""
+        return self._own.all()
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, or close it when its origin has too many or is kept out."""
@@ -229,8 +232,7 @@ class Swarm:
                     older.close("duplicate connection")
                 return
         self.connections[peer] = connection
-        if len(self._local_hosts) < _MAX_LOCAL_HOSTS:
-            self._local_hosts[connection.local_host] = None
+        self._own.note(connection.local_host)
         if other is not None:  # most likely dead on the other side, which dialled again
             self._retire(other)
         connection.open_stream((IDENTIFY,), ReadIdentify(self._learn, self.count))
@@ -292,19 +294,24 @@ class Swarm:
 
     # Dialling.
 
-    async def connect(self, address: Multiaddr, *, keep: bool = True) -> PeerId:
-        """Dial an address with a peer id; return when the connection is ready. With `keep`, the
-        peer is dialled again whenever its connection is lost."""
-        peer, endpoint = address.peer_id, address.tcp_endpoint
-        if peer is None or endpoint is None:
-            raise LocalError(
-                f"{address} does not name a TCP address and a peer (/ip4/…/tcp/…/p2p/…)"
-            )
-        self.book.give(bytes(peer), endpoint)
+    async def connect(self, ticket: Sequence[Multiaddr], *, keep: bool = True) -> PeerId:
+        """Dial the peers of a ticket; return the first that is reached, while the others are still
+        dialled. With `keep`, they are dialled again whenever their connections are lost."""
+        peers = self.book.give_all(ticket)
         if keep:
-            self._wanted[bytes(peer)] = None
-        await self.dial(bytes(peer))
-        return bytes(peer)
+            self._wanted.update(dict.fromkeys(peers))
+
+        reached = await race([partial(self._reach, peer) for peer in peers])
+        if isinstance(reached, list):
+            raise LocalError("; ".join(reached))
+        return reached
+
+    async def _reach(self, peer: PeerId) -> PeerId | str:
+        try:
+            await self.dial(peer)
+        except LocalError as error:
+            return str(error)
+        return peer
 
     def dial_record(self, peer: PeerId, record: bytes) -> str:
         """Dial a peer in the background, with the addresses of a signed record if there is one.
@@ -354,28 +361,33 @@ class Swarm:
         self._make_room()
         if self._bans.is_banned(peer, self._now()):
             raise LocalError(f"{keys.PeerId(peer)} was cut off, and is not dialled for a while")
-        loop = asyncio.get_running_loop()
-        expected = keys.PeerId(peer)
-        reasons = []
-        for host, port in endpoints:
-            try:
-                async with asyncio.timeout(self.config.dial_timeout):
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(self, outbound=True, expected_peer=expected), host, port
-                    )
-                    await connection.ready_or_failed
-            except (OSError, LocalError, TimeoutError) as error:
-                if peer in self.connections:
-                    break  # it dialled us meanwhile, and that connection was kept
-                reasons.append(f"{host}:{port}: {why(error)}")
-                if self.network is not None and isinstance(error, LocalError | TimeoutError):
-                    reasons.append("does it have the key of this private network?")
-                continue
-            connection.transient = transient
-            return self.connections.get(peer, connection)
-        if peer in self.connections:
+        found = await race([partial(self._dial_at, peer, *endpoint) for endpoint in endpoints])
+        if not isinstance(found, list):
+            found.transient = transient
+            return self.connections.get(peer, found)
+        if peer in self.connections:  # it dialled us meanwhile
             return self.connections[peer]
-        raise LocalError(f"cannot reach {expected}: {'; '.join(reasons)}")
+        raise LocalError(f"cannot reach {keys.PeerId(peer)}: {'; '.join(found)}")
+
+    async def _dial_at(self, peer: PeerId, host: str, port: int) -> Connection | str:
+        """Dial a peer at one address; return the connection when it is ready, or why it is not."""
+        expected, connection = keys.PeerId(peer), None
+        try:
+            async with asyncio.timeout(self.config.dial_timeout):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self, outbound=True, expected_peer=expected), host, port
+                )
+                await connection.ready_or_failed
+                return connection
+        except (OSError, LocalError, TimeoutError) as error:
+            reason = f"{host}:{port}: {why(error)}"
+            if self.network is not None and isinstance(error, LocalError | TimeoutError):
+                reason += "; does it have the key of this private network?"
+            return reason
+        except asyncio.CancelledError:
+            if connection is not None and self.connections.get(peer) is not connection:
+                connection.abort("another address was faster")
+            raise
 
     def _make_room(self) -> None:
         """Close the transient connection that was idle longest, before all places are taken."""
@@ -386,14 +398,11 @@ class Swarm:
                 min(idle, key=lambda one: one.last_used).close("making room")
 
     async def _dial_quietly(
-        self, peer: PeerId, failed: Callable[[PeerId, str], None] | None = None
+        self, peer: PeerId, failed: Callable[[PeerId, str], None] = lambda *_: None
     ) -> None:
-        try:
-            await self.dial(peer)
-        except LocalError as error:
+        if isinstance(reason := await self._reach(peer), str):
             self.count("dial-failed")
-            if failed is not None:
-                failed(peer, str(error))
+            failed(peer, reason)
 
     async def _redial(self, peer: PeerId) -> None:
         """Dial a wanted peer until it is back and stays for a pause, each twice as long."""
@@ -420,14 +429,14 @@ class Swarm:
 
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer
-        said.check(keys.PeerId(peer))
+        record = said.check(keys.PeerId(peer))
+        self.book.keep_agent(peer, said.agent_version or "")
+        here, _ = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint or ("", 0)
+        self._own.observe(said.observed_address, origin_of(here))
+        # Who listens everywhere does so where we see it.
         endpoints = endpoints_among(said.listen_addresses)
-        if any(host in WILDCARDS for host, _ in endpoints):  # it listens everywhere: also here
-            seen = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint
-            here = "" if seen is None else seen[0]
-            endpoints = [(here if host in WILDCARDS else host, port) for host, port in endpoints]
-        self.book.learn(peer, endpoints)
-        if said.signed_peer_record is not None:
+        self.book.learn(peer, [(here if on in WILDCARDS else on, port) for on, port in endpoints])
+        if record is not None and said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes], informant: PeerId = b"") -> None:
@@ -442,13 +451,7 @@ class Swarm:
         """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
         if peer != self.id:
             return [encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
-        endpoints: dict[tuple[str, int], None] = {}
-        for address in self.listen_addresses:
-            host, port = address.tcp_endpoint or ("", 0)
-            if host in WILDCARDS:  # others find us where our connections end
-                endpoints.update(dict.fromkeys((each, port) for each in self._local_hosts))
-            endpoints[host, port] = None
-        return [encoded(*endpoint) for endpoint in endpoints]
+        return [address.encode() for address in self.own_addresses]
 
     # Housekeeping.
 

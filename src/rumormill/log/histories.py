@@ -13,9 +13,17 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from rumormill.core.event import Event
-from rumormill.core.history import END, Key, Summary, Window, summary_of, topic_tag
+from rumormill.core.history import Key, Summary, Window, summary_of, topic_tag
 from rumormill.core.ids import Topic
-from rumormill.log.index_rows import LEVELS, count_keys, get_keys, get_nodes, get_record, node_at
+from rumormill.log.index_rows import (
+    LEVELS,
+    count_keys,
+    following,
+    get_keys,
+    get_nodes,
+    get_record,
+    node_at,
+)
 from rumormill.log.rows import COLUMNS, OFFSET_BITS, TopicRow, row_event, row_is_whole
 from rumormill.log.schema import get_topic
 from rumormill.log.writer import Writer
@@ -98,15 +106,16 @@ class StoredHistory:
         return before + inner + self._fold(level - 1, nodes[-1].first, high, leaf)
 
     def _hash(self, low: Key, high: Key) -> Summary:
-        """The sum of keys that lie in one chunk."""
-        keys = self.keys(low, high, -1)
-        if not keys:
+        """The sum of keys that lie in one chunk; they, or the others of it, are read and hashed."""
+        count = count_keys(self._db, self._number, low, high)
+        if not count:
             return Summary()
         first, chunk = node_at(self._db, self._number, 0, low)
-        if 2 * len(keys) <= chunk.count:
-            return summary_of(self._topic.name, keys)
-        others = set(self.keys(first, END, chunk.count)).difference(keys)
-        return chunk - summary_of(self._topic.name, sorted(others))
+        if 2 * count <= chunk.count:
+            return summary_of(self._topic.name, self.keys(low, high, count))
+        end = following(self._db, self._number, 0, first)
+        others = self.keys(first, low, -1) + self.keys(high, end, -1)
+        return chunk - summary_of(self._topic.name, others)
 
     def _count(self, level: int, low: Key, high: Key) -> int:
         def leaf(low: Key, high: Key) -> Summary:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,9 @@ from rumormill.libp2p.config import ConnectionConfig
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.protocols.registry import ProtocolSpec, protocol
 from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.tickets import read_ticket
+
+_LISTENING: Final = "/ip4/127.0.0.1/tcp/4001"
 
 
 class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
@@ -114,15 +118,28 @@ def chosen_protocol(chosen: str | ProtocolSpec, offered: Sequence[str] | None) -
 
 def listen_endpoint(address: str) -> tuple[str, int]:
     """Host and port of a TCP multiaddr."""
-    endpoint = parsed(address, "multiaddr").tcp_endpoint
-    if endpoint is None:
-        raise LocalError(f"{address!r} is not a TCP address such as /ip4/127.0.0.1/tcp/4001")
+    endpoint = tcp_address(address).tcp_endpoint
+    assert endpoint is not None
     return endpoint
 
 
-def parsed(text: str, kind: str) -> Multiaddr:
-    """Read an address that somebody typed as this kind of thing."""
+def tcp_address(text: str) -> Multiaddr:
+    """Read the address of a TCP port that somebody typed."""
     try:
-        return Multiaddr.parse(text)
+        address = Multiaddr.parse(text)
+        detail = "" if address.tcp_endpoint else "no host with a TCP port"
     except PeerError as error:
-        raise LocalError(f"{text!r} is not a {kind}: {error.detail}") from None
+        detail = error.detail
+    if detail:
+        raise LocalError(f"{text!r} is not a TCP address such as {_LISTENING} ({detail})")
+    return address
+
+
+def parsed_ticket(text: str) -> tuple[Multiaddr, ...]:
+    """Read a ticket that somebody typed."""
+    try:
+        return read_ticket(text)
+    except PeerError as error:
+        raise LocalError(
+            f"{text!r} is not a ticket such as {_LISTENING}/p2p/12D3KooW... ({error.detail})"
+        ) from None

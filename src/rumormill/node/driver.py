@@ -5,8 +5,6 @@ input at a time, in the order of arrival.
 """
 
 import asyncio
-import random
-import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable
 from itertools import count
@@ -17,16 +15,17 @@ from rumormill.core.api import PeerView
 from rumormill.core.config import Config
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
-from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received, TimerFired
+from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.turns import Turn
-from rumormill.node.channel import QUEUE_FULL, Channel
+from rumormill.members import peer as members_peer
+from rumormill.node.channel import NOT_CONNECTED, QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
@@ -34,10 +33,9 @@ from rumormill.node.log_reader import latest_moment
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
-from rumormill.protocols.registry import Hooks, ProtocolSpec
-from rumormill.sync.config import SyncConfig
+from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
+from rumormill.sync import peer as sync_peer
 from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
-from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PeerId as ReadablePeerId
@@ -51,13 +49,10 @@ that others had brought before make one point: nobody's fault, unless they are t
 """
 NO_QUESTIONS = "the protocol has no questions"
 
+_CONCERNS = sync_peer.CONCERNS | members_peer.CONCERNS
+"""What is not the protocol's alone."""
 _SYNC_NUMBERS = 1 << 40
 """Where the numbers of peers' questions about histories begin."""
-
-
-def _randomness() -> random.Random:
-    """A generator whose numbers nobody can foresee."""
-    return random.Random(secrets.token_bytes(32))
 
 
 class Driver:
@@ -68,16 +63,16 @@ class Driver:
         spec: ProtocolSpec,
         settings: Config,
         hooks: Hooks,
-        identity: Identity,
+        machines: tuple[Machine, Machine],
+        queries: QuerySpec | None,
         swarm: Swarm,
         recorder: Recorder,
         journal: Journal,
         config: NodeConfig,
-        sync: SyncConfig,
     ) -> None:
         self.protocol_ids = spec.protocol_ids
-        self.protocol = spec.build(identity, _randomness(), settings, hooks)
-        self.machine = SyncedPeer(self.protocol, _randomness(), sync, recovers=spec.recovers)
+        self.protocol, self.machine = machines
+        """The protocol's machine, and the whole peer's: that with what stands around it."""
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
@@ -98,7 +93,7 @@ class Driver:
         self.intake = Intake(swarm, journal, config, self.now, self.record)
         self._input: inputs.Input | None = None
         """Whose effects are being carried out."""
-        self._encode = spec.encode
+        self._encode, self._tolerated = spec.encode, spec.tolerated
         self._swarm = swarm
         self._recorder = recorder
         self._record = recorder.record
@@ -123,13 +118,12 @@ class Driver:
         swarm.on_unreached = self._on_unreached
         swarm.on_cut_off = lambda peer, reason: self.record(trace.Penalise(peer, reason, 0.0))
         swarm.on_excluded = lambda peer, reason: self.record(trace.Refuse(peer, reason))
-        dialler = Dialler(swarm)
-        self.pending_sends = PendingSends(self, dialler, config)
-        common = (self, swarm, dialler, config)
+        common = (self, swarm, Dialler(swarm), config)
+        self.pending_sends = PendingSends(self, common[2], config)
         self.sync_queries = Queries(*common, SYNC_QUERIES, settings, _SYNC_NUMBERS)
         self.queries: Queries | None = None
-        if spec.queries is not None:
-            self.queries = Queries(*common, spec.queries, settings)
+        if queries is not None:
+            self.queries = Queries(*common, queries, settings)
         for protocol in self.protocol_ids:
             swarm.services[protocol] = self._serve
         self._actions = self._all_actions()
@@ -173,7 +167,8 @@ class Driver:
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
-        self._feed(event, self._loop.time() + self._epoch, self.machine.handle)
+        concerned = self.machine if type(event) in _CONCERNS else self.protocol
+        self._feed(event, self._loop.time() + self._epoch, concerned.handle)
         self._recorder.maybe_flush()
 
     def _feed(
@@ -213,7 +208,7 @@ class Driver:
         """Give the machine messages of a peer, one at least, until the turn of their connection is
         over; return how many."""
         record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
-        handle = self.protocol.handle  # what peers send is the protocol's alone (`sync.peer`)
+        handle = self.protocol.handle  # what peers send is the protocol's alone
         done, at, taken = 0, time(), self.journal.taken
         for message in messages:
             record((at + epoch, own, RecvRPC(peer, message.meta)))
@@ -271,11 +266,11 @@ class Driver:
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
-        connection = channel.connection
-        self._connecting.pop(channel.peer, None)
+        peer, way = channel.peer, channel.connection
+        self._connecting.pop(peer, None)
         self.feed(
             inputs.PeerConnected(
-                channel.peer, channel.protocol, connection.outbound, connection.remote_address
+                peer, channel.protocol, way.outbound, way.remote_address, way.transient
             )
         )
         self.pending_sends.send(channel)
@@ -285,7 +280,7 @@ class Driver:
         """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
         self.pending_sends.fail(channel.peer, reason)
         if was_open:
-            self.feed(inputs.PeerDisconnected(channel.peer))
+            self.feed(inputs.PeerDisconnected(channel.peer, channel.connection.vanished))
             self.on_change()
         else:
             self._on_unreached(channel.peer, reason)
@@ -330,8 +325,7 @@ class Driver:
 
     def _all_actions(self) -> dict[type, Callable[[Any], None]]:
         """What is done about each kind of effect; what is none of these is traced."""
-        journal = self.journal
-        actions: dict[type, Callable[[Any], None]] = {
+        return {
             effects.Send: self._send,
             effects.SendAll: self._send_all,
             effects.Mail: self._mail,
@@ -341,10 +335,10 @@ class Driver:
             effects.Learn: self._learn,
             effects.Outcome: self._end_command,
             effects.Append: self._append,
-            effects.KeepNote: journal.keep_note,
-            effects.Load: journal.load,
-            effects.Disregard: journal.disregard,
-            effects.Published: journal.published,
+            effects.KeepNote: self.journal.keep_note,
+            effects.Load: self.journal.load,
+            effects.Disregard: self.journal.disregard,
+            effects.Published: self.journal.published,
             effects.Validate: self._validate,
             effects.SetTimer: self._set_timer,
             effects.CancelTimer: self._cancel_timer,
@@ -354,7 +348,6 @@ class Driver:
             trace.RejectMessage: self._reject,
             trace.DuplicateMessage: self._note_duplicate,
         }
-        return actions
 
     def _carry_out(self, wanted: effects.Effects, now: float) -> None:
         record, actions = self._record, self._actions
@@ -385,7 +378,7 @@ class Driver:
 
     def _reject(self, effect: trace.RejectMessage) -> None:
         self._record((self._moment, self.id, effect))
-        if effect.received_from in self.channels:
+        if effect.received_from in self.channels and effect.reason not in self._tolerated:
             self._swarm.blame(effect.received_from, effect.reason, _REJECTED)
 
     def _note_duplicate(self, effect: trace.DuplicateMessage) -> None:
@@ -417,16 +410,15 @@ class Driver:
         self, peers: tuple[PeerId, ...], message: WireMessage, framed: bytes, now: float
     ) -> None:
         """Send a message to peers that are connected, and trace what came of it."""
-        channels, record, own = self.channels, self._record, self.id
-        meta, urgent = message.meta, message.urgent
+        channels, record, own, meta = self.channels, self._record, self.id, message.meta
         for peer in peers:
             channel = channels.get(peer)
-            if channel is None or not channel.protocol:
-                record((now, own, trace.DropRPC(peer, meta, "not connected")))
-            elif channel.send(framed, urgent=urgent):
+            refusal = NOT_CONNECTED if channel is None else channel.send(framed, message)
+            if not refusal:
                 record((now, own, SendRPC(peer, meta)))
-            else:
-                record((now, own, trace.DropRPC(peer, meta, QUEUE_FULL)))
+                continue
+            record((now, own, trace.DropRPC(peer, meta, refusal)))
+            if refusal == QUEUE_FULL:
                 self._on_queue_full(peer, message, len(framed))
 
     def _on_queue_full(self, peer: PeerId, message: WireMessage, size: int) -> None:

@@ -5,43 +5,60 @@ sent before it. `node` has the calls of an application.
 """
 
 import asyncio
+import random
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from rumormill.core import trace
+from rumormill.core.config import Config
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Subscribe
+from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
+from rumormill.members.config import MembersConfig
+from rumormill.members.peer import queries_of, with_members
 from rumormill.node import identity, topics
 from rumormill.node.callbacks import Callbacks, Validators
 from rumormill.node.change import Change
-from rumormill.node.config import NodeConfig, chosen_protocol, chosen_store, listen_endpoint
+from rumormill.node.config import (
+    NodeConfig,
+    chosen_protocol,
+    chosen_store,
+    listen_endpoint,
+    tcp_address,
+)
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
 from rumormill.node.retaining import keep_retaining, rules_of
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
-from rumormill.protocols.registry import MessageIdFunction, ProtocolSpec
+from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
 from rumormill.sync.config import SyncConfig
+from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
 
 
 class NodeLife:
     """What `Node` is made of, and how that is started and closed."""
 
+    _running = False
+    _checked_topic: TopicName | None = None
+
     def __init__(
         self,
         home: str | Path | None,
         *,
         listen: str | Sequence[str] = "/ip4/127.0.0.1/tcp/0",
+        announce: Sequence[str] = (),
         protocol: str | ProtocolSpec = "gossipsub",
         preset: str = "default",
         parameters: Mapping[str, Any] | None = None,
@@ -60,14 +77,16 @@ class NodeLife:
         store: StoreConfig | None = None,
         retain: Retention | Mapping[TopicName, Retention] | None = None,
         sync: SyncConfig | bool = True,
+        members: MembersConfig | bool = True,
         resume: bool = False,
         observers: Sequence[Observer] = (),
     ) -> None:
         """Describe a node; nothing is opened before `start`.
 
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `protocol` is a name, or the specification of a
-        protocol that is not rumormill's own; `parameters` are the protocol's, by name.
+        multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are
+        told instead of those, for a node behind a NAT or a proxy. `protocol` is a name, or the
+        specification of a protocol that is not rumormill's own; `parameters` are its own, by name.
         `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
         such; with `supervises` this node is one of them. `network` is the key file of a private
@@ -77,21 +96,23 @@ class NodeLife:
         `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
         see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
         topic, that of all others under "". `sync` says whether and how what is missing is got from
-        other nodes. With `resume`, the topics that were followed when the node was last closed, or
-        killed, are followed again from the start.
+        other nodes; `members` whether and how other nodes are found, kept and remembered. With
+        `resume`, topics that were followed when the node was last closed, or killed, are again.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
+        self._announced = [tcp_address(each) for each in announce]
         self._spec = chosen_protocol(protocol, protocol_ids)
         self._settings = self._spec.configure(preset, parameters or {})
         self._supervisors = tuple(supervisors)
         self._supervises = supervises
         self._network = None if network is None else Path(network)
         self._config = config or NodeConfig()
-        self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
-        self._sync = sync if isinstance(sync, SyncConfig) else SyncConfig(enabled=sync)
-        self._sync.validate()
+        self._sync = SyncConfig(enabled=sync) if isinstance(sync, bool) else sync
+        self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
+        for settings in (self._config, self._sync, self._members):
+            settings.validate()
         self._resume = resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
@@ -100,9 +121,7 @@ class NodeLife:
         """Keys and policies of topics: they may be given and changed while the node runs."""
         self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
-        self._checked_topic: TopicName | None = None
         self._doors: dict[Doors, None] = {}
-        self._running = False
 
     # Life.
 
@@ -121,7 +140,7 @@ class NodeLife:
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
         self.access.load(self.id, proven=spec.proves_authors(self._settings))
-        self._swarm = Swarm(self.identity.key, config, network)
+        self._swarm = Swarm(self.identity.key, config, network, self._announced)
         self._ourselves = (self.id,) if self._supervises else ()
         settings = topics.appointed(
             spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
@@ -139,11 +158,21 @@ class NodeLife:
                 validator=self._validators.judge,
                 check_record=identity.record_is_of,
                 peer_records=self._swarm.book.records,
+                agents=self._swarm.book.agents,
                 addresses=self._swarm.addresses_of,
             )
-            machine = (spec, settings, hooks, self.identity)
+            machines = self._machines(settings, hooks)
+            queries = queries_of(spec, self._members)
             self._driver = Driver(
-                *machine, self._swarm, self._recorder, journal, config, self._sync
+                spec,
+                settings,
+                hooks,
+                machines,
+                queries,
+                self._swarm,
+                self._recorder,
+                journal,
+                config,
             )
             self.access.record = self._driver.record
             self._driver.on_validate = self._validators.begin
@@ -164,6 +193,17 @@ class NodeLife:
                 self._driver.feed(Subscribe(topic))
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
         self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
+
+    def _machines(self, settings: Config, hooks: Hooks) -> tuple[Machine, Machine]:
+        """The protocol's machine, and what the runtime drives: that with membership and sync."""
+
+        def draws() -> random.Random:
+            return random.Random(secrets.token_bytes(32))  # whose numbers nobody can foresee
+
+        spec = self._spec
+        protocol = spec.build(self.identity, draws(), settings, hooks)
+        member = with_members(spec, protocol, self.id, draws(), self._members, hooks)
+        return protocol, SyncedPeer(member, draws(), self._sync, recovers=spec.recovers)
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""

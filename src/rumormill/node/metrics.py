@@ -119,6 +119,7 @@ METRICS: Final[Mapping[str, Description]] = {
             "events that are known to be missing, at least",
         ),
         ("rumormill_connections", "gauge", "", "open connections"),
+        ("rumormill_members", "gauge", "kind", "nodes linked, known, remembered on disk, lost"),
         ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
         ("rumormill_queued_messages", "gauge", "", "RPCs that wait for all peers"),
         ("rumormill_queued_bytes", "gauge", "", "bytes that wait for all peers"),
@@ -253,6 +254,7 @@ def gather_metrics(
     }
     view = driver.machine.view()
     _add_topics(found, view, driver.now())
+    found["rumormill_members"] = {kind: float(count) for kind, count in view.members.items()}
     found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
     channels, log = driver.channels.values(), journal.log
     found["peers_per_protocol"] = dict(Counter(each.protocol for each in channels if each.open))

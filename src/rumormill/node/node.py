@@ -15,7 +15,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from rumormill.core.api import Completeness, PeerView, Receipt
 from rumormill.core.errors import LocalError
@@ -24,11 +24,12 @@ from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
+from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
 from rumormill.node import topics
 from rumormill.node.callbacks import TopicValidator
-from rumormill.node.config import parsed
+from rumormill.node.config import parsed_ticket
 from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
@@ -36,7 +37,11 @@ from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.synced import completeness_of, sync_now, wanted_since, with_copies
 from rumormill.sync.peer import SyncReport
 from rumormill.wire import keys
+from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
 
+_TICKET_ADDRESSES_OF_A_NODE: Final = 4
+"""Our choice: one of each kind of network, and a ticket that can still be sent in a message."""
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -48,9 +53,22 @@ class Node(NodeLife):
 
     @property
     def tickets(self) -> list[str]:
-        """What another node needs to join us: our addresses with our id."""
+        """What another node needs to join us: our addresses with our id, each of them enough."""
         peer = keys.PeerId(self.id)
-        return [f"{address}/p2p/{peer}" for address in self._swarm.listen_addresses]
+        return [f"{address}/p2p/{peer}" for address in self._swarm.own_addresses]
+
+    def network_ticket(self, *, nodes: int = 8) -> str:
+        """One ticket that names this node and peers that it could dial, so many in all: it is of
+        use as long as one of them is there."""
+        self._check_running()
+        found = self._swarm.connections.items()
+        peers = [self.id, *[peer for peer, connection in found if connection.outbound]]
+        addresses = [
+            f"{Multiaddr.decode(address)}/p2p/{keys.PeerId(peer)}"
+            for peer in peers[:nodes]
+            for address in self._swarm.addresses_of(peer)[:_TICKET_ADDRESSES_OF_A_NODE]
+        ]
+        return ",".join(addresses[:MAX_TICKET_ADDRESSES])
 
     @property
     def peers(self) -> list[PeerView]:
@@ -106,13 +124,17 @@ class Node(NodeLife):
         return self._swarm.refusals()
 
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
-        """Connect to a node by its ticket; return its peer id.
+        """Connect to the node of a ticket, or to the first of several; return its peer id.
 
-        With `keep`, the connection is made again whenever it is lost.
+        That is the way into a network, which finds the other nodes and keeps enough of them; this
+        one may be let go when there are many, and is sought again when it is lost. Without
+        membership (`members=False`) nobody is sought, and with `keep` the connection is made
+        again whenever it is lost.
         """
         self._check_running()
-        address = parsed(ticket, "ticket")
-        return str(keys.PeerId(await self._swarm.connect(address, keep=keep)))
+        addresses = await resolve(parsed_ticket(ticket))
+        keep = keep and not self._members.enabled
+        return str(keys.PeerId(await self._swarm.connect(addresses, keep=keep)))
 
     def subscribers(self, topic: TopicName) -> int:
         """How many connected peers subscribe to a topic."""

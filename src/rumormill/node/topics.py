@@ -18,7 +18,7 @@ from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalErr
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.libp2p.address_book import AddressBook
-from rumormill.node.config import parsed
+from rumormill.node.config import parsed_ticket
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
 from rumormill.protocols.registry import ProtocolSpec, Servers
@@ -160,15 +160,13 @@ def named_peers(
     tickets: Sequence[str], book: AddressBook, ourselves: tuple[PeerId, ...]
 ) -> tuple[PeerId, ...]:
     """The peers that tickets name, whose places are noted in the book, and ourselves if given."""
-    peers = []
+    named: list[PeerId] = []
     for ticket in tickets:
-        address = parsed(ticket, "ticket")
-        peer, endpoint = address.peer_id, address.tcp_endpoint
-        if peer is None or endpoint is None:
+        peers = book.give_all(parsed_ticket(ticket))
+        if not peers:  # its name would be looked up when it is too late
             raise LocalError(f"{ticket!r} does not name a TCP address and a peer")
-        book.give(bytes(peer), endpoint)
-        peers.append(bytes(peer))
-    return tuple(dict.fromkeys((*peers, *ourselves)))
+        named += peers
+    return tuple(dict.fromkeys((*named, *ourselves)))
 
 
 def enter_to_publish(spec: ProtocolSpec, driver: Driver, topic: Topic) -> None:

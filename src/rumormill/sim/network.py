@@ -42,6 +42,8 @@ class Network:
         round_trip: RoundTrip | None = None,
         processing_delay: float = 0.0,
         query_round_trip: RoundTrip | None = None,
+        *,
+        redials: bool = True,
     ) -> None:
         self.seed = seed
         self.engine = Engine(Recorder() if recorder is None else recorder)
@@ -51,6 +53,9 @@ class Network:
         self.round_trip = round_trip
         self.query_round_trip = query_round_trip
         self.processing_delay = processing_delay
+        self._redials = redials
+        """Whether what a partition has cut is dialled when it ends; else that is up to the
+        machines."""
         self.hosts: list[Host] = []
         self.by_id: dict[PeerId, Host] = {}
         self.link_randomness = random.Random(f"{seed}/links")
@@ -103,7 +108,7 @@ class Network:
             return
         lost = [self.by_id[peer] for peer in host.links]
         for target in lost:
-            self._close(host, target, tell_first=False)
+            self._close(host, target, tell_first=False, lost=True)
         host.stop(CRASHED)
         # A machine that comes back with its state must not believe in connections that are gone.
         untold, host.disconnects = host.disconnects, {}
@@ -206,23 +211,26 @@ class Network:
         if peer in host.links:
             self._close(host, self.by_id[peer])
 
-    def _close(self, host: Host, other: Host, *, tell_first: bool = True) -> None:
+    def _close(
+        self, host: Host, other: Host, *, tell_first: bool = True, lost: bool = False
+    ) -> None:
         forth, back = host.links.pop(other.id), other.links.pop(host.id)
         forth.open = back.open = False
         now = self.engine.now
         if tell_first:
-            self._announce_disconnect(host, other.id, now)
-        self._announce_disconnect(other, host.id, now + forth.latency)
+            self._announce_disconnect(host, other.id, lost, now)
+        self._announce_disconnect(other, host.id, lost, now + forth.latency)
 
-    def _announce_disconnect(self, host: Host, peer: PeerId, at: float) -> None:
+    def _announce_disconnect(self, host: Host, peer: PeerId, lost: bool, at: float) -> None:
         number = host.disconnects[peer] = self.engine.next_order()
-        self.engine.schedule(at, self._tell_disconnected, (host, peer, number))
+        news = (host, PeerDisconnected(peer, lost), number)
+        self.engine.schedule(at, self._tell_disconnected, news)
 
-    def _tell_disconnected(self, news: tuple[Host, PeerId, int]) -> None:
-        host, peer, number = news
-        if host.disconnects.get(peer) == number:
-            del host.disconnects[peer]
-            host.notify(PeerDisconnected(peer))
+    def _tell_disconnected(self, news: tuple[Host, PeerDisconnected, int]) -> None:
+        host, gone, number = news
+        if host.disconnects.get(gone.peer) == number:
+            del host.disconnects[gone.peer]
+            host.notify(gone)
 
     # Partitions.
 
@@ -235,7 +243,7 @@ class Network:
                 other = self.by_id[peer]
                 if link.outbound and not self.reachable(host, other):
                     cut.append((host.index, other.index))
-                    self._close(host, other)
+                    self._close(host, other, lost=True)
         self._dial_again()
         self._cut.update(dict.fromkeys(cut))
         return cut
@@ -247,7 +255,7 @@ class Network:
 
     def _dial_again(self) -> None:
         """Dial what an earlier partition cut; what is still cut is noted again by `dial`."""
-        cut, self._cut = self._cut, {}
+        cut, self._cut = self._cut if self._redials else {}, {}
         for dialler, listener in cut:
             self.dial(self.hosts[dialler], self.hosts[listener].id)
 

@@ -47,7 +47,7 @@ def run_scenario(
             observers.append(observer)
         simulation = Simulation(scenario, observers)
         simulation.run(progress)
-    inspection = simulation.inspection
+    inspection, forming = simulation.inspection, simulation.forming
     if dump_state is not None:
         dump_state.write_text(json.dumps(simulation.states()))
     return {
@@ -57,6 +57,7 @@ def run_scenario(
         "seed": scenario.seed,
         **metrics.summary(),
         **({} if inspection is None else inspection.figures()),
+        **({} if forming is None else forming.figures()),
         "steps": simulation.network.engine.steps,
         "virtual_seconds": simulation.plan.end,
         "trace_hash": trace_hash.hexdigest(),

@@ -42,7 +42,9 @@ MOST_FAULTS: Final = 10_000
 LARGEST_MESSAGE: Final = 1 << 20
 """Largest payload in bytes: go-libp2p-pubsub's default maximum message size, 1 MiB."""
 
-TopologyKind = Literal["random-regular", "ring-random", "star", "tree", "line", "complete", "file"]
+TopologyKind = Literal[
+    "random-regular", "ring-random", "star", "tree", "line", "complete", "file", "self-formed"
+]
 WorkloadKind = Literal["fixed", "poisson", "zipf", "reddit2007"]
 Lie = Literal["junk", "withholding", "phantoms", "recursion", "forgery"]
 FaultKind = Literal[
@@ -80,7 +82,8 @@ _HOSTILITY: Final = ("byzantine", "honest")
 class Topology(Config, frozen=True, kw_only=True):
     """Who is linked to whom."""
 
-    # Our choice: no peer is special, which published message counts assume.
+    # Our choice: no peer is special, which published message counts assume. With self-formed,
+    # everybody has the ticket of the first peer, and membership does the rest, as in nodes.
     kind: TopologyKind = "random-regular"
     # Links per peer, for ring-random on average; 20 as in the published episub simulations.
     degree: int = 20

@@ -16,9 +16,12 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Publish, Subscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
+from rumormill.members.config import MembersConfig
+from rumormill.members.peer import MemberPeer, queries_of, with_members
 from rumormill.protocols.registry import NO_HOOKS, Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.attacker import Attacker
 from rumormill.sim.faults import FaultAction, expand_faults
+from rumormill.sim.forming import LOOK_INTERVAL, Forming
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.journal import DEFAULT_LIMIT, Journal
@@ -58,7 +61,10 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, observers: Sequence[Observer] = ()) -> None:
         self.scenario = scenario
-        self.recorder = Recorder(observers)
+        self.members = MembersConfig(enabled=scenario.topology.kind == "self-formed")
+        self.forming = Forming() if self.members.enabled else None
+        watching = () if self.forming is None else (self.forming,)
+        self.recorder = Recorder((*observers, *watching))
         self.spec = protocol(scenario.protocol)
         self.config = self.spec.configure(scenario.preset, scenario.parameters)
         self.servers = self._appoint_servers()
@@ -87,6 +93,7 @@ class Simulation:
             round_trip_of(self.spec, self.config) if check else None,
             processing_delay=scenario.processing_delay,
             query_round_trip=self._query_round_trip() if check else None,
+            redials=not self.members.enabled,
         )
         self.given: list[Given] = []
         """What each host's machine has from us, by the host's number."""
@@ -108,7 +115,7 @@ class Simulation:
     def _query_round_trip(self) -> RoundTrip:
         """The check of questions and answers: sync's, and the protocol's where it has some."""
         sync = round_trip_of(SYNC_QUERIES, self.config)
-        queries = self.spec.queries
+        queries = queries_of(self.spec, self.members)
         own = sync if queries is None else round_trip_of(queries, self.config)
         return lambda message: (sync if type(message) is SyncMessage else own)(message)
 
@@ -131,7 +138,7 @@ class Simulation:
         bound = dict.fromkeys(self._randomness("retention").sample(everybody, deleting))
         for index in everybody:
             journal: Journal | None = None
-            if spec.reads_log or troubled or sync.enabled:
+            if spec.reads_log or troubled or sync.enabled or self.members.enabled:
                 journal = Journal(
                     commit_delay=disk.commit_delay,
                     limit=disk.limit if index in bound else DEFAULT_LIMIT,
@@ -150,10 +157,12 @@ class Simulation:
 
     def _build(self, given: Given, _: PeerId, randomness: random.Random) -> Machine:
         machine = self.spec.build(given.identity, randomness, self.config, given.hooks)
-        sync = self.scenario.sync
+        peer, sync = given.identity.peer, self.scenario.sync
+        draws = self._randomness(f"members/{peer.hex()}")
+        machine = with_members(self.spec, machine, peer, draws, self.members, given.hooks)
         if not sync.enabled:
             return machine
-        return SyncedPeer(machine, self._randomness(f"sync/{given.identity.peer.hex()}"), sync)
+        return SyncedPeer(machine, self._randomness(f"sync/{peer.hex()}"), sync)
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
@@ -196,6 +205,8 @@ class Simulation:
             engine.schedule(at, self._join, host)
         if self.inspection is not None:
             engine.schedule(0.0, self._observe)
+        if self.forming is not None:
+            engine.schedule(scenario.joined_at, self._look, self.forming)
         for action in self._faults:
             engine.schedule(action.at, self._strike, action)
         if self.set_up.waits:
@@ -256,6 +267,13 @@ class Simulation:
                 self.recorder.record((engine.now, peer, payload))
             interval = self.spec.inspection.interval(self.config)
             engine.schedule(engine.now + interval, self._observe)
+
+    def _look(self, forming: Forming) -> None:
+        """See in every interval whether the network has formed itself, until it has."""
+        self.recorder.flush()
+        engine = self.network.engine
+        if not forming.look(self.network.hosts[: self.scenario.peers], engine.now):
+            engine.schedule(engine.now + LOOK_INTERVAL, self._look, forming)
 
     # The workload.
 
@@ -372,8 +390,10 @@ _STRIKES: Mapping[FaultKind, Callable[[Simulation, Host, FaultAction], None]] = 
 
 
 def protocol_of(machine: Machine) -> Machine:
-    """The protocol of a peer, with or without sync."""
-    return machine.protocol if isinstance(machine, SyncedPeer) else machine
+    """The protocol of a peer, with or without membership and sync."""
+    while isinstance(machine, SyncedPeer | MemberPeer):
+        machine = machine.protocol
+    return machine
 
 
 def round_trip_of(spec: ProtocolSpec | QuerySpec, config: Config) -> RoundTrip:

@@ -41,7 +41,7 @@ def build_topology(topology: Topology, peers: int, rng: random.Random) -> list[L
     if kind in {"random-regular", "ring-random"}:
         degree = min(degree, topology.degree)
     elif kind != "complete":
-        branching = {"star": peers, "line": 1}.get(kind, topology.branching)
+        branching = {"star": peers, "self-formed": peers, "line": 1}.get(kind, topology.branching)
         return [(peer, (peer - 1) // branching) for peer in range(1, peers)]
     require(
         peers * degree // 2 <= MOST_LINKS,

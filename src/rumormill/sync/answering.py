@@ -1,7 +1,8 @@
 """The answering side: every question is worked out from the log alone, and nothing is remembered.
 
 Bounds: a peer has so much work of ours to spend, and so much a second comes back; a question beyond
-that is declined, and counted. Questions that wait for the log are few.
+that is declined, and counted. Whoever asks keeps the same account, and waits. Questions that wait
+for the log are few.
 """
 
 from typing import Final
@@ -14,6 +15,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Asked, Loaded
 from rumormill.core.rate_limit import RateLimit
 from rumormill.sync.messages import (
+    Body,
     Compare,
     Confirm,
     Confirmed,
@@ -26,13 +28,28 @@ from rumormill.sync.ranges import AnswerCompare, AnswerFetch, AnswerProbe
 TOO_OFTEN: Final = "sync-too-often"
 NO_QUESTION: Final = "sync-no-question"
 
-_BURST: Final = 4096
-_RATE: Final = 512
+_BURST: Final = 8192
+_RATE: Final = 1024
 """What a peer may have worked out at once, and per second: ranges, topics, and for every piece of
-events as much as eight. Our choice: a million scattered events in a minute, a probe at any time."""
+events as much as eight. Our choice: a thousand scattered losses among a million events take 10,000;
+a range takes 0.2 ms, and so many pieces bring 29,000 events a second, more than can be checked."""
 _FETCH_COST: Final = 8
 _MAX_ASKERS: Final = 1024
 _MAX_OPEN: Final = 256
+
+
+def new_budget() -> RateLimit:
+    """What a peer may ask of another."""
+    return RateLimit(_RATE, _BURST)
+
+
+def cost_of(body: Body) -> int:
+    """What a question takes of it."""
+    if isinstance(body, Probe):
+        return 1 + len(body.topics)
+    if isinstance(body, Compare):
+        return 1 + len(body.spans)
+    return 1 + _FETCH_COST if isinstance(body, Fetch) else 2
 
 
 class Answering:
@@ -49,24 +66,24 @@ class Answering:
         message: SyncMessage = asked.message  # type: ignore[assignment]
         body = message.body
         query: HistoryQuery | ById
-        topic, cost = "", 1
+        topic = ""
         if isinstance(body, Probe):
-            query, cost = AnswerProbe(body), len(body.topics)
+            query = AnswerProbe(body)
         elif isinstance(body, Compare):
-            query, cost = AnswerCompare(body), len(body.spans)
+            query = AnswerCompare(body)
         elif isinstance(body, Fetch):
-            query, cost = AnswerFetch(body), _FETCH_COST
+            query = AnswerFetch(body)
         elif isinstance(body, Confirm):
             query, topic = ById(body.ids), topics.get(body.tag, "")
         else:
             effects += (trace.Refuse(asked.peer, NO_QUESTION), Decline(asked.number))
             return False
-        limit = self._limits.get(asked.peer) or RateLimit(_RATE, _BURST)
+        limit = self._limits.get(asked.peer) or new_budget()
         remember(self._limits, asked.peer, limit, _MAX_ASKERS)
-        if len(self._open) >= _MAX_OPEN or not limit.take(now):
+        if len(self._open) >= _MAX_OPEN or limit.wait(now, 1):
             effects += (trace.Refuse(asked.peer, TOO_OFTEN), Decline(asked.number))
             return False
-        limit.owe(cost)
+        limit.owe(cost_of(body))
         self._open[number] = (asked.number, body if isinstance(body, Confirm) else None)
         effects.append(Load(number, topic, query))
         return True

@@ -21,6 +21,7 @@ from rumormill.core.bounded import remember
 from rumormill.core.effects import (
     Append,
     Ask,
+    ById,
     Effects,
     Load,
     Outcome,
@@ -40,6 +41,7 @@ from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.following import Following
 from rumormill.sync.gaps import Gaps
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
+from rumormill.sync.partner import Partner
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
 
 OUR_NUMBERS: Final = 1 << 48
@@ -53,9 +55,7 @@ _LATER_AFTER: Final = 10.0
 """Seconds, on average, after which a peer that has connected is asked: soon, if we have few others
 and so may have been away ourselves; else when it has had time to get what it missed."""
 _LEAVE_ALONE: Final = 15.0
-_LONGEST: Final = 3600.0
-"""Seconds for which a partner that gives nothing is left alone: twice this, and doubled each time,
-up to the longest."""
+"""Seconds for which a partner that gives nothing is left alone: twice this, doubled each time."""
 _OFFER_PAUSE: Final = 5.0
 """Seconds between two sessions with a partner that offers; doubled for each in vain."""
 _AUDITED: Final = 1 / 8
@@ -72,7 +72,13 @@ class _Tick(msgspec.Struct, frozen=True):
 _TICK: Final = _Tick()
 
 
-_CONCERNS: Final = frozenset(
+class _AskNow(msgspec.Struct, frozen=True):
+    """The timer of a question that our budget with the partner did not allow."""
+
+    number: int
+
+
+CONCERNS: Final = frozenset(
     (
         inputs.Start,
         inputs.Subscribe,
@@ -88,25 +94,6 @@ _CONCERNS: Final = frozenset(
     )
 )
 """What sync must look at. Everything else, and what peers send above all, is the protocol's."""
-
-
-class _Partner(msgspec.Struct):
-    """A connected peer."""
-
-    outbound: bool
-    due: float = float("inf")
-    """When it is to be asked next; infinite unless there is a reason."""
-    offered: dict[Topic, None] = {}
-    """What it says it has."""
-    in_vain: int = 0
-    """Sessions in a row in which it differed and gave nothing, or did not answer."""
-    ended: float = float("-inf")
-    """When the last one ended."""
-
-    def rests_until(self, pause: float) -> float:
-        """When it may be asked again, if so long is left between two sessions."""
-        rest: float = min(pause * 2 ** min(self.in_vain, 16), _LONGEST)
-        return self.ended + rest
 
 
 class SyncNow(msgspec.Struct, frozen=True):
@@ -153,9 +140,9 @@ class SyncedPeer:
         self._config = config
         self._following = Following(OUR_NUMBERS)
         self._gaps = Gaps()
-        self._partners: dict[PeerId, _Partner] = {}
-        self._gone: dict[PeerId, tuple[int, float]] = {}
-        """Partners that gave nothing and went, with `in_vain` and `ended`: they may come back."""
+        self._partners: dict[PeerId, Partner] = {}
+        self._gone: dict[PeerId, Partner] = {}
+        """Those that went; who comes back is not new."""
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
         """Whose session waits for the answer with this number."""
@@ -179,7 +166,7 @@ class SyncedPeer:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if type(event) not in _CONCERNS:
+        if type(event) not in CONCERNS:
             self.protocol.handle(event, now, effects)
         elif not self._handle_own(event, now, effects):
             self.protocol.handle(event, now, effects)  # it raises if it refuses what we asked for
@@ -191,6 +178,9 @@ class SyncedPeer:
             case inputs.TimerFired(timer=_Tick()):
                 self._tick_at = float("inf")
                 self._on_tick(now, effects)
+            case inputs.TimerFired(timer=_AskNow(number=number)):
+                if (session := self._waiting(number)) is not None and session.asked is not None:
+                    self._ask(session, session.asked, now, effects)
             case inputs.TimerFired(timer=Recount() as timer):
                 partners = list(self._partners)
                 self._last_number += self._copies.recount(
@@ -229,15 +219,16 @@ class SyncedPeer:
                 self._wake(self._next_round, effects)
             case inputs.PeerConnected(peer=peer, outbound=outbound):
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
-                self._partners[peer] = partner = _Partner(outbound)
-                partner.in_vain, partner.ended = self._gone.pop(peer, (0, float("-inf")))
+                partner = self._partners[peer] = self._gone.pop(peer, Partner(outbound))
+                partner.outbound = outbound
                 at = now + soon * (0.5 + self._randomness.random())
                 self._schedule(partner, max(at, partner.rests_until(_OFFER_PAUSE)), effects)
                 self._copies.wake(now, effects)
             case inputs.PeerDisconnected(peer=peer):
                 left = self._partners.pop(peer, None)
-                if left is not None and left.in_vain:
-                    remember(self._gone, peer, (left.in_vain, left.ended), _MAX_GONE)
+                if left is not None:
+                    left.due, left.offered = float("inf"), {}
+                    remember(self._gone, peer, left, _MAX_GONE)
                 self._end(peer, "partner gone", now, effects)
                 for wish in self._wishes.values():
                     wish.left.pop(peer, None)
@@ -293,7 +284,7 @@ class SyncedPeer:
             chosen = self._randomness.choice(able)
             chosen.due = min(chosen.due, now)
 
-    def _begin(self, peer: PeerId, partner: _Partner, now: float, effects: Effects) -> None:
+    def _begin(self, peer: PeerId, partner: Partner, now: float, effects: Effects) -> None:
         if peer in self._sessions:
             return
         partner.due = float("inf")
@@ -322,7 +313,7 @@ class SyncedPeer:
             partner.offered.update(dict.fromkeys(found))
             self._schedule(partner, max(now, partner.rests_until(_OFFER_PAUSE)), effects)
 
-    def _schedule(self, partner: _Partner, at: float, effects: Effects) -> None:
+    def _schedule(self, partner: Partner, at: float, effects: Effects) -> None:
         partner.due = min(partner.due, at)
         self._wake(at, effects)
 
@@ -350,27 +341,37 @@ class SyncedPeer:
         return self._last_number
 
     def _go_on(self, session: Session, now: float, effects: Effects) -> None:
-        """Do what a session wants next, until it waits for something or is over."""
-        step = session.next(now)
-        if isinstance(step, Arrived):
-            self._hand_on(session, step, now, effects)
-            if session.peer not in self._sessions:
-                return
+        """Do what a session wants, until it waits for something or is over."""
+        while self._sessions.get(session.peer) is session:
+            self._gaps.note(session, now)
             step = session.next(now)
-        if step is None:
-            self._end(session.peer, session.outcome, now, effects)
-        elif isinstance(step, HistoryQuery):
-            number = self._number()
-            self._numbers[number] = session.peer
-            effects.append(Load(number, "", step))
-        elif not isinstance(step, Arrived):
-            self._ask(session, step, effects)
+            if step is None:
+                if not session.is_waiting:
+                    self._end(session.peer, session.outcome, now, effects)
+                return
+            if isinstance(step, HistoryQuery):
+                self._load(session, step, effects)
+                return
+            if isinstance(step, Arrived):
+                self._hand_on(session, step, now, effects)
+            else:
+                self._ask(session, step, now, effects)
 
-    def _ask(self, session: Session, body: Body, effects: Effects) -> None:
+    def _load(self, session: Session, query: HistoryQuery | ById, effects: Effects) -> None:
         number = self._number()
         self._numbers[number] = session.peer
-        message = SyncMessage(body)
-        effects.append(Ask(session.peer, number, message, self._config.timeout))
+        effects.append(Load(number, "", query))
+
+    def _ask(self, session: Session, body: Body, now: float, effects: Effects) -> None:
+        """Put a question, as soon as the partner works it out."""
+        number = self._number()
+        self._numbers[number] = session.peer
+        wait = self._partners[session.peer].wait(body, now)
+        if wait:
+            effects.append(SetTimer(_AskNow(number), now + wait))
+        else:
+            message = SyncMessage(body)
+            effects.append(Ask(session.peer, number, message, self._config.timeout))
 
     def _hand_on(self, session: Session, arrived: Arrived, now: float, effects: Effects) -> None:
         """Give events to the protocol, which judges and appends them."""
@@ -386,6 +387,8 @@ class SyncedPeer:
             session.note_stored(arrived.topic, good, forged, now)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
+        else:
+            self._load(session, ById(()), effects)  # answered when they are stored
 
     def _on_loaded(self, loaded: Loaded, now: float, effects: Effects) -> None:
         if self._answering.on_loaded(loaded, effects):
@@ -393,15 +396,13 @@ class SyncedPeer:
         session = self._waiting(loaded.number)
         if session is None:
             return
-        if loaded.answer is None:
+        if session.storing:
+            session.storing -= 1
+        elif loaded.answer is None:
             self._end(session.peer, "log not read", now, effects)
-            return
-        probe = session.on_worked_out(loaded.answer)
-        self._gaps.note(session, now)
-        if probe is not None:
-            self._ask(session, probe, effects)
-        else:
-            self._go_on(session, now, effects)
+        elif (probe := session.on_worked_out(loaded.answer)) is not None:
+            self._ask(session, probe, now, effects)
+        self._go_on(session, now, effects)
 
     def _waiting(self, number: int) -> Session | None:
         """The session that waits for an answer, unless it is over."""
@@ -440,7 +441,7 @@ class SyncedPeer:
         if again is None:
             self._end(event.peer, event.reason, now, effects)
         else:
-            self._ask(session, again, effects)
+            self._ask(session, again, now, effects)
 
     def _blame(self, peer: PeerId, error: PeerError, now: float, effects: Effects) -> None:
         effects.append(trace.Refuse(peer, error.reason))
@@ -464,10 +465,10 @@ class SyncedPeer:
                 partner.in_vain = 0 if good or session.events else partner.in_vain + 1
         self._gaps.end(session, now, good=good)
         for wish in self._wishes.values():
+            wish.events += session.events
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)
                 wish.answered += good or outcome == IN_VAIN
-                wish.events += session.events
         if partner is not None and not any(peer in wish.left for wish in self._wishes.values()):
             partner.due = max(partner.due, partner.rests_until(_OFFER_PAUSE))
         self._grant(effects)

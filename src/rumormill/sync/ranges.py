@@ -268,14 +268,6 @@ class PickAudited(HistoryQuery, frozen=True):
         return Unequal()
 
 
-class Safe(HistoryQuery, frozen=True):
-    """Whether everything that was appended before is stored: when the answer comes, it is."""
-
-    def work_out(self, histories: Histories) -> bool:
-        """It is."""
-        return True
-
-
 # The answerer's questions to its own log.
 
 

@@ -3,7 +3,8 @@
 A session is a list of things to do, and at every moment one of them is under way: a question to the
 partner, or one to our own log. It begins with a probe of all topics; what differs is compared in
 ever smaller ranges; ranges of which we have little are fetched; what arrives is handed on in small
-pieces, each of which is stored before the next. It ends when nothing is left to do.
+pieces, of which few wait for the disk, while the partner is asked for more already: whoever lacks
+a million events gets them as fast as it can check signatures. It ends when nothing is left to do.
 
 Only the asker remembers anything. It believes nothing: an answer must lie within its question,
 events are judged by the protocol as if they had just been published, and whoever brings nothing new
@@ -26,6 +27,7 @@ from rumormill.core.history import AHEAD_SECONDS, BEGIN, HistoryQuery, Key, Summ
 from rumormill.core.ids import PeerId, Topic
 from rumormill.sync.messages import (
     HASH_BYTES,
+    MAX_EVENTS,
     MAX_WANTED,
     Body,
     Compare,
@@ -43,7 +45,6 @@ from rumormill.sync.ranges import (
     FindUnequal,
     MakeProbe,
     PickAudited,
-    Safe,
     Unequal,
     common_ranges,
     compared,
@@ -52,6 +53,9 @@ from rumormill.sync.ranges import (
 
 SLICE: Final = 32
 """Events that are handed on at a time; our choice: at 100 µs a signature, 3 ms of the loop."""
+
+MAX_STORING: Final = 2
+"""Slices that wait for the disk: while one is written, the next is checked."""
 
 MAX_LEFT: Final = 4096
 """Ranges that a session remembers; what is more is found by the next one."""
@@ -149,7 +153,8 @@ class Session:
         self._broken = 0
         self._failures = 0
         self._probe: Probe | None = None
-        self._asked: Body | None = None
+        self.asked: Probe | Compare | Fetch | None = None
+        """The question that is put, or waits for its turn."""
         self._asked_topic = ""
         self._answers: list[_Cut] = []
         self._cuts: list[_Cut] = []
@@ -163,20 +168,25 @@ class Session:
         """The probe that is asked again, because such a hash was called equal."""
         self._wanted: dict[Topic, list[Wanted]] = {}
         self._arrived: deque[tuple[Topic, SentEvent]] = deque()
-        self._storing = False
+        self.storing = 0
+        """Slices that were handed on and are not stored yet."""
 
     def next(self, now: float) -> Step | None:
-        """What to do next; None when everything is done."""
+        """What to do next; None if that is nothing, for now or for good."""
         if not self.begun:
             self.begun = True
             self._news_at = now
             upto, ahead_from = int((now - self.settle) * 1e6), int((now + AHEAD_SECONDS) * 1e6)
             return MakeProbe(self.salt, max(upto, 0), ahead_from, self.topics)
-        if self._storing:
-            self._storing = False
-            return Safe()
-        if self._arrived:
+        self._gave_up = now > self._news_at + PATIENCE and bool(self._wanted or self._cuts)
+        has_room = len(self._arrived) < MAX_EVENTS and not self._gave_up
+        if self._wanted and has_room and not (self.asked or self._answers):
+            self.asked = self._next_fetch()
+            return self.asked
+        if self._arrived and self.storing < MAX_STORING:
             return self._next_slice()
+        if self.is_waiting:
+            return None
         if self._answers:
             answer = self._answers.pop()
             self._asked_topic = answer.topic
@@ -185,20 +195,18 @@ class Session:
             pick, self._pick = self._pick, None
             self._asked_topic = pick.topic
             return pick
-        self._gave_up = now > self._news_at + PATIENCE and bool(self._wanted or self._cuts)
-        if self._gave_up:
-            return None
-        question: Probe | Compare | Fetch | None = None
         if self._doubted is not None:
-            question = self._doubted
-        elif self._wanted:
-            question = self._next_fetch()
-        elif self._cuts:
+            self.asked = self._doubted
+        elif self._cuts and not self._gave_up:
             cut = self._cuts.pop()
             self._asked_topic = cut.topic
-            question = Compare(self.salt, topic_tag(cut.topic), cut.low, cut.spans)
-        self._asked = question
-        return question
+            self.asked = Compare(self.salt, topic_tag(cut.topic), cut.low, cut.spans)
+        return self.asked
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there may be more to do when the partner has answered, or the disk."""
+        return self.asked is not None or self.storing > 0
 
     def _next_fetch(self) -> Fetch:
         """Fetch one range of which nothing is known, or several others: they hold little."""
@@ -218,7 +226,7 @@ class Session:
         events = [first]
         while self._arrived and len(events) < SLICE and self._arrived[0][0] == topic:
             events.append(self._arrived.popleft()[1])
-        self._storing = True
+        self.storing += 1
         return Arrived(topic, tuple(events))
 
     @property
@@ -235,7 +243,7 @@ class Session:
     def on_worked_out(self, answer: object) -> Probe | None:
         """Take what our log has worked out; a probe is to be asked."""
         if isinstance(answer, Probe):
-            self._asked = self._probe = answer
+            self.asked = self._probe = answer
             return answer
         topic = self._asked_topic
         if isinstance(answer, Wanted):
@@ -268,14 +276,14 @@ class Session:
 
     # What the partner says.
 
-    def ask_again(self) -> Body | None:
+    def ask_again(self) -> Probe | Compare | Fetch | None:
         """The question that got no answer, if it should be asked once more."""
         self._failures += 1
-        return self._asked if self._failures <= MAX_FAILURES else None
+        return self.asked if self._failures <= MAX_FAILURES else None
 
     def on_answered(self, body: Body) -> None:
         """Take the partner's answer; a `PeerError` if it is none."""
-        asked, self._asked = self._asked, None
+        asked, self.asked = self.asked, None
         self._in_vain += 1
         if self._in_vain > MAX_IN_VAIN:
             raise PeerError(GAVE_NOTHING)

@@ -1,10 +1,10 @@
 """Multiaddrs: self-describing network addresses, as bytes and as text.
 
-An address is a chain of components, each a protocol number and a value. rumormill reads the ones it
-can dial or say about itself: ip4, ip6, dns, dns4, dns6, tcp and p2p. Any other protocol is a
-DecodeError, because a value cannot be skipped without knowing its length; whoever holds a list of
-a peer's addresses uses `known_addresses`, which leaves out (and counts) those it cannot read. Only
-the canonical form of an address is accepted, so that equal addresses are equal bytes.
+An address is a chain of components, each a protocol number and a value. rumormill reads those that
+it can dial or say about itself: ip4, ip6, dns, dns4, dns6, dnsaddr, tcp and p2p. Any other protocol
+is a DecodeError, because a value cannot be skipped without knowing its length; whoever holds a list
+of a peer's addresses uses `known_addresses`, which leaves out (and counts) those it cannot read.
+Only the canonical form of an address is accepted, so that equal addresses are equal bytes.
 """
 
 import ipaddress
@@ -28,11 +28,17 @@ _MAX_TEXT_LENGTH = 1024
 _MAX_DNS_NAME_BYTES = 253
 _DNS_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
-IP4, TCP, IP6, DNS, DNS4, DNS6, P2P = 4, 6, 41, 53, 54, 55, 421
+IP4, TCP, IP6, DNS, DNS4, DNS6, DNSADDR, P2P = 4, 6, 41, 53, 54, 55, 56, 421
 _NAMES: Final = {
-    IP4: "ip4", TCP: "tcp", IP6: "ip6", DNS: "dns", DNS4: "dns4", DNS6: "dns6", P2P: "p2p",
+    IP4: "ip4", TCP: "tcp", IP6: "ip6", DNS: "dns", DNS4: "dns4", DNS6: "dns6",
+    DNSADDR: "dnsaddr", P2P: "p2p",
 }  # fmt: skip
 _CODES: Final = {name: code for code, name in _NAMES.items()} | {"ipfs": P2P}  # its old name
+_OTHER_TRANSPORTS: Final = (
+    "webtransport", "webrtc-direct", "webrtc", "quic-v1", "quic", "wss", "ws", "p2p-circuit", "tls",
+    "udp", "http", "unix", "onion", "onion3",
+)  # fmt: skip
+"""Protocols of addresses that others dial and we do not, the most telling first."""
 _FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2}
 _HOSTS: Final = (IP4, IP6, DNS, DNS4, DNS6)
 
@@ -78,12 +84,12 @@ class Multiaddr(msgspec.Struct, frozen=True):
             raise DecodeError("bad-multiaddr", f"an address of over {_MAX_TEXT_LENGTH} characters")
         first, *words = text.split("/")
         if first or not words or len(words) % 2:
-            raise DecodeError("bad-multiaddr", "an address reads /protocol/value/protocol/value")
+            raise _unreadable(words, "an address reads /protocol/value/protocol/value")
         components = []
         for name, value in zip(words[::2], words[1::2], strict=True):
             code = _CODES.get(name)
             if code is None:
-                raise DecodeError("unknown-protocol", f"multiaddr protocol {name!r}")
+                raise _unreadable(words, f"multiaddr protocol {name!r}")
             components.append((code, _checked(code, _parse_value(code, value))))
         return cls(tuple(components))
 
@@ -117,6 +123,13 @@ class Multiaddr(msgspec.Struct, frozen=True):
         return _format_value(host_code, host), int.from_bytes(port)
 
     @property
+    def dnsaddr(self) -> str | None:
+        """The name whose DNS records list the addresses meant, where it is one and maybe a peer."""
+        code, name = self.components[0]
+        rest = [code for code, _ in self.components[1:]]
+        return name.decode("ascii") if code == DNSADDR and rest in ([], [P2P]) else None
+
+    @property
     def peer_id(self) -> PeerId | None:
         """The peer that the address says is there: its last component, if that is p2p."""
         code, value = self.components[-1]
@@ -140,11 +153,20 @@ def known_addresses(encoded: Iterable[bytes]) -> tuple[list[Multiaddr], int]:
     return known, skipped
 
 
+def _unreadable(words: list[str], why: str) -> DecodeError:
+    """Why an address as text is not read: a transport that we lack, or nonsense."""
+    for name in _OTHER_TRANSPORTS:
+        if name in words:
+            detail = f"unsupported transport {name}; ask for an address of plain TCP, /ip4/…/tcp/…"
+            return DecodeError("unsupported-transport", detail)
+    return DecodeError("bad-multiaddr", why)
+
+
 def _checked(code: int, value: bytes) -> bytes:
     """Check a binary value whose length is not fixed by its protocol."""
     if code == P2P:
         PeerId.from_bytes(value)
-    elif code in (DNS, DNS4, DNS6) and (
+    elif code in (DNS, DNS4, DNS6, DNSADDR) and (
         len(value) > _MAX_DNS_NAME_BYTES or not _DNS_NAME.fullmatch(value.decode("latin-1"))
     ):
         raise DecodeError("bad-multiaddr", "not a DNS name")

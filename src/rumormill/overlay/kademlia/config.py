@@ -78,6 +78,8 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     every record 2 k messages an hour."""
     provider_keys: int = 16_384
     """Keys whose providers are remembered. Our choice: as records."""
+    provider_age: float = 48 * HOUR
+    """Seconds for which a provider is remembered (specification: 48 hours)."""
     providers_per_key: int = 64
     """Providers remembered of one key; the oldest makes room. Our choice: three times what a
     search wants."""
@@ -102,7 +104,7 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
             require(getattr(self, name) >= 1, name, "must be at least 1")
         for name in (
             "ask_timeout", "lookup_timeout", "refresh_interval", "upkeep_interval",
-            "republish_interval",
+            "republish_interval", "provider_age",
         ):  # fmt: skip
             require(getattr(self, name) > 0, name, "must be positive")
         for name in (

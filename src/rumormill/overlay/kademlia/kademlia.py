@@ -255,6 +255,10 @@ class Kademlia:
         self._upkeep.provide(key, now, effects)
         return self.submit(self.new(LookupKind.PROVIDE, key), now, effects)
 
+    def stop_providing(self, key: bytes) -> None:
+        """Say no longer that this peer provides a key; others forget it in time."""
+        self.providers.own.pop(key, None)
+
     def find_providers(self, key: bytes, now: float, effects: Effects) -> int:
         """Look for peers that provide a key."""
         operation = self.new(LookupKind.FIND_PROVIDERS, key)

@@ -23,9 +23,6 @@ from rumormill.overlay.kademlia.table import position
 RECORD_AGE: Final = 36 * HOUR
 """Seconds for which a record is held (go and js: 36 h)."""
 
-PROVIDER_AGE: Final = 48 * HOUR
-"""Seconds for which a provider is remembered (specification: 48 hours)."""
-
 STORE_FULL = "kad-store-full"
 PROVIDERS_FULL = "kad-providers-full"
 
@@ -161,7 +158,9 @@ class ProviderStore:
                 del self._keys[farthest[1]]
             insort(self._by_distance, entry)
             providers = self._keys[key] = {}
-        remember(providers, provider, now + PROVIDER_AGE, self._config.providers_per_key)
+        remember(
+            providers, provider, now + self._config.provider_age, self._config.providers_per_key
+        )
         return ""
 
     def get(self, key: bytes, now: float) -> list[PeerId]:

@@ -65,4 +65,5 @@ SPEC = ProtocolSpec(
     max_message=max_kad_message,
     junk=junk_question,
     queries=KAD_QUERIES,
+    finds_peers=True,
 )

@@ -66,4 +66,5 @@ SPEC = ProtocolSpec(
     ),
     publishes_from_within=True,
     reads_log=True,
+    finds_peers=True,
 )

@@ -27,4 +27,5 @@ SPEC = ProtocolSpec(
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda _: True,
     recovers=True,
+    finds_peers=True,
 )

@@ -51,4 +51,5 @@ SPEC = ProtocolSpec(
         RingInspection,
         {"empty": None, "legitimate": begin_legitimate, "arbitrary": begin_arbitrary},
     ),
+    finds_peers=True,
 )

@@ -1,0 +1,101 @@
+"""Where others can reach this node: what it tells them, and what its tickets say.
+
+What the configuration announces is all that is said, if it announces anything: whoever configures a
+node behind a proxy or a NAT knows. Else it is where the node listens; one that listens everywhere
+names the addresses that the machine has, and those under which peers see it. The rule: one peer is
+not believed. An address that we do not know ourselves is told when peers of several origins have
+named it, since each of them could send everybody's dials elsewhere.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from rumormill.core.errors import DecodeError
+from rumormill.libp2p.address_book import WILDCARDS
+from rumormill.libp2p.admission import Origin
+from rumormill.wire.multiaddr import Multiaddr
+
+_WITNESSES: Final = 2
+"""Origins that must agree. Our choice, as in libp2p's own implementations: few, because a node that
+has two honest peers should be told where it is."""
+_MAX_OBSERVED: Final = 16
+_MAX_TOLD: Final = 8
+
+
+class OwnAddresses:
+    """The addresses of this node, without its peer id."""
+
+    def __init__(self, announced: Sequence[Multiaddr], listening: Sequence[Multiaddr]) -> None:
+        self._announced = announced
+        self._listening = listening
+        """Those of the sockets; grows as the node begins to listen."""
+        self._own: dict[str, None] = {}
+        """Hosts at which our connections end: the machine may have several."""
+        self._observed: dict[str, dict[str, None]] = {}
+        """Hosts under which peers see us, and where those are."""
+
+    def note(self, host: str) -> None:
+        """Take note of where a connection of ours ends."""
+        if len(self._own) < _MAX_OBSERVED and _is_elsewhere(host):
+            self._own[host] = None
+
+    def observe(self, said: bytes | None, observer: Origin) -> None:
+        """Take a peer's word for where we are: the host, as the port may be one we dialled from."""
+        with contextlib.suppress(DecodeError):
+            endpoint = None if said is None else Multiaddr.decode(said).tcp_endpoint
+            if endpoint is None or not _is_elsewhere(endpoint[0]):
+                return
+            host = endpoint[0]
+            witnesses = self._observed.pop(host, {})
+            if len(self._observed) >= _MAX_OBSERVED:  # what was said longest ago
+                del self._observed[next(iter(self._observed))]
+            if len(witnesses) < _WITNESSES:
+                witnesses[observer.group] = None
+            self._observed[host] = witnesses
+
+    def all(self) -> list[Multiaddr]:
+        """The addresses, best first; few, since others try one after another."""
+        if self._announced:
+            return list(self._announced[:_MAX_TOLD])
+        believed = [host for host, said in self._observed.items() if len(said) >= _WITNESSES]
+        return expanded(self._listening, [*self._own, *believed])[:_MAX_TOLD]
+
+
+def expanded(addresses: Iterable[Multiaddr], known: Iterable[str] = ()) -> list[Multiaddr]:
+    """The same addresses, with those of this machine and others it has in place of a wildcard."""
+    found: dict[Multiaddr, None] = {}
+    for address in addresses:
+        host, port = address.tcp_endpoint or ("", 0)
+        if host not in WILDCARDS:
+            found[address] = None
+            continue
+        six = ":" in host
+        others = [each for each in known if (":" in each) == six]
+        for each in [*_machine_hosts(six), *others]:
+            found[Multiaddr.tcp(each, port)] = None
+    return list(found)
+
+
+def _machine_hosts(six: bool) -> list[str]:
+    """The address that this machine has towards others now; the loopback if it has none."""
+    family, other, loopback = (
+        (socket.AF_INET6, "2001:db8::1", "::1")
+        if six
+        else (socket.AF_INET, "192.0.2.1", "127.0.0.1")
+    )
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((other, 9))  # a datagram socket sends nothing for this
+        return [probe.getsockname()[0]]
+    return [loopback]
+
+
+def _is_elsewhere(host: str) -> bool:
+    """Whether a host may be what others reach us at: neither this machine alone nor a name."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified or address.is_multicast)

@@ -1,0 +1,1 @@
+"""Members: a network that forms itself from one ticket, under every protocol. Pure."""

@@ -1,0 +1,93 @@
+"""Who is connected, who of them is a member, and whom to let go when there are too many.
+
+Only members count: peers of other kinds come and go as they like. One group of addresses has a
+bounded number of links, and whoever of it comes beyond that is let go at once. Of the others,
+beyond the most that are wanted, those go that nobody needs: what was opened for a question alone,
+then whoever the protocol has no use for, then whoever has come by itself. Young links stay, since
+both sides may not have had the time to find a use for them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from rumormill.core.ids import PeerId
+from rumormill.core.machine import View
+from rumormill.core.randomness import Randomness
+from rumormill.members.config import MembersConfig
+
+_YOUNG: Final = 10.0
+"""Seconds for which a link is left alone."""
+
+
+class Link(msgspec.Struct):
+    """A connected peer."""
+
+    outbound: bool
+    sought: bool
+    """Whether we, or the application, wanted it; else it came, or was opened for a question."""
+    group: str
+    since: float
+    member: bool
+    asked: int = 0
+    """How often it was asked whether it is one."""
+
+
+class Links:
+    """All connected peers."""
+
+    def __init__(self, config: MembersConfig, randomness: Randomness) -> None:
+        self._config = config
+        self._randomness = randomness
+        self.all: dict[PeerId, Link] = {}
+
+    def members(self) -> dict[PeerId, Link]:
+        """Those that are members."""
+        return {peer: link for peer, link in self.all.items() if link.member}
+
+    def has_room(self, group: str) -> bool:
+        """Whether a group of addresses may have one more link."""
+        held = [link for link in self.all.values() if link.member and link.group == group]
+        return not group or len(held) < self._config.per_group
+
+    def missing(self) -> int:
+        """How many links are to be made."""
+        members = self.members().values()
+        dialled = sum(link.outbound and link.sought for link in members)
+        short = max(self._config.wanted - len(members), self._config.dialled - dialled)
+        return min(short, self._config.most - len(members))
+
+    def surplus(self, view: View, topics: Iterable[str], now: float) -> list[PeerId]:
+        """Whom to let go."""
+        config, members = self._config, self.members()
+        if len(members) <= config.wanted:
+            return []
+        old = {peer: link for peer, link in members.items() if link.since <= now - _YOUNG}
+        useful = _useful(view, topics, config.topic_wanted)
+        idle = [peer for peer in old if peer not in useful]
+        asked = [peer for peer in idle if old[peer].outbound and not old[peer].sought]
+        over = len(members) - config.most
+        going = asked[: len(members) - config.wanted]
+        for some in (
+            [peer for peer in idle if not old[peer].sought],
+            idle,
+            [peer for peer in old if not old[peer].sought],
+        ):
+            left = [peer for peer in some if peer not in going]
+            more = max(0, min(over - len(going), len(left)))
+            going += self._randomness.sample(left, more)
+        return going
+
+
+def _useful(view: View, topics: Iterable[str], scarce: int) -> Mapping[PeerId, None]:
+    """Whom the protocol uses, and the subscribers of those topics of ours that have few."""
+    useful: dict[PeerId, None] = {}
+    for by_topic in view.links.values():
+        for peers in by_topic.values():
+            useful.update(dict.fromkeys(peers))
+    for topic in topics:
+        subscribers = view.peers.get(topic, ())
+        if len(subscribers) <= scarce:
+            useful.update(dict.fromkeys(subscribers))
+    return useful

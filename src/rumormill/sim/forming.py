@@ -1,0 +1,66 @@
+"""How long a network takes to form itself, and what that costs.
+
+It has formed when it holds together without the peer whose ticket everybody had: then that peer may
+go. What holds together are connections, and the edges of the protocol's own overlay where it keeps
+none open.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rumormill.core.ids import PeerId
+from rumormill.core.trace import SendRPC
+from rumormill.sim.host import Host
+from rumormill.trace.entries import Batch
+
+LOOK_INTERVAL: Final = 0.5
+"""Seconds between two looks. Our choice: as exact as anybody wants to know it."""
+
+
+class Forming:
+    """An observer of one run."""
+
+    def __init__(self) -> None:
+        self.after: float | None = None
+        """When the network had formed, in virtual seconds; None before that."""
+        self._sent = 0
+        self._peers = 0
+
+    def observe(self, batch: Batch) -> None:
+        """Count what is sent until then."""
+        if self.after is None:
+            self._sent += sum(entry.meta.size for _, _, entry in batch if type(entry) is SendRPC)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def look(self, hosts: Sequence[Host], now: float) -> bool:
+        """See whether it has formed: everybody is up, and nobody needs the first."""
+        others = {host.id: host for host in hosts[1:] if host.up}
+        if len(others) == len(hosts) - 1 and _is_one(others):
+            self.after, self._peers = now, len(hosts)
+        return self.after is not None
+
+    def figures(self) -> dict[str, Any]:
+        """What was seen, for a run's figures."""
+        return {
+            "formed_after": self.after,
+            "formed_bytes_per_peer": None if self.after is None else self._sent / self._peers,
+        }
+
+
+def _is_one(hosts: dict[PeerId, Host]) -> bool:
+    neighbours: dict[PeerId, dict[PeerId, None]] = {peer: {} for peer in hosts}
+    for peer, host in hosts.items():
+        by_kind = host.machine.view().links.values()
+        edges = [each for by_topic in by_kind for peers in by_topic.values() for each in peers]
+        for other in (*host.links, *edges):
+            if other in hosts:
+                neighbours[peer][other] = neighbours[other][peer] = None
+    first = next(iter(hosts))
+    reached, waiting = {first: None}, [first]
+    while waiting:
+        new = [peer for peer in neighbours[waiting.pop()] if peer not in reached]
+        reached.update(dict.fromkeys(new))
+        waiting += new
+    return len(reached) == len(hosts)

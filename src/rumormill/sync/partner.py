@@ -1,0 +1,44 @@
+"""What is remembered of a connected peer: when it is asked next, and what it may still be asked."""
+
+from typing import Final
+
+import msgspec
+
+from rumormill.core.ids import Topic
+from rumormill.core.rate_limit import RateLimit
+from rumormill.sync.answering import cost_of, new_budget
+from rumormill.sync.messages import Body
+
+_LONGEST: Final = 3600.0
+"""Seconds for which a partner that gives nothing is left alone, at most."""
+_SPARE: Final = 256
+"""What is left of the budget with a partner: its account may lag behind ours by a quarter of a
+second, since questions arrive later than they are put."""
+
+
+class Partner(msgspec.Struct):
+    """A connected peer."""
+
+    outbound: bool
+    due: float = float("inf")
+    """When it is to be asked next; infinite unless there is a reason."""
+    offered: dict[Topic, None] = {}
+    """What it says it has."""
+    in_vain: int = 0
+    """Sessions in a row in which it differed and gave nothing, or did not answer."""
+    ended: float = float("-inf")
+    """When the last one ended."""
+    budget: RateLimit = msgspec.field(default_factory=new_budget)
+    """What it works out for us, as it counts as well."""
+
+    def rests_until(self, pause: float) -> float:
+        """When it may be asked again, if so long is left between two sessions in vain."""
+        rest: float = min(pause * 2 ** min(self.in_vain, 16), _LONGEST)
+        return self.ended + rest
+
+    def wait(self, body: Body, now: float) -> float:
+        """Seconds until a question may be put; if it may be now, it is paid for."""
+        if self.budget.wait(now, _SPARE):
+            return self.budget.wait(now, 2 * _SPARE)
+        self.budget.owe(cost_of(body))
+        return 0.0

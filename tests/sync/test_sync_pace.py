@@ -1,0 +1,72 @@
+"""How fast a session goes: within what the partner works out, and within what the disk takes."""
+
+import random
+
+from sync_rig import NOW, SALT, answer, dated, store_of
+
+from rumormill.core.effects import Decline, Effects
+from rumormill.core.event import Event
+from rumormill.core.history import BEGIN, HistoryQuery, Key
+from rumormill.core.inputs import Asked, Loaded
+from rumormill.sync.answering import Answering
+from rumormill.sync.messages import MAX_SPANS, Compare, Compared, Fetch, Span, SyncMessage
+from rumormill.sync.partner import Partner
+from rumormill.sync.session import MAX_STORING, SLICE, Arrived, Session
+
+SPANS = tuple(Span(Key(number, b""), b"123456") for number in range(1, MAX_SPANS + 1))
+LONGEST = Compare(SALT, b"12345678", BEGIN, SPANS)
+
+
+def declined(answering: Answering, number: int, now: float) -> bool:
+    """Whether the longest question of all is declined; if not, it is answered at once."""
+    effects: Effects = []
+    asked = Asked(b"asker", number, SyncMessage(LONGEST))
+    if answering.take(asked, number, now, {}, effects):
+        assert answering.on_loaded(Loaded(number, answer=Compared()), effects)
+    return any(isinstance(effect, Decline) for effect in effects)
+
+
+def test_who_asks_more_than_is_worked_out_for_it_is_declined() -> None:
+    """At once a peer gets as much as a thousand losses take, or nearly; not more."""
+    answering = Answering()
+    fates = [declined(answering, number, NOW) for number in range(40)]
+    assert not any(fates[:15])
+    assert all(fates[20:])
+
+
+def test_who_keeps_the_account_is_never_declined() -> None:
+    """The asker waits as long as it must, whatever the way of its questions takes."""
+    chance = random.Random(1)
+    partner, answering, now = Partner(outbound=True), Answering(), NOW
+    waited = 0.0
+    for number in range(200):
+        while wait := partner.wait(LONGEST, now):
+            now += wait
+            waited += wait
+        assert not declined(answering, number, now + chance.uniform(0.0, 0.2))
+    assert waited > 60
+
+
+def test_more_is_asked_for_while_events_wait_for_the_disk() -> None:
+    """Few slices wait, and the next question does not wait for them."""
+    empty, full = store_of(()), store_of(dated(NOW - 5000 + n) for n in range(600))
+    session = Session(b"partner", (("news", 0),), SALT, 0.0, offered=False)
+    handed: list[Event] = []
+    fetches = 0
+    while (step := session.next(NOW)) is not None:
+        if isinstance(step, Arrived):
+            assert len(step.events) <= SLICE
+            handed += step.events  # and the disk says nothing
+        elif isinstance(step, HistoryQuery):
+            probe = session.on_worked_out(step.work_out(empty))
+            if probe is not None:
+                session.on_answered(answer(full, probe))
+        else:
+            fetches += isinstance(step, Fetch)
+            session.on_answered(answer(full, step))
+    assert session.storing == MAX_STORING
+    assert session.is_waiting
+    assert fetches == 2
+    assert len(handed) == MAX_STORING * SLICE
+    session.storing -= 1
+    assert isinstance(session.next(NOW), Arrived)
