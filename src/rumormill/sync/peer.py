@@ -169,8 +169,12 @@ class SyncedPeer:
         if type(event) not in CONCERNS:
             self.protocol.handle(event, now, effects)
         elif not self._handle_own(event, now, effects):
-            self.protocol.handle(event, now, effects)  # it raises if it refuses what we asked for
-            self._overhear(event, now, effects)
+            refusable = type(event) is inputs.Subscribe  # by an error of the protocol
+            if not refusable:
+                self._overhear(event, now, effects)
+            self.protocol.handle(event, now, effects)
+            if refusable:
+                self._overhear(event, now, effects)
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
         """Take an input of sync's own; false for what is the protocol's."""
@@ -208,7 +212,7 @@ class SyncedPeer:
         return True
 
     def _overhear(self, event: Input, now: float, effects: Effects) -> None:
-        """Note what the protocol has taken and sync must know as well."""
+        """Note what the protocol hears and sync must know as well."""
         match event:
             case inputs.Start():
                 # A machine may be started again as it was; its timers and questions are gone.
