@@ -10,6 +10,7 @@ from live_nodes import pair, run, take, take_events, until
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
+from rumormill.log.notes import read_notes
 from rumormill.node.node import Node
 from rumormill.sync.config import SyncConfig
 
@@ -114,6 +115,7 @@ def test_followed_topics_are_taken_up_again(tmp_path: Path) -> None:
             await bob.subscribe("news")
             await bob.subscribe("weather")
             await bob.unsubscribe("weather")
+            await until(lambda: read_notes(bob.log, "sync/news", "", 1), "since when is noted")
         async with Node(None) as alice:
             await alice.subscribe("news")
             await alice.publish("news", b"while bob was away")
