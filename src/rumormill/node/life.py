@@ -9,7 +9,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rumormill.core import trace
 from rumormill.core.config import Config
@@ -45,6 +45,15 @@ from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
+
+Switched = TypeVar("Switched", SyncConfig, MembersConfig)
+
+
+def _checked(given: Switched | bool, kind: type[Switched]) -> Switched:
+    """A configuration that was given, or that says no more than yes or no."""
+    config = kind(enabled=given) if isinstance(given, bool) else given
+    config.validate()
+    return config
 
 
 class NodeLife:
@@ -84,8 +93,7 @@ class NodeLife:
         multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are
         told instead of those, for a node behind a NAT or a proxy. `protocol` is a name, or the
         specification of a protocol that is not rumormill's own; `parameters` are the protocol's, by
-        name.
-        `protocol_ids` are the versions that are offered to peers, best first; all unless given.
+        name; `protocol_ids` the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
         such; with `supervises` this node is one of them. `network` is the key file of a private
         network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
@@ -95,8 +103,7 @@ class NodeLife:
         see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
         topic, that of all others under "". `sync` says whether and how what is missing is got from
         other nodes; `members` whether and how other nodes are found, kept and remembered. With
-        `resume`, the topics that were followed when the node was last closed, or
-        killed, are followed again from the start.
+        `resume`, the topics that were followed last are followed again from the start.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
@@ -109,10 +116,8 @@ class NodeLife:
         self._config = config or NodeConfig()
         self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
-        self._sync = SyncConfig(enabled=sync) if isinstance(sync, bool) else sync
-        self._sync.validate()
-        self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
-        self._members.validate()
+        self._sync = _checked(sync, SyncConfig)
+        self._members = _checked(members, MembersConfig)
         self._resume = resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
