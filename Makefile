@@ -5,7 +5,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo compare test-quick test test-slow test-chaos test-interop fuzz lint docs bench requirements
+.PHONY: help setup demo compare test-quick test test-slow test-chaos test-interop test-interop-rust fuzz lint docs bench requirements
 
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
@@ -14,7 +14,8 @@ help:
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-chaos    let faults befall real nodes: ROUNDS= or MINUTES=, SEED=, PROTOCOL=, JOBS="
-	@echo "make test-interop  run against js-libp2p, py-libp2p and pulsarcast (npm and a C compiler)"
+	@echo "make test-interop  run against js-, go- and py-libp2p and pulsarcast (npm, go, a C compiler)"
+	@echo "make test-interop-rust  run against rust-libp2p (cargo; minutes to build once)"
 	@echo "make fuzz          feed the decoders, kept inputs first: INPUTS= for each, TARGET=, JOBS=, SEED="
 	@echo "make lint          check style and types"
 	@echo "make docs          build the documentation into build/docs"
@@ -56,7 +57,11 @@ test-chaos: $(READY)
 		$(if $($(call upper,$(option))),--$(option) $($(call upper,$(option)))))
 
 test-interop: $(READY)
-	$(VENV)/bin/python -m pytest tests/interop -q
+	$(VENV)/bin/python -m pytest tests/interop -m "not rust" -q
+
+# Not in CI: the first build takes three to five minutes on two cores.
+test-interop-rust: $(READY)
+	$(VENV)/bin/python -m pytest tests/interop -m rust -q
 
 fuzz: $(READY)
 	$(VENV)/bin/python tools/fuzz.py --corpus tests/fuzz/corpus $(foreach option,inputs target jobs seed,\

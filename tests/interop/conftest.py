@@ -31,6 +31,18 @@ def javascript() -> Program:
 
 
 @pytest.fixture(scope="session")
+def golang() -> Program:
+    """go-libp2p."""
+    return interop_install.installed(interop_install.golang)
+
+
+@pytest.fixture(scope="session")
+def rust() -> Program:
+    """rust-libp2p."""
+    return interop_install.installed(interop_install.rust)
+
+
+@pytest.fixture(scope="session")
 def python() -> Program:
     """py-libp2p."""
     return interop_install.installed(interop_install.python)

@@ -47,19 +47,18 @@ async def exchange(
     we_dial: bool | None,
     longest: int = 2000,
     rate: float | None = None,
-    meshes: bool = True,
+    meshes: bool = False,
 ) -> None:
     """Publish both ways between two peers; each message must arrive exactly once.
 
-    A `rate` in messages per second is for peers that lose messages when they come faster, and
-    that publish to their mesh only, so that there must be one first; unless nothing `meshes`,
-    because the two speak FloodSub.
+    A `rate` in messages per second is for peers that lose messages when they come faster. A peer
+    that `meshes` publishes to its mesh only, so that there must be one first.
     """
     subscription = await ours.subscribe(TOPIC)
     await foreign.ask("subscribe", topic=TOPIC)
     await join(ours, foreign, we_dial=we_dial)
     await see_each_other(ours, foreign)
-    if rate is not None and meshes:
+    if meshes:
         await foreign.ask("waitForMesh", topic=TOPIC, count=1)
     from_us = messages("rumormill", count, longest)
     from_them = messages("foreign", count, longest)

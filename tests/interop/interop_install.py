@@ -60,6 +60,39 @@ def javascript() -> Program:
     return Program((str(node), str(script)), folder, dict(os.environ))
 
 
+def golang() -> Program:
+    """Return the go-libp2p peer, built from its pinned sources."""
+    source = HERE / "go"
+    if shutil.which("go") is None:
+        raise NotInstallableError("go is not installed; go-libp2p's peer is built with it")
+
+    def build(folder: Path) -> None:
+        for path in made_from:
+            shutil.copy(path, folder)
+        _run(["go", "build", "-mod=readonly", "-ldflags=-s -w", "-o", "peer", "."], folder)
+
+    made_from = [source / "go.mod", source / "go.sum", source / "main.go"]
+    folder = _environment("go", made_from, build)
+    return Program((str(folder / "peer"),), folder, dict(os.environ))
+
+
+def rust() -> Program:
+    """Return the rust-libp2p peer, built from its pinned sources."""
+    source = HERE / "rust"
+    if shutil.which("cargo") is None:
+        raise NotInstallableError("cargo is not installed; rust-libp2p's peer is built with it")
+
+    def build(folder: Path) -> None:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        # What others wrote is built once, however often the peer changes.
+        target = cache_folder() / "rust-target"
+        _run(["cargo", "build", "--release", "--quiet", "--target-dir", target], folder)
+        shutil.copy(target / "release" / "rumormill-interop-peer", folder / "peer")
+
+    folder = _environment("rust", [source / "Cargo.toml", source / "src" / "main.rs"], build)
+    return Program((str(folder / "peer"),), folder, dict(os.environ))
+
+
 def python() -> Program:
     """Return the py-libp2p peer, installed from its pins into an environment of its own."""
     return _python_program(HERE / "py" / "peer.py")

@@ -73,6 +73,11 @@ class ForeignPeer:
             await self._process.wait()
         await asyncio.gather(*self._readers)
 
+    async def kill(self) -> None:
+        """End the peer as a power cut does."""
+        self._process.kill()
+        await self._process.wait()
+
     async def _read_answers(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:

@@ -9,34 +9,40 @@ from interop_peer import Program
 
 
 @pytest.fixture
-def _without_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _without_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-FROM_NPM = pytest.mark.parametrize(
-    "install", [interop_install.javascript, interop_install.pulsarcast]
+NEEDS_TOOL = pytest.mark.parametrize(
+    ("install", "tool"),
+    [
+        (interop_install.javascript, "npm"),
+        (interop_install.pulsarcast, "npm"),
+        (interop_install.golang, "go"),
+        (interop_install.rust, "cargo"),
+    ],
 )
 
 
-@FROM_NPM
-@pytest.mark.usefixtures("_without_npm")
-def test_without_npm_the_tests_are_skipped_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch, install: Callable[[], Program]
+@NEEDS_TOOL
+@pytest.mark.usefixtures("_without_tools")
+def test_without_a_tool_the_tests_are_skipped_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, install: Callable[[], Program], tool: str
 ) -> None:
-    """A developer without npm sees what is missing."""
+    """A developer without npm, go or cargo sees what is missing."""
     monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="npm is not installed"):
+    with pytest.raises(pytest.skip.Exception, match=f"{tool} is not installed"):
         interop_install.installed(install)
 
 
-@FROM_NPM
-@pytest.mark.usefixtures("_without_npm")
+@NEEDS_TOOL
+@pytest.mark.usefixtures("_without_tools")
 def test_in_ci_nothing_is_skipped(
-    monkeypatch: pytest.MonkeyPatch, install: Callable[[], Program]
+    monkeypatch: pytest.MonkeyPatch, install: Callable[[], Program], tool: str
 ) -> None:
-    """A CI machine without npm fails instead of proving nothing."""
+    """A CI machine without them fails instead of proving nothing."""
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="npm is not installed"):
+    with pytest.raises(pytest.fail.Exception, match=f"{tool} is not installed"):
         interop_install.installed(install)
 
 

@@ -51,7 +51,7 @@ async def test_200_signed_messages_each_way_arrive_once(
 ) -> None:
     """Whoever dials, GossipSub 1.2 and 1.1 lose and repeat nothing in either direction."""
     async with ForeignPeer(python, protocols=protocols) as py, Node(None) as ours:
-        await exchange(ours, py, 200, we_dial=we_dial, rate=RATE)
+        await exchange(ours, py, 200, we_dial=we_dial, rate=RATE, meshes=True)
         assert ours.peers[0].protocol == protocols[0]
         assert await py.ask("protocolOf", peer=own_name(ours)) == protocols[0]
 
@@ -60,7 +60,7 @@ async def test_200_signed_messages_each_way_arrive_once(
 async def test_peers_that_dial_each_other_at_once_talk(python: Program, _round: int) -> None:
     """Two connections between two peers lose and repeat nothing, whosever id is the smaller."""
     async with ForeignPeer(python, protocols=[GOSSIPSUB_1_2]) as py, Node(None) as ours:
-        await exchange(ours, py, 20, we_dial=None, rate=RATE)
+        await exchange(ours, py, 20, we_dial=None, rate=RATE, meshes=True)
         assert len(ours.peers) == 1
 
 
@@ -72,7 +72,7 @@ async def test_a_floodsub_peer_is_served(python: Program, we_dial: bool, protoco
         ForeignPeer(python, router="floodsub", protocols=[FLOODSUB]) as py,
         Node(None, protocol=protocol) as ours,
     ):
-        await exchange(ours, py, 50, we_dial=we_dial, rate=RATE, meshes=False)
+        await exchange(ours, py, 50, we_dial=we_dial, rate=RATE)
         assert ours.peers[0].protocol == FLOODSUB
         assert await py.ask("protocolOf", peer=own_name(ours)) == FLOODSUB
 
@@ -84,7 +84,7 @@ async def test_gossipsub_of_py_falls_back_to_floodsub(python: Program, we_dial: 
         ForeignPeer(python, protocols=[GOSSIPSUB_1_2, GOSSIPSUB_1_1, FLOODSUB]) as py,
         Node(None, protocol_ids=[FLOODSUB]) as ours,
     ):
-        await exchange(ours, py, 50, we_dial=we_dial, rate=RATE, meshes=False)
+        await exchange(ours, py, 50, we_dial=we_dial, rate=RATE)
         assert ours.peers[0].protocol == FLOODSUB
         assert await py.ask("protocolOf", peer=own_name(ours)) == FLOODSUB
 

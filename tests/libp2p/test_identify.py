@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import DecodeError, PeerError
-from rumormill.libp2p.envelope import seal_peer_record
+from rumormill.libp2p.envelope import (
+    PEER_RECORD_DOMAIN,
+    PEER_RECORD_TYPE,
+    seal,
+    seal_peer_record,
+)
 from rumormill.libp2p.identify import (
     MAX_ADDRESSES,
     MAX_MESSAGE_BYTES,
@@ -97,6 +102,22 @@ def test_key_and_record_must_be_the_remote_peers() -> None:
         Identify(signed_peer_record=MESSAGE.signed_peer_record).check(MALLORY.peer_id)
     with pytest.raises(DecodeError):
         Identify(public_key=b"garbage").check(ALICE.peer_id)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"garbage",
+        seal(ALICE, "libp2p-routing-state", b"/libp2p/routing-state-record", b""),
+        seal(ALICE, PEER_RECORD_DOMAIN, PEER_RECORD_TYPE, b"garbage"),
+    ],
+    ids=["garbage", "rust's older names", "no record inside"],
+)
+def test_a_record_that_does_not_hold_spoils_nothing_else(record: bytes) -> None:
+    """What a peer says unsigned is believed as if it had signed nothing."""
+    assert (
+        Identify(ALICE.public_key.encoded, signed_peer_record=record).check(ALICE.peer_id) is None
+    )
 
 
 @pytest.mark.parametrize(

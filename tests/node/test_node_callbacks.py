@@ -10,7 +10,8 @@ import pytest
 from live_nodes import run, take, take_events, until
 from rumormill import LocalError, Node, SyncNode
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.protocols.pubsub.naming import content_hash
+from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
+from rumormill.protocols.pubsub.message_ids import content_hash
 
 
 def by_data(_topic: Topic, data: bytes, _author: PeerId, _seqno: bytes) -> MessageId:
@@ -82,7 +83,9 @@ def test_ihave_and_iwant_use_the_ids_of_the_function() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("answer", ["a text", b"", b"x" * 513, None, ZeroDivisionError])
+@pytest.mark.parametrize(
+    "answer", ["a text", b"", b"x" * (MAX_ID_BYTES + 1), None, ZeroDivisionError]
+)
 def test_an_id_that_is_none_is_the_default_one(answer: Any) -> None:
     """Whatever the function does, the message travels, and the node lives."""
 

@@ -5,7 +5,7 @@ import pytest
 from live_nodes import run
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
-from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_3
 
 TOPIC = "versions"
 
@@ -13,7 +13,7 @@ TOPIC = "versions"
 @pytest.mark.parametrize(
     ("offered", "agreed"),
     [
-        (None, GOSSIPSUB_1_2),
+        (None, GOSSIPSUB_1_3),
         ([GOSSIPSUB_1_1, GOSSIPSUB_1_0], GOSSIPSUB_1_1),
         ([GOSSIPSUB_1_0], GOSSIPSUB_1_0),
     ],
@@ -35,7 +35,7 @@ def test_peers_agree_on_the_best_version_that_both_offer(
     assert run(scenario) == (agreed, agreed)
 
 
-@pytest.mark.parametrize("offered", [[], ["/meshsub/9.9.9"], [GOSSIPSUB_1_2, "/chat/1.0.0"]])
+@pytest.mark.parametrize("offered", [[], ["/meshsub/9.9.9"], [GOSSIPSUB_1_3, "/chat/1.0.0"]])
 def test_versions_that_the_protocol_does_not_have_are_refused(offered: list[str]) -> None:
     """The error names what was wrong and what there is, before anything is opened."""
 
@@ -43,5 +43,5 @@ def test_versions_that_the_protocol_does_not_have_are_refused(offered: list[str]
         async with Node(None, protocol_ids=offered):
             pass
 
-    with pytest.raises(LocalError, match=r"protocol_ids: .* gossipsub speaks /meshsub/1\.2\.0"):
+    with pytest.raises(LocalError, match=r"protocol_ids: .* gossipsub speaks /meshsub/1\.3\.0"):
         run(scenario)

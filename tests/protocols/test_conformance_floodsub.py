@@ -13,8 +13,9 @@ from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPolicy
+from rumormill.protocols.pubsub.message_ids import content_hash
 from rumormill.protocols.pubsub.messages import Message, Rpc, SubOpts
-from rumormill.protocols.pubsub.naming import Authorship, content_hash
+from rumormill.protocols.pubsub.naming import Authorship
 from rumormill.protocols.pubsub.router import NO_SUBSCRIBERS
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.identity import SimulatedIdentity

@@ -6,7 +6,7 @@ from verify_samples import IDENTITY, MAKERS
 
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
-from rumormill.protocols.pubsub.naming import content_hash
+from rumormill.protocols.pubsub.message_ids import content_hash
 from rumormill.spark.verifying import Verdict, verify_event
 
 VERIFIER = SignatureVerifier()

@@ -6,7 +6,8 @@ from rumormill.core.event import Event
 from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import SignPolicy
-from rumormill.protocols.pubsub.naming import Authorship, author_and_seqno
+from rumormill.protocols.pubsub.message_ids import author_and_seqno
+from rumormill.protocols.pubsub.naming import Authorship
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.codec import stored
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor

@@ -224,7 +224,7 @@ def test_each_key_type_verifies_its_own_signatures(kind: str) -> None:
     assert not key.verify(MESSAGE, signature * 100)
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "secp256k1", "rsa"])
+@pytest.mark.parametrize("kind", ["ed25519", "secp256k1", "rsa", "ecdsa"])
 def test_rustsec_2019_0004_no_changed_byte_of_a_signature_passes(kind: str) -> None:
     """Flip each byte of a signature: always refused."""
     key, signature = signed(kind)
@@ -240,16 +240,45 @@ def signed(kind: str) -> tuple[PublicKey, bytes]:
     if kind == "rsa":
         signature = rsa_private_key().sign(MESSAGE, padding.PKCS1v15(), hashes.SHA256())
         return PublicKey.decode(RSA_PUBLIC), signature
+    if kind == "ecdsa":
+        return ecdsa_key(ec.SECP256R1())
     r, s = decode_dss_signature(secp256k1_private_key().sign(MESSAGE, ec.ECDSA(hashes.SHA256())))
     signature = encode_dss_signature(r, min(s, SECP256K1_ORDER - s))
     return PublicKey.decode(SECP256K1_PUBLIC), signature
 
 
+def ecdsa_key(curve: ec.EllipticCurve) -> tuple[PublicKey, bytes]:
+    """A new key of a curve, and its signature of the message."""
+    private = ec.generate_private_key(curve)
+    data = private.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return PublicKey(KeyType.ECDSA, data), private.sign(MESSAGE, ec.ECDSA(hashes.SHA256()))
+
+
+@pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()])
+def test_ecdsa_keys_verify_and_their_id_is_a_hash(curve: ec.EllipticCurve) -> None:
+    """go makes keys of P-256, and takes those of P-384 and P-521 too."""
+    key, signature = ecdsa_key(curve)
+    assert key.verify(MESSAGE, signature)
+    assert not key.verify(b"other", signature)
+    assert PublicKey.decode(key.encoded) == key
+    assert key.peer_id() == b"\x12\x20" + hashlib.sha256(key.encoded).digest()
+
+
+def test_the_ecdsa_vector_of_the_specification_is_read() -> None:
+    """It names a key of P-256."""
+    assert PublicKey.decode(ECDSA_PUBLIC).key_type is KeyType.ECDSA
+
+
 def test_the_high_twin_of_a_secp256k1_signature_is_refused() -> None:
-    """BIP 62: (r, n - s) is also a signature for the curve, but not for us."""
+    """BIP 62: (r, n - s) is also a signature for the curve, but not for us; go takes it."""
     key, signature = signed("secp256k1")
     r, s = decode_dss_signature(signature)
-    assert not key.verify(MESSAGE, encode_dss_signature(r, SECP256K1_ORDER - s))
+    high = encode_dss_signature(r, SECP256K1_ORDER - s)
+    assert not key.verify(MESSAGE, high)
+    assert key.passes_elsewhere(MESSAGE, high)
+    assert not key.passes_elsewhere(b"other", high)
 
 
 @pytest.mark.parametrize(
@@ -272,12 +301,27 @@ def test_small_order_ed25519_keys_verify_nothing(point: str) -> None:
             assert not key.verify(message, r + bytes(32))
 
 
+def test_a_small_order_key_passes_elsewhere() -> None:
+    """For the neutral element everything holds, and go and rust do not look for it."""
+    neutral = bytes.fromhex("01" + "00" * 31)
+    key = PublicKey(KeyType.ED25519, neutral)
+    assert key.passes_elsewhere(MESSAGE, neutral + bytes(32))
+    assert not key.passes_elsewhere(MESSAGE, bytes(31) + b"\x01" + bytes(32))
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "secp256k1", "rsa", "ecdsa"])
+def test_a_false_signature_passes_nowhere(kind: str) -> None:
+    """Being lenient is not being blind."""
+    key, signature = signed(kind)
+    assert not key.passes_elsewhere(b"other", signature)
+
+
 # Refusals
 
 
-@pytest.mark.parametrize("key_type", [3, 4, 2**31, 2**64 - 1])
+@pytest.mark.parametrize("key_type", [4, 2**31, 2**64 - 1])
 def test_unknown_key_types_are_refused(key_type: int) -> None:
-    """ECDSA (3) is optional in the specification and not understood; the others do not exist."""
+    """The specification knows four."""
     with pytest.raises(DecodeError, match="unsupported-key-type"):
         PublicKey.decode(encoded(key_type, ECDSA_PUBLIC[4:]))
 
@@ -295,6 +339,8 @@ def test_unknown_key_types_are_refused(key_type: int) -> None:
         pytest.param(encoded(1, bytes(31)), id="31 bytes"),
         pytest.param(encoded(2, b"\x02" + b"\xff" * 32), id="not on the curve"),
         pytest.param(encoded(2, b"\x04" + bytes(64)), id="uncompressed"),
+        pytest.param(encoded(3, ECDSA_PUBLIC[4:] + b"\x00"), id="DER and more"),
+        pytest.param(encoded(3, bytes(161)), id="no ECDSA key is so long"),
         pytest.param(b"", id="nothing"),
     ],
 )

@@ -168,3 +168,24 @@ def test_fuzz_any_text_is_an_address_or_a_decode_error(text: str) -> None:
     except DecodeError:
         return
     assert Multiaddr.decode(address.encode()) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "transport"),
+    [
+        ("/ip4/192.0.2.1/udp/4001/quic-v1", "quic-v1"),
+        ("/ip4/192.0.2.1/udp/4001/quic-v1/webtransport/certhash/uEiA", "webtransport"),
+        ("/dns4/example.org/tcp/443/tls/ws", "ws"),
+        ("/dns4/example.org/tcp/443/wss", "wss"),
+        (f"/ip4/192.0.2.1/tcp/4001/p2p/{PEER}/p2p-circuit", "p2p-circuit"),
+    ],
+)
+def test_a_transport_that_is_not_spoken_is_named(text: str, transport: str) -> None:
+    """Such a ticket is no nonsense: the error says what is missing, and what to ask for."""
+    with pytest.raises(DecodeError, match=f"unsupported transport {transport}; .*TCP"):
+        Multiaddr.parse(text)
+
+
+def test_a_host_may_be_called_like_a_transport() -> None:
+    """Names of hosts are values, not protocols."""
+    assert Multiaddr.parse("/dns4/ws/tcp/80").tcp_endpoint == ("ws", 80)

@@ -19,6 +19,11 @@ class Verifier(Protocol):
 class Identity(Verifier, Protocol):
     """This peer's key, and the means to check other peers' signatures."""
 
+    def passes_elsewhere(
+        self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes
+    ) -> bool:
+        """Whether honest peers may accept and pass on what `verify` refuses."""
+
     @property
     def peer(self) -> PeerId:
         """The id that belongs to the key."""

@@ -38,6 +38,8 @@ class AddressBook:
         self._learnt: dict[PeerId, dict[tuple[str, int], None]] = {}
         self._given: dict[PeerId, dict[tuple[str, int], None]] = {}
         self._hinted: dict[PeerId, tuple[tuple[str, int], ...]] = {}
+        self.agents: dict[PeerId, str] = {}
+        """What peers say they are, the programs that they run."""
         self.records: dict[PeerId, bytes] = {}
         """Signed peer records as their owners sealed them, for peer exchange."""
         self.forgotten = 0
@@ -77,6 +79,10 @@ class AddressBook:
         if not found:
             return
         self._put(self._hinted, peer, found, MAX_HINTED_PEERS)
+
+    def keep_agent(self, peer: PeerId, agent: str) -> None:
+        """Remember what a peer says it is."""
+        self._put(self.agents, peer, agent, MAX_RECORDS)
 
     def keep_record(self, peer: PeerId, record: bytes) -> None:
         """Remember a peer's signed record."""

@@ -5,7 +5,9 @@ go splits a long answer into several messages that together are one; `IdentifyRe
 and merges them. In a push, a field that is missing says that nothing changed: `Identify.updated`.
 
 Nothing said here is trusted by itself. `check` binds the message to the peer at the other end of
-the encrypted connection; addresses stay opaque bytes (see `multiaddr.known_addresses`).
+the encrypted connection; addresses stay opaque bytes (see `multiaddr.known_addresses`). A signed
+record that does not hold is worth nothing, and the rest is worth what it was: rust-libp2p signs its
+records under names of its own.
 """
 
 from typing import Final
@@ -67,12 +69,13 @@ class Identify(msgspec.Struct, frozen=True):
         return Identify(**said)
 
     def check(self, remote: PeerId) -> PeerRecord | None:
-        """Check that the message speaks of `remote`; return its signed record, if there is one."""
+        """Check that the message speaks of `remote`; return its record, if it has signed one."""
         if self.public_key is not None and PublicKey.decode(self.public_key).peer_id() != remote:
             raise PeerError("wrong-peer", "identify with another peer's key")
-        if self.signed_peer_record is None:
+        try:
+            record = unseal_peer_record(self.signed_peer_record or b"")
+        except PeerError:
             return None
-        record = unseal_peer_record(self.signed_peer_record)
         if record.peer_id != remote:
             raise PeerError("wrong-peer", "identify with another peer's record")
         return record

@@ -429,13 +429,14 @@ class Swarm:
 
     def _learn(self, stream: Stream, said: Identify) -> None:
         peer = stream.connection.remote_peer
-        said.check(keys.PeerId(peer))
+        record = said.check(keys.PeerId(peer))
+        self.book.keep_agent(peer, said.agent_version or "")
         here, _ = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint or ("", 0)
         self._own.observe(said.observed_address, origin_of(here))
         # Who listens everywhere does so where we see it.
         endpoints = endpoints_among(said.listen_addresses)
         self.book.learn(peer, [(here if on in WILDCARDS else on, port) for on, port in endpoints])
-        if said.signed_peer_record is not None:
+        if record is not None and said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes], informant: PeerId = b"") -> None:

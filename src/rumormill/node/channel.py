@@ -4,12 +4,15 @@ libp2p keeps one long-lived stream per direction: we send on the one that we ope
 the one that the peer opened. What cannot be sent at once waits in a bounded queue, control before
 data. When the queue is full a message is dropped, and the protocol is told. How long things have
 waited in it, and how fast it empties, is what `readers` judges a peer by.
+
+A peer that gets more in one RPC than it takes ends our stream, and says no more than that. What was
+large and recent is then taken to be the cause, and is not sent to it again.
 """
 
 from asyncio import TimerHandle, get_running_loop
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from rumormill.core import trace
 from rumormill.core.errors import DecodeError, LimitError
@@ -23,7 +26,9 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.wire.frames import FrameReader
 
+NOT_CONNECTED = "not connected"
 QUEUE_FULL = "queue full"
+TOO_LARGE = "too large for the peer"
 REPLACED_STREAM = "replaced-stream"
 NOT_SPOKEN = "the peer does not speak the protocol"
 _INCOMING_STREAMS = 2
@@ -31,6 +36,14 @@ _INCOMING_STREAMS = 2
 _LONGEST_RETRY = 60.0
 """Seconds up to which the delay doubles before a lost stream is opened again; our choice: the
 peer's connection lives, so it is there and refuses."""
+SURELY_TAKEN: Final = 56 << 10
+"""Bytes of an RPC that every implementation takes: rust-libp2p's 64 KiB by default hold what it has
+read of the next one besides."""
+_RECENT: Final = 10.0
+"""Seconds after which an RPC is not the reason why a stream ends; our choice: a peer that has not
+read it for so long does not read."""
+_SUSPECTS: Final = 64
+"""Large RPCs that are remembered at most; our choice: more than a peer's queue holds."""
 _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
 
@@ -87,10 +100,12 @@ class Channel(StreamHandler):
     """The RPC streams to and from one peer, for as long as their connection lives.
 
     Our stream is opened again, with growing pauses, when it is lost and the connection is not; a
-    peer that refuses it is asked again when it opens a stream of its own. Of incoming streams there
-    are two at most, of which a newer one replaces the older, so that a peer has two unfinished
-    frames and no more. One would do, as in go, but when both sides dial at once py-libp2p opens
-    two, uses the one that it happens to register last, and takes the end of the other for ours.
+    peer that refuses it is asked again when it opens a stream of its own. A peer whose own stream
+    lives on has not left, and what it said on it stays true: it remains a peer meanwhile. Of
+    incoming streams there are two at most, of which a newer one replaces the older, so that a peer
+    has two unfinished frames and no more. One would do, as in go, but when both sides dial at once
+    py-libp2p opens two, uses the one that it happens to register last, and takes the end of the
+    other for ours.
     """
 
     def __init__(self, driver: _Owner, connection: Connection) -> None:
@@ -108,6 +123,12 @@ class Channel(StreamHandler):
         """Bytes that its stream has taken."""
         self.duplicates = 0
         """Events of the peer that others had brought before."""
+        self.most = 0
+        """Bytes of an RPC that the peer takes at most, where it has shown that; else 0."""
+        self._large: deque[tuple[float, int, trace.RpcMeta]] = deque(maxlen=_SUSPECTS)
+        """What was sent lately that the peer may not take: when, of what size, and what it was."""
+        self._resuming = False
+        """Whether our stream was lost and is being opened again for a peer that has not left."""
         self._stream: Stream | None = None
         self._urgent: deque[tuple[bytes, float]] = deque()
         self._bulk: deque[tuple[bytes, float]] = deque()
@@ -179,6 +200,7 @@ class Channel(StreamHandler):
             if isinstance(stream.handler, Incoming):
                 stream.handler.channel = self
         self._early, old._early = old._early, []
+        self.most = old.most
         if old._cut_short:
             self._bulk.append((old._cut_short, old._rest_since))
         self._bulk.extend(old._bulk)
@@ -199,6 +221,7 @@ class Channel(StreamHandler):
     def on_open(self, stream: Stream) -> None:
         """The peer speaks our protocol."""
         self.protocol = stream.protocol
+        self._resuming = False
         self.refused = ""
         self.driver.on_channel_open(self)
         self._hand_on_early()
@@ -223,17 +246,48 @@ class Channel(StreamHandler):
     def on_close(self, stream: Stream, reason: str) -> None:
         """Without this stream the peer cannot be sent to."""
         if reason == ENDED:
-            return  # the peer will send nothing here, which it never does; we still can
-        if self.replaced:
-            return
+            stream.reset()  # the peer never sends here; who ends a stream does not read it either
+        elif not self.replaced:
+            self._stream = None
+            lives = self.connection.closed_because is None and reason != REFUSED
+            if lives:
+                self._find_too_large()
+            if lives and self._incoming and self.open and not self._resuming:
+                self._resume()
+            else:
+                self._lose(reason)
+
+    def _find_too_large(self) -> None:
+        """The peer has ended our stream: was it because of what we sent?"""
+        since = self.driver.now() - _RECENT
+        suspects = [large for large in self._large if large[0] > since]
+        self._large.clear()
+        if suspects:
+            self.most = min(size for _, size, _ in suspects) - 1
+            for _, _, meta in suspects:
+                self.driver.record(trace.DropRPC(self.peer, meta, TOO_LARGE))
+
+    def _resume(self) -> None:
+        """Open our stream again; what waits for it, waits on, unless the peer does not take it."""
+        self._resuming = True
+        waiting = list(self._bulk)
+        if self._cut_short:
+            waiting.insert(0, (self._cut_short, self._rest_since))
+        self._rest = self._cut_short = b""
+        self._bulk = deque(each for each in waiting if not 0 < self.most < len(each[0]))
+        left = sum(len(framed) for queue in (self._urgent, self._bulk) for framed, _ in queue)
+        self._queue(left - self.queued_bytes)
+        self._start_later()
+
+    def _lose(self, reason: str) -> None:
         was_open = self.open
-        self.protocol = ""
-        self._stream = None
+        self.protocol, self._resuming = "", False
         self._drop_queue()
         if self.connection.closed_because is not None:
             self.stop()
         elif reason != REFUSED:
-            self._start_later()
+            if self._retry is None:
+                self._start_later()
         else:
             self.refused = NOT_SPOKEN
             for incoming in list(self._incoming):
@@ -252,34 +306,39 @@ class Channel(StreamHandler):
         self._queue(-self.queued_bytes)
         self.slow = False
 
-    def send(self, frame: bytes, *, urgent: bool) -> bool:
-        """Send a framed RPC, or queue it; false when there is no room."""
-        stream = self._stream
-        if stream is None or not self.protocol:
-            return False
+    def send(self, frame: bytes, message: WireMessage) -> str:
+        """Send a framed RPC, or queue it; return why not, when there is a reason."""
+        stream, size = self._stream, len(frame)
+        if not self.protocol:
+            return NOT_CONNECTED
+        if size > SURELY_TAKEN:
+            if 0 < self.most < size:
+                return TOO_LARGE
+            self._large.append((self.driver.now(), size, message.meta))
         self.connection.active = True
-        if not self._rest and not self._bulk and not self._urgent:
+        idle = not self._rest and not self._bulk and not self._urgent
+        if idle and stream is not None and not self._resuming:
             taken = stream.send(frame)
             self.taken += taken
-            if taken < len(frame):
+            if taken < size:
                 self._rest, self._cut_short = memoryview(frame)[taken:], frame
                 self._rest_since = self.driver.now()
                 self._queue(len(self._rest))
-            return True
+            return ""
         config = self.driver.config
         if (
             self.queued_messages >= config.queue_messages
-            or self.queued_bytes + len(frame) > config.queue_bytes
-            or self.driver.queued_bytes + len(frame) > config.queue_bytes_total
+            or self.queued_bytes + size > config.queue_bytes
+            or self.driver.queued_bytes + size > config.queue_bytes_total
         ):
-            return False
-        (self._urgent if urgent else self._bulk).append((frame, self.driver.now()))
-        self._queue(len(frame))
-        return True
+            return QUEUE_FULL
+        (self._urgent if message.urgent else self._bulk).append((frame, self.driver.now()))
+        self._queue(size)
+        return ""
 
     def _pump(self) -> None:
         stream = self._stream
-        if stream is None or not self.protocol:
+        if stream is None or not self.protocol or self._resuming:
             return
         while True:
             if not self._rest:
@@ -348,7 +407,10 @@ class Channel(StreamHandler):
         if connection.retired and (self._incoming or connection.closed_because != RETIRED):
             return  # the peer has another stream, or has let go of this one itself
         if self._stream is not None:
+            self._large.clear()
             self._stream.reset()
+        elif self._resuming and not self._incoming:
+            self._lose(ENDED)
 
 
 class Incoming(StreamHandler):

@@ -25,7 +25,7 @@ from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.turns import Turn
 from rumormill.members import peer as members_peer
-from rumormill.node.channel import QUEUE_FULL, Channel
+from rumormill.node.channel import NOT_CONNECTED, QUEUE_FULL, Channel
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
@@ -93,7 +93,7 @@ class Driver:
         self.intake = Intake(swarm, journal, config, self.now, self.record)
         self._input: inputs.Input | None = None
         """Whose effects are being carried out."""
-        self._encode = spec.encode
+        self._encode, self._tolerated = spec.encode, spec.tolerated
         self._swarm = swarm
         self._recorder = recorder
         self._record = recorder.record
@@ -378,7 +378,7 @@ class Driver:
 
     def _reject(self, effect: trace.RejectMessage) -> None:
         self._record((self._moment, self.id, effect))
-        if effect.received_from in self.channels:
+        if effect.received_from in self.channels and effect.reason not in self._tolerated:
             self._swarm.blame(effect.received_from, effect.reason, _REJECTED)
 
     def _note_duplicate(self, effect: trace.DuplicateMessage) -> None:
@@ -410,16 +410,15 @@ class Driver:
         self, peers: tuple[PeerId, ...], message: WireMessage, framed: bytes, now: float
     ) -> None:
         """Send a message to peers that are connected, and trace what came of it."""
-        channels, record, own = self.channels, self._record, self.id
-        meta, urgent = message.meta, message.urgent
+        channels, record, own, meta = self.channels, self._record, self.id, message.meta
         for peer in peers:
             channel = channels.get(peer)
-            if channel is None or not channel.protocol:
-                record((now, own, trace.DropRPC(peer, meta, "not connected")))
-            elif channel.send(framed, urgent=urgent):
+            refusal = NOT_CONNECTED if channel is None else channel.send(framed, message)
+            if not refusal:
                 record((now, own, SendRPC(peer, meta)))
-            else:
-                record((now, own, trace.DropRPC(peer, meta, QUEUE_FULL)))
+                continue
+            record((now, own, trace.DropRPC(peer, meta, refusal)))
+            if refusal == QUEUE_FULL:
                 self._on_queue_full(peer, message, len(framed))
 
     def _on_queue_full(self, peer: PeerId, message: WireMessage, size: int) -> None:

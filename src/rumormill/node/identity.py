@@ -50,6 +50,19 @@ class SignatureVerifier:
             return False
         return key is not None and key.verify(payload, signature)
 
+    def passes_elsewhere(
+        self, author: PeerId, public_key: bytes, payload: bytes, signature: bytes
+    ) -> bool:
+        """Whether honest peers may accept and pass on what `verify` refuses.
+
+        They may know more kinds of keys than we, and take other encodings of a key than its own.
+        """
+        try:
+            key = self._key_of(author, public_key)
+        except DecodeError as error:
+            return error.reason in {"unsupported-key-type", "not-canonical"}
+        return key is not None and key.passes_elsewhere(payload, signature)
+
 
 class NodeIdentity(SignatureVerifier):
     """Signs with the node's key and verifies anybody's signature (`core.identity.Identity`)."""

@@ -9,7 +9,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from rumormill.core import trace
 from rumormill.core.config import Config
@@ -46,18 +46,12 @@ from rumormill.sync.config import SyncConfig
 from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
 
-Switched = TypeVar("Switched", SyncConfig, MembersConfig)
-
-
-def _checked(given: Switched | bool, kind: type[Switched]) -> Switched:
-    """A configuration that was given, or that says no more than yes or no."""
-    config = kind(enabled=given) if isinstance(given, bool) else given
-    config.validate()
-    return config
-
 
 class NodeLife:
     """What `Node` is made of, and how that is started and closed."""
+
+    _running = False
+    _checked_topic: TopicName | None = None
 
     def __init__(
         self,
@@ -92,8 +86,8 @@ class NodeLife:
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
         multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are
         told instead of those, for a node behind a NAT or a proxy. `protocol` is a name, or the
-        specification of a protocol that is not rumormill's own; `parameters` are the protocol's, by
-        name; `protocol_ids` the versions that are offered to peers, best first; all unless given.
+        specification of a protocol that is not rumormill's own; `parameters` are its own, by name.
+        `protocol_ids` are the versions that are offered to peers, best first; all unless given.
         `supervisors` are the tickets of all peers that supervise topics, where the protocol has
         such; with `supervises` this node is one of them. `network` is the key file of a private
         network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
@@ -103,7 +97,7 @@ class NodeLife:
         see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
         topic, that of all others under "". `sync` says whether and how what is missing is got from
         other nodes; `members` whether and how other nodes are found, kept and remembered. With
-        `resume`, the topics that were followed last are followed again from the start.
+        `resume`, topics that were followed when the node was last closed, or killed, are again.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
@@ -114,10 +108,11 @@ class NodeLife:
         self._supervises = supervises
         self._network = None if network is None else Path(network)
         self._config = config or NodeConfig()
-        self._config.validate()
         self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
-        self._sync = _checked(sync, SyncConfig)
-        self._members = _checked(members, MembersConfig)
+        self._sync = SyncConfig(enabled=sync) if isinstance(sync, bool) else sync
+        self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
+        for settings in (self._config, self._sync, self._members):
+            settings.validate()
         self._resume = resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
@@ -126,9 +121,7 @@ class NodeLife:
         """Keys and policies of topics: they may be given and changed while the node runs."""
         self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
-        self._checked_topic: TopicName | None = None
         self._doors: dict[Doors, None] = {}
-        self._running = False
 
     # Life.
 
@@ -165,6 +158,7 @@ class NodeLife:
                 validator=self._validators.judge,
                 check_record=identity.record_is_of,
                 peer_records=self._swarm.book.records,
+                agents=self._swarm.book.agents,
                 addresses=self._swarm.addresses_of,
             )
             machines = self._machines(settings, hooks)

@@ -51,6 +51,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """Whether a signed peer record is valid and belongs to the peer."""
     peer_records: Mapping[PeerId, bytes] = {}
     """The signed records of connected peers, for peer exchange."""
+    agents: Mapping[PeerId, str] = {}
+    """What peers say they are, the programs that they run."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
 
@@ -160,6 +162,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     recovers: bool = False
     """Whether it takes events that were missing and fetched (`Recovered`), so that sync can get
     what it has not brought."""
+    tolerated: frozenset[str] = frozenset()
+    """Why an event may be refused without blame for the peer that brought it."""
     finds_peers: bool = False
     """Whether it has an overlay of its own that finds peers; else membership finds them."""
     proves_authors: Callable[[Any], bool] = lambda _: False

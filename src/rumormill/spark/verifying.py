@@ -22,7 +22,7 @@ from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
 from rumormill.protocols.pubsub.codec import from_event as from_pubsub
 from rumormill.protocols.pubsub.codec import signing_payload
-from rumormill.protocols.pubsub.naming import author_and_seqno, content_hash
+from rumormill.protocols.pubsub.message_ids import NAMINGS, content_hash
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.radius.messages import from_event as from_radius
@@ -59,7 +59,8 @@ def _check_pubsub(event: Event, verifier: SignatureVerifier) -> Verdict:
         named = event.id == content_hash(event.topic, event.data)
         return _verdict(named, INVALID if event.author else ABSENT)
     message = from_pubsub(event)
-    named = event.id in (author_and_seqno(message), content_hash(event.topic, event.data))
+    named = event.id == content_hash(event.topic, event.data)
+    named = named or any(event.id == name(message) for name in NAMINGS.values())
     holds = verifier.verify(event.author, message.key, signing_payload(message), message.signature)
     return _verdict(named, VALID if holds else INVALID)
 

@@ -1,12 +1,13 @@
 """Identity keys and the peer ids made from them.
 
 A peer is its public key: the peer id is the key itself where the encoded key is short (an
-identity multihash, for Ed25519 and Secp256k1), or the key's SHA-256 where it is long (RSA). Only
-the one canonical encoding of a key is accepted: two encodings of one key would be two peers.
+identity multihash, for Ed25519 and Secp256k1), or the key's SHA-256 where it is long (RSA, ECDSA).
+Only the one canonical encoding of a key is accepted: two encodings of one key would be two peers.
 
 The rule of this file: a key from a peer is refused by its type and length before any library parses
 it, and by its size before any arithmetic is done with it. Verification never raises: a signature
-holds or it does not. Our own keys are Ed25519 only.
+holds or it does not. Our own keys are Ed25519 only. Where we are stricter than other
+implementations, `passes_elsewhere` says so: who relays what they accept has done nothing wrong.
 """
 
 import enum
@@ -18,7 +19,7 @@ from typing import Final, Self, TypeAlias
 import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 from nacl.exceptions import CryptoError
@@ -46,7 +47,10 @@ _SECP256K1_BYTES = 33
 _SECP256K1_HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 _MIN_RSA_DER_BYTES = MIN_RSA_BITS // 8
 _MAX_RSA_EXPONENT = 2**31 - 1
+_MAX_ECDSA_DER_BYTES = 160
 _MAX_SECP256K1_SIGNATURE_BYTES = 72
+_MAX_ECDSA_SIGNATURE_BYTES = 141
+_ECDSA_CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _MAX_EMBEDDED_KEY_BYTES = 42
 _DER = serialization.Encoding.DER
 _PKIX = serialization.PublicFormat.SubjectPublicKeyInfo
@@ -60,6 +64,7 @@ class KeyType(enum.IntEnum):
     RSA = 0
     ED25519 = 1
     SECP256K1 = 2
+    ECDSA = 3
 
 
 class _KeyMessage(msgspec.Struct, frozen=True):
@@ -89,7 +94,7 @@ class PublicKey:
     __slots__ = ("data", "encoded", "key_type", "verify")
 
     def __init__(self, key_type: KeyType, data: bytes) -> None:
-        self.verify = _VERIFIERS[key_type](data)
+        self.verify: _Verify = _VERIFIERS[key_type](data)
         self.key_type = key_type
         self.data = data
         self.encoded = _SCHEMA.encode(_KeyMessage(key_type, data))
@@ -109,6 +114,22 @@ class PublicKey:
         if len(encoded) <= _MAX_EMBEDDED_KEY_BYTES:
             return PeerId(bytes((_IDENTITY, len(encoded))) + encoded)
         return PeerId(bytes((_SHA2_256, 32)) + hashlib.sha256(encoded).digest())
+
+    def passes_elsewhere(self, message: bytes, signature: bytes) -> bool:
+        """Whether other implementations take for good a signature that `verify` refuses.
+
+        They do not ask for the low one of two Secp256k1 signatures, nor look for small orders of
+        Ed25519 keys and points, which let anybody sign.
+        """
+        if self.key_type is KeyType.SECP256K1:
+            return _secp256k1(self.data, low=False)(message, signature)
+        if self.key_type is not KeyType.ED25519:
+            return False
+        try:
+            ed25519.Ed25519PublicKey.from_public_bytes(self.data).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PublicKey):
@@ -241,7 +262,7 @@ def _ed25519(key: bytes) -> _Verify:
     return verify
 
 
-def _secp256k1(data: bytes) -> _Verify:
+def _secp256k1(data: bytes, *, low: bool = True) -> _Verify:
     if len(data) != _SECP256K1_BYTES or data[0] not in (2, 3):
         raise DecodeError("bad-key", "a Secp256k1 public key has 33 bytes, compressed")
     try:
@@ -255,7 +276,7 @@ def _secp256k1(data: bytes) -> _Verify:
         try:
             _, s = decode_dss_signature(signature)
             # BIP 62: of the two signatures that everybody can compute, only the low one counts.
-            if s > _SECP256K1_HALF_ORDER:
+            if low and s > _SECP256K1_HALF_ORDER:
                 return False
             key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
         except (InvalidSignature, ValueError):
@@ -265,21 +286,49 @@ def _secp256k1(data: bytes) -> _Verify:
     return verify
 
 
+def _ecdsa(data: bytes) -> _Verify:
+    if len(data) > _MAX_ECDSA_DER_BYTES:
+        raise DecodeError("bad-key-size", f"an ECDSA key encoded in {len(data)} bytes")
+    key = _load_der(data)
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, _ECDSA_CURVES):
+        raise DecodeError("bad-key", "not a key of P-256, P-384 or P-521")
+    _check_der(data, key)
+
+    def verify(message: bytes, signature: bytes) -> bool:
+        if len(signature) > _MAX_ECDSA_SIGNATURE_BYTES:
+            return False
+        try:
+            key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    return verify
+
+
+def _load_der(data: bytes) -> object:
+    try:
+        return serialization.load_der_public_key(data)
+    except (ValueError, UnsupportedAlgorithm):
+        raise DecodeError("bad-key", "not a PKIX public key") from None
+
+
+def _check_der(data: bytes, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> None:
+    if data != key.public_bytes(_DER, _PKIX):
+        raise DecodeError("not-canonical", "a key in another than its one DER encoding")
+
+
 def _rsa(data: bytes) -> _Verify:
     if not _MIN_RSA_DER_BYTES < len(data) <= MAX_ENCODED_KEY_BYTES:
         raise DecodeError("bad-key-size", f"an RSA key encoded in {len(data)} bytes")
-    try:
-        key = serialization.load_der_public_key(data)
-    except (ValueError, UnsupportedAlgorithm):
-        raise DecodeError("bad-key", "not a PKIX public key") from None
+    key = _load_der(data)
     if not isinstance(key, rsa.RSAPublicKey):
         raise DecodeError("bad-key", "not an RSA key")
     if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
         raise DecodeError("bad-key-size", f"an RSA key of {key.key_size} bits")
     if key.public_numbers().e > _MAX_RSA_EXPONENT:
         raise DecodeError("bad-key-size", "an RSA key with an exponent of over 31 bits")
-    if data != key.public_bytes(_DER, _PKIX):
-        raise DecodeError("not-canonical", "an RSA key in another than its one DER encoding")
+    _check_der(data, key)
 
     def verify(message: bytes, signature: bytes) -> bool:
         if len(signature) != (key.key_size + 7) // 8:
@@ -297,4 +346,5 @@ _VERIFIERS: Final[dict[KeyType, Callable[[bytes], _Verify]]] = {
     KeyType.RSA: _rsa,
     KeyType.ED25519: _ed25519,
     KeyType.SECP256K1: _secp256k1,
+    KeyType.ECDSA: _ecdsa,
 }

@@ -34,6 +34,11 @@ _NAMES: Final = {
     DNSADDR: "dnsaddr", P2P: "p2p",
 }  # fmt: skip
 _CODES: Final = {name: code for code, name in _NAMES.items()} | {"ipfs": P2P}  # its old name
+_OTHER_TRANSPORTS: Final = (
+    "webtransport", "webrtc-direct", "webrtc", "quic-v1", "quic", "wss", "ws", "p2p-circuit", "tls",
+    "udp", "http", "unix", "onion", "onion3",
+)  # fmt: skip
+"""Protocols of addresses that others dial and we do not, the most telling first."""
 _FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2}
 _HOSTS: Final = (IP4, IP6, DNS, DNS4, DNS6)
 
@@ -79,12 +84,12 @@ class Multiaddr(msgspec.Struct, frozen=True):
             raise DecodeError("bad-multiaddr", f"an address of over {_MAX_TEXT_LENGTH} characters")
         first, *words = text.split("/")
         if first or not words or len(words) % 2:
-            raise DecodeError("bad-multiaddr", "an address reads /protocol/value/protocol/value")
+            raise _unreadable(words, "an address reads /protocol/value/protocol/value")
         components = []
         for name, value in zip(words[::2], words[1::2], strict=True):
             code = _CODES.get(name)
             if code is None:
-                raise DecodeError("unknown-protocol", f"multiaddr protocol {name!r}")
+                raise _unreadable(words, f"multiaddr protocol {name!r}")
             components.append((code, _checked(code, _parse_value(code, value))))
         return cls(tuple(components))
 
@@ -146,6 +151,15 @@ def known_addresses(encoded: Iterable[bytes]) -> tuple[list[Multiaddr], int]:
         except DecodeError:
             skipped += 1
     return known, skipped
+
+
+def _unreadable(words: list[str], why: str) -> DecodeError:
+    """Why an address as text is not read: a transport that we lack, or nonsense."""
+    for name in _OTHER_TRANSPORTS:
+        if name in words:
+            detail = f"unsupported transport {name}; ask for an address of plain TCP, /ip4/…/tcp/…"
+            return DecodeError("unsupported-transport", detail)
+    return DecodeError("bad-multiaddr", why)
 
 
 def _checked(code: int, value: bytes) -> bytes:

@@ -124,6 +124,15 @@ node.addEventListener('peer:identify', ({ detail }) => {
 })
 setInterval(look, 20)
 
+/** The lowest score that each peer has had. */
+const lowest = {}
+setInterval(() => {
+  for (const peer of pubsub.getPeers()) {
+    const score = pubsub.getScore?.(peer.toString()) ?? 0
+    lowest[peer.toString()] = Math.min(lowest[peer.toString()] ?? score, score)
+  }
+}, 100)
+
 /** The pubsub protocols of the open streams to and from a peer. */
 function streamsOf (peer) {
   const streams = node.getConnections().flatMap((connection) => connection.streams
@@ -212,6 +221,7 @@ const requests = {
     const found = await events(query, 'PROVIDER')
     return found.flatMap(({ providers }) => providers.map(described))
   },
+  scores: () => lowest,
   streams: ({ peer }) => streamsOf(peer),
   ping: async ({ ticket }) => ({ milliseconds: await node.services.ping.ping(multiaddr(ticket)) }),
   identified: async ({ peer }) => {

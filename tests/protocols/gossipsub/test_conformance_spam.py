@@ -17,8 +17,8 @@ from rumormill.protocols.gossipsub.score_params import (
     TopicScoreParams,
     score_parameter_decay,
 )
+from rumormill.protocols.pubsub.message_ids import author_and_seqno
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Prune, Rpc, SubOpts
-from rumormill.protocols.pubsub.naming import author_and_seqno
 from rumormill.protocols.pubsub.reasons import MISSING_SIGNATURE
 
 TOPIC = "news"

@@ -31,6 +31,7 @@ from rumormill.protocols.pubsub.codec import (
     proof_of,
     signing_payload,
 )
+from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
 from rumormill.protocols.pubsub.messages import (
     Control,
     IHave,
@@ -391,12 +392,12 @@ class TestLimits:
 
     def test_a_message_id_is_a_name_and_not_a_payload(self) -> None:
         """Ids are remembered, so an RPC with an overlong one is refused."""
-        fits = Rpc(control=Control(idontwant=(bytes(512),)))
+        fits = Rpc(control=Control(idontwant=(bytes(MAX_ID_BYTES),)))
         assert decode_rpc(encode_rpc(fits)) == fits
         for control in (
-            Control(idontwant=(bytes(513),)),
-            Control(iwant=(b"x", bytes(513))),
-            Control(ihave=(IHave("t", (bytes(513),)),)),
+            Control(idontwant=(bytes(MAX_ID_BYTES + 1),)),
+            Control(iwant=(b"x", bytes(MAX_ID_BYTES + 1))),
+            Control(ihave=(IHave("t", (bytes(MAX_ID_BYTES + 1),)),)),
         ):
             assert refusal(encode_rpc(Rpc(control=control))) == "id-too-long"
 

@@ -28,7 +28,11 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GaterParams, GossipSubConfig
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.messages import Message, Rpc
-from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
+from rumormill.protocols.pubsub.reasons import (
+    TOLERATED,
+    VALIDATION_IGNORED,
+    VALIDATION_THROTTLED,
+)
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
 _ROUNDING: Final = 1e-9
@@ -141,7 +145,7 @@ class Gater:
             self._last_throttled = now
             return
         account = self._account_of(peer)
-        if account is not None:
+        if account is not None and reason not in TOLERATED:
             if reason == VALIDATION_IGNORED:
                 account.ignore += 1
             else:

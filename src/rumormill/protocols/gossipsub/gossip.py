@@ -8,17 +8,19 @@ IDONTWANT (1.2) goes the other way: it names a message that we have, so that mes
 send it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from rumormill.core import trace
 from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
+from rumormill.protocols.gossipsub.dialects import Dialects
 from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.pubsub.messages import IHave, Message
 from rumormill.protocols.pubsub.seen_cache import SeenCache
+from rumormill.protocols.registry import Hooks
 
 
 class Promises:
@@ -28,7 +30,8 @@ class Promises:
     finds out a peer that makes a habit of empty advertisements. A message that comes, from
     whomever, ends all promises of it, because the others can then no longer keep theirs. So does a
     rejected message, which is charged elsewhere, unless it was badly signed: that anybody can make
-    up.
+    up. A peer that names messages in a way that we cannot compute brings what we do not recognise
+    as its own; whatever it brings, in answer, ends one of its promises.
     """
 
     __slots__ = ("_by_id", "_by_peer", "_follow_up", "_limit", "_randomness", "count", "unwatched")
@@ -57,12 +60,31 @@ class Promises:
             self._by_peer.setdefault(peer, {})[message_id] = None
             self.count += 1
 
-    def fulfil(self, message_id: MessageId) -> None:
-        """The message arrived, or entered validation: nobody owes it any more."""
+    @property
+    def owing(self) -> Container[PeerId]:
+        """Who has promised something."""
+        return self._by_peer
+
+    def fulfil(self, message_id: MessageId) -> bool:
+        """The message arrived, or entered validation: nobody owes it any more.
+
+        Return whether anybody did.
+        """
         owers = self._by_id.pop(message_id, None)
-        if owers is not None:
-            for peer in owers:
-                self._strike(peer, message_id)
+        if owers is None:
+            return False
+        for peer in owers:
+            self._strike(peer, message_id)
+        return True
+
+    def settle(self, peer: PeerId) -> None:
+        """A peer that owes something has brought something that it had not promised."""
+        message_id = next(iter(self._by_peer[peer]))
+        owers = self._by_id[message_id]
+        del owers[peer]
+        if not owers:
+            del self._by_id[message_id]
+        self._strike(peer, message_id)
 
     def rejected(self, message_id: MessageId, peer: PeerId, reason: str) -> None:
         """`peer` sent the message and it was rejected."""
@@ -109,13 +131,14 @@ class Promises:
 class Gossip:
     """The lazy part of GossipSub: message cache, IHAVE, IWANT, IDONTWANT, promises."""
 
-    def __init__(self, table: PeerTable, seen: SeenCache) -> None:
+    def __init__(self, table: PeerTable, seen: SeenCache, hooks: Hooks) -> None:
         config, randomness = table.config, table.randomness
         self.cache = MessageCache(config.history_length, config.history_gossip)
         self.promises = Promises(config.iwant_followup_time, config.max_promises, randomness)
         self._config, self._randomness = config, randomness
         self._table, self._trust = table, table.trust
         self._seen = seen
+        self.dialects = Dialects(config, hooks, self.cache)
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
@@ -134,10 +157,12 @@ class Gossip:
             for waiting in turns.values():
                 waiting.pop(peer, None)
         self.promises.forget_peer(peer)
+        self.dialects.forget_peer(peer)
         self.cache.forget_peer(peer)
 
     def start_heartbeat(self, now: float, effects: Effects) -> None:
         """Charge broken promises, and begin new counts."""
+        self.dialects.heartbeats += 1
         for peer, count in self.promises.broken(now).items():
             self._trust.penalise(peer, reasons.BROKEN_PROMISE, count, effects)
         self._ihaves_heard.clear()
@@ -155,6 +180,16 @@ class Gossip:
             else:
                 del self.unwanted[peer]
 
+    def arrived(self, peer: PeerId, message: Message, links: Container[PeerId]) -> None:
+        """A peer brought a message, new or not: nobody owes it any more, whatever its name."""
+        promises = self.promises
+        expected = promises.fulfil(message.id)
+        for name in self.cache.names:
+            expected = promises.fulfil(name(message)) or expected
+        # Who is in our mesh sends by itself; others when they write, or because we asked.
+        if not expected and peer in promises.owing and peer not in links:
+            promises.settle(peer)
+
     # Sending gossip.
 
     def emit(
@@ -164,8 +199,9 @@ class Gossip:
         ids = self.cache.gossip_ids(topic)
         if not ids:
             return []
-        gossips = self._trust.gossips
-        peers = [peer for peer in self._table.outsiders(topic, excluded) if gossips(peer, now)]
+        gossips, waits_for = self._trust.gossips, self.dialects.waits_for
+        outsiders = self._table.outsiders(topic, excluded)
+        peers = [peer for peer in outsiders if gossips(peer, now) and not waits_for(peer)]
         target = max(self._config.D_lazy, int(self._config.gossip_factor * len(peers)))
         if target < len(peers):
             peers = self._next_to_tell(topic, peers, target)
@@ -173,9 +209,18 @@ class Gossip:
         if len(ids) <= limit:
             self._randomness.shuffle(ids)
             ihave = IHave(topic, tuple(ids))
-            return [(peer, ihave) for peer in peers]
+            return [(peer, self._translated(peer, ihave)) for peer in peers]
         # Each peer is told another part, so that together they cover the whole.
-        return [(peer, IHave(topic, tuple(self._randomness.sample(ids, limit)))) for peer in peers]
+        sample = self._randomness.sample
+        parts = [(peer, IHave(topic, tuple(sample(ids, limit)))) for peer in peers]
+        return [(peer, self._translated(peer, ihave)) for peer, ihave in parts]
+
+    def _translated(self, peer: PeerId, ihave: IHave) -> IHave:
+        name = self.dialects.names.get(peer)
+        if name is None:
+            return ihave
+        messages = self.cache.messages
+        return IHave(ihave.topic, tuple([name(messages[each]) for each in ihave.message_ids]))
 
     def _next_to_tell(self, topic: Topic, peers: list[PeerId], count: int) -> list[PeerId]:
         """Choose `count` peers, at random, but none again before all others had their turn.
@@ -213,16 +258,17 @@ class Gossip:
             effects.append(trace.Refuse(peer, reasons.IHAVE_TOO_MANY_MESSAGES))
             return ()
         allowance = config.max_ihave_length - self._ids_asked.get(peer, 0)
-        seen = self._seen.ids
+        seen, aliases = self._seen.ids, self.cache.aliases
         wanted: dict[MessageId, None] = {}
         refused = 0
         for ihave in ihaves:
             if ihave.topic not in subscribed:
                 continue
+            self.dialects.hear(peer, ihave.message_ids)
             heeded = ihave.message_ids[: config.max_ihave_length]
             refused += len(ihave.message_ids) - len(heeded)
             for message_id in heeded:
-                if message_id not in seen:
+                if message_id not in seen and message_id not in aliases:
                     wanted[message_id] = None
         asked = list(wanted)
         if len(asked) > 1:
@@ -245,13 +291,14 @@ class Gossip:
         if not self._trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
             return ()
-        unwanted = self.unwanted.get(peer, {})
+        unwanted, aliases = self.unwanted.get(peer, {}), self.cache.aliases
         found: dict[MessageId, Message] = {}
         too_often = unknown = 0
         for message_id in message_ids:
             if message_id in unwanted or message_id in found:
                 continue
-            message, count = self.cache.get_for_peer(message_id, peer)
+            known = aliases.get(message_id, message_id)
+            message, count = self.cache.get_for_peer(known, peer)
             if message is None:
                 unknown += 1
                 continue
@@ -269,6 +316,7 @@ class Gossip:
         self, peer: PeerId, message_ids: tuple[MessageId, ...], effects: Effects
     ) -> None:
         """Remember messages that a peer has already."""
+        self.dialects.hear(peer, message_ids)
         config = self._config
         heard = self._idontwants_heard.get(peer, 0)
         if heard >= config.max_idontwant_messages:

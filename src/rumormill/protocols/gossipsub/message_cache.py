@@ -4,10 +4,13 @@ Messages lie in windows, one per heartbeat. `shift` opens a new window and forge
 the oldest. The newest `history_gossip` windows are gossiped about; all `history_length` windows
 answer requests, since a request comes some time after the gossip that caused it.
 
+Peers may know a message by another name (`dialects`); it is found by those as well.
+
 The cache is bounded in messages and in bytes. A message that does not fit makes the oldest windows
 go early; when the newest alone fills the cache, the message is not kept. Both are counted.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from rumormill.core.errors import ConfigError
@@ -35,8 +38,10 @@ class MessageCache:
         "_transmissions",
         "_transmissions_counted",
         "_windows",
+        "aliases",
         "evicted",
         "messages",
+        "names",
         "refused",
     )
 
@@ -54,6 +59,10 @@ class MessageCache:
         self.refused = 0
         """Messages that were not kept because there was no room."""
         self.messages: dict[MessageId, Message] = {}
+        self.names: list[Callable[[Message], MessageId]] = []
+        """What else messages are called, besides their ids."""
+        self.aliases: dict[MessageId, MessageId] = {}
+        """Ids by those other names."""
         # Newest first. A window maps a topic to the ids of its messages, in order of arrival. A
         # list, since there are few windows and an empty deque takes ten times the memory.
         self._windows: list[dict[Topic, list[MessageId]]] = [{} for _ in range(history_length)]
@@ -77,6 +86,8 @@ class MessageCache:
                 self.refused += 1
                 return False
         messages[message_id] = message
+        for name in self.names:
+            self.aliases[name(message)] = message_id
         self._bytes += size
         window = self._windows[0]
         ids = window.get(message.topic)
@@ -85,6 +96,12 @@ class MessageCache:
         else:
             ids.append(message_id)
         return True
+
+    def name_also(self, name: Callable[[Message], MessageId]) -> None:
+        """Find messages by other names from now on."""
+        self.names.append(name)
+        for message in self.messages.values():
+            self.aliases[name(message)] = message.id
 
     def _make_room(self, size: int) -> None:
         if size > self._bytes_max:
@@ -135,7 +152,10 @@ class MessageCache:
     def _forget(self, window: dict[Topic, list[MessageId]]) -> None:
         for ids in window.values():
             for message_id in ids:
-                self._bytes -= self.messages.pop(message_id).meta.size
+                message = self.messages.pop(message_id)
+                self._bytes -= message.meta.size
+                for name in self.names:
+                    self.aliases.pop(name(message), None)
                 counts = self._transmissions.pop(message_id, None)
                 if counts is not None:
                     self._transmissions_counted -= len(counts)

@@ -17,8 +17,11 @@ from rumormill.protocols.pubsub.router import PeerState
 GOSSIPSUB_1_0 = "/meshsub/1.0.0"
 GOSSIPSUB_1_1 = "/meshsub/1.1.0"
 GOSSIPSUB_1_2 = "/meshsub/1.2.0"
+GOSSIPSUB_1_3 = "/meshsub/1.3.0"
+"""1.2, and a control message by which peers agree on extensions. Who has none sends none, as go
+does; that of a peer is read over."""
 
-PROTOCOLS = (GOSSIPSUB_1_2, GOSSIPSUB_1_1, GOSSIPSUB_1_0, FLOODSUB)
+PROTOCOLS = (GOSSIPSUB_1_3, GOSSIPSUB_1_2, GOSSIPSUB_1_1, GOSSIPSUB_1_0, FLOODSUB)
 """What we speak, best first."""
 
 
@@ -59,4 +62,4 @@ class PeerTable(msgspec.Struct, frozen=True):
     def heeds_idontwant(self, peer: PeerId) -> bool:
         """Whether the peer understands IDONTWANT (from 1.2 on)."""
         state = self.peers.get(peer)
-        return state is not None and state.protocol == GOSSIPSUB_1_2
+        return state is not None and state.protocol in {GOSSIPSUB_1_3, GOSSIPSUB_1_2}

@@ -1,4 +1,4 @@
-"""GossipSub 1.0, 1.1 and 1.2 as one machine.
+"""GossipSub 1.0 to 1.3 as one machine.
 
 Full messages travel over a mesh of few links per topic (`mesh`); ids of recent messages are
 gossiped to peers outside it, who fetch what they missed (`gossip`); peers are scored by what they
@@ -67,7 +67,8 @@ class GossipSub(PubSubRouter):
             self.peers, self.topics, self.direct, config, self.trust, randomness
         )
         self.mesh = Mesh(self._table)
-        self.gossip = Gossip(self._table, self._seen)
+        self.gossip = Gossip(self._table, self._seen, hooks)
+        self._owing = self.gossip.promises.owing
         self.fanout = Fanout(self._table)
         self._outbox = Outbox(self.mesh.links)
         self._exchange = PeerExchange(self._table, hooks)
@@ -134,9 +135,9 @@ class GossipSub(PubSubRouter):
     # Peers come and go.
 
     def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
-        if event.peer in self.peers or event.peer == self.id:
+        if event.peer == self.id:
             return
-        if self._score is not None:
+        if self._score is not None and event.peer not in self.peers:
             self._score.add_peer(event.peer, event.address, now)
         super()._on_peer_connected(event, now, effects)
         if not self._table.meshes(event.peer):
@@ -246,7 +247,7 @@ class GossipSub(PubSubRouter):
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
-        self.gossip.promises.fulfil(message.id)
+        self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
 
@@ -260,10 +261,16 @@ class GossipSub(PubSubRouter):
         links = self.mesh.links.get(message.topic)
         if not links or (len(links) == 1 and received_from in links):
             return
-        heeds = self._table.heeds_idontwant
-        heeding = tuple([peer for peer in links if peer != received_from and heeds(peer)])
-        if heeding:
-            effects.append(SendAll(heeding, Rpc(control=Control(idontwant=(message.id,)))))
+        heeds, names = self._table.heeds_idontwant, self.gossip.dialects.names
+        heeding = [peer for peer in links if peer != received_from and heeds(peer)]
+        alike = tuple([peer for peer in heeding if peer not in names])
+        if alike:
+            effects.append(SendAll(alike, Rpc(control=Control(idontwant=(message.id,)))))
+        if len(alike) < len(heeding):
+            for peer in heeding:
+                if peer in names:
+                    unwanted = Control(idontwant=(names[peer](message),))
+                    effects.append(Send(peer, Rpc(control=unwanted)))
 
     def _on_accepted(self, peer: PeerId, message: Message, now: float) -> None:
         if self._score is not None:
@@ -277,6 +284,8 @@ class GossipSub(PubSubRouter):
             self._score.reject_message(peer, message.topic, message.id, reason, now)
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
+        if peer in self._owing:
+            self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
         if self._score is not None:
             self._score.duplicate_message(peer, message.topic, message.id, now)
 
@@ -286,7 +295,7 @@ class GossipSub(PubSubRouter):
         if own and len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, received_from, effects)
         message_id, author = message.id, message.author
-        unwanted = self.gossip.unwanted
+        unwanted, names = self.gossip.unwanted, self.gossip.dialects.names
         pending = self._outbox.pending
         peers: list[PeerId] = []
         piggybacking: list[PeerId] = []
@@ -294,6 +303,8 @@ class GossipSub(PubSubRouter):
             if peer == received_from or peer == author:
                 continue
             if unwanted and message_id in unwanted.get(peer, ()):
+                continue
+            if peer in names and names[peer](message) in unwanted.get(peer, ()):
                 continue
             (piggybacking if pending and peer in pending else peers).append(peer)
         if peers:

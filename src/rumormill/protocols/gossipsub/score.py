@@ -35,7 +35,11 @@ from rumormill.protocols.gossipsub.score_stats import (
     TopicStats,
     count_mesh_delivery,
 )
-from rumormill.protocols.pubsub.reasons import VALIDATION_IGNORED, VALIDATION_THROTTLED
+from rumormill.protocols.pubsub.reasons import (
+    TOLERATED,
+    VALIDATION_IGNORED,
+    VALIDATION_THROTTLED,
+)
 
 _ROUNDING: Final = 1e-9
 """Times are floats: a whole number of intervals may come out a little below itself."""
@@ -332,7 +336,7 @@ class PeerScore:
             if record is not None and record.status == UNKNOWN and record.peers is None:
                 del self.records[message_id]
             return
-        if not self.tracks_deliveries:
+        if not self.tracks_deliveries or reason in TOLERATED:
             return
         record = self._deliveries.open(message_id, now)
         if record.status != UNKNOWN:

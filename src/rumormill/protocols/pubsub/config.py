@@ -11,7 +11,10 @@ empty topic, which nobody can subscribe to. Its `encoded` is what arrived all th
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from rumormill.core.config import AT_LEAST_ONE, NOT_NEGATIVE, Config, Rule, require, require_all
+from rumormill.protocols.pubsub.message_ids import MessageNaming
 
 ENDLESS: Final = 2**63
 """No time and no count is this large: back-offs travel as 64-bit numbers of seconds."""
@@ -33,6 +36,13 @@ class PubSubConfig(Config, frozen=True, kw_only=True):
 
     sign_policy: SignPolicy = SignPolicy.STRICT_SIGN
     """The specification's recommended policy and go's default."""
+
+    message_id: MessageNaming = MessageNaming.LIBP2P
+    """What messages are called: `libp2p`, `js`, `rust`, `ethereum` or `filecoin`. The first is the
+    specification's and go's default."""
+
+    message_ids: dict[str, MessageNaming] = msgspec.field(default_factory=dict)
+    """The same for single topics, by name."""
 
     seen_ttl: float = 120.0
     """Seconds for which a message id is remembered. GossipSub 1.0, `seen_ttl`: 2 minutes."""
@@ -129,3 +139,10 @@ class PubsubLimits(Config, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS = PubsubLimits()
+
+SENT_LIMITS: Final = PubsubLimits(
+    rpc_bytes=56 << 10, subscriptions=100, messages=500, control_bytes=(16 << 10) - 16
+)
+"""How much we put into one RPC, unless a single message is larger. These are rust-libp2p's
+defaults, the lowest: subscriptions count as control there, and 8 of its 64 KiB may hold the
+beginning of the next RPC. Who is sent more than it takes ends the stream."""

@@ -9,11 +9,12 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub.config import PubsubLimits
 from rumormill.protocols.pubsub.messages import Control, IHave, PeerInfo, Prune
+from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES
 from rumormill.wire.protobuf import MAX_FIELDS, item_fields, next_field, read_varint
 
-MAX_ID_BYTES = 512
+MAX_ID_BYTES = MAX_ENCODED_KEY_BYTES + 8
 """Our choice: ids are remembered for some time, so they must not be a way to fill memory. An author
-and eight bytes take 50, a hash in text 128."""
+and eight bytes take 50, a hash in text 128; js-libp2p's longest are a key and eight bytes."""
 
 # Tags as they appear on the wire: the field number, then the wire type in the lowest three bits.
 FIELD_1, FIELD_2, FIELD_3, FIELD_4, FIELD_5, FIELD_6 = 0x0A, 0x12, 0x1A, 0x22, 0x2A, 0x32

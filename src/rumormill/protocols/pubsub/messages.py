@@ -1,4 +1,4 @@
-"""The RPC of libp2p pub/sub (FloodSub and GossipSub 1.0 to 1.2), as values.
+"""The RPC of libp2p pub/sub (FloodSub and GossipSub 1.0 to 1.3), as values.
 
 These are the types that routers handle; `codec` turns them into bytes and back. They
 are treated as immutable. What is computed from a value once (a message's id, an RPC's trace

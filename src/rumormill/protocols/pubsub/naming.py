@@ -1,16 +1,15 @@
 """What messages are called and who wrote them: every message that arrives gets its id here.
 
 By default an id is the author and the sequence number, or a hash of the content where messages have
-no author. An application may name messages by a function of its own. All peers of a topic must use
-the same one: peers that name a message differently take it for two, ask each other in vain for what
-they have already, and cannot spare each other copies.
+no author. The configuration may choose another preset (`message_ids`), for all topics or for one,
+and an application may name messages by a function of its own. All peers of a topic should use the
+same: peers that name a message differently take it for two, and cannot spare each other copies.
 
 The sign policy decides which fields a message must and must not carry (libp2p pubsub README,
 "Message Signing"). The signature covers the message without its signature and key fields, behind
 the prefix `libp2p-pubsub:`.
 """
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -18,7 +17,7 @@ from typing import Final
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import (
     decode_rpc,
@@ -28,31 +27,24 @@ from rumormill.protocols.pubsub.codec import (
 )
 from rumormill.protocols.pubsub.config import PubSubConfig, PubsubLimits, SignPolicy
 from rumormill.protocols.pubsub.control_codec import MAX_ID_BYTES
+from rumormill.protocols.pubsub.message_ids import NAMINGS, MessageNaming, author_and_seqno
 from rumormill.protocols.pubsub.messages import Message, Rpc
 from rumormill.protocols.registry import Hooks, MessageIdFunction
 
 
-def author_and_seqno(message: Message) -> MessageId:
-    """Name a message by its author and sequence number, raw bytes, as go does by default."""
-    return message.author + message.seqno
-
-
-def content_hash(topic: Topic, data: bytes, _by: PeerId = b"", _seqno: bytes = b"") -> MessageId:
-    """Name a message by what it says, whoever says it: a `MessageIdFunction`."""
-    named = topic.encode()
-    framed = b"".join((len(named).to_bytes(4, "big"), named, data))
-    return hashlib.sha256(framed).digest()[:20]
-
-
-def _by_content(message: Message) -> MessageId:
-    return content_hash(message.topic, message.data)
-
-
 def message_namer(
-    policy: SignPolicy, chosen: MessageIdFunction | None
+    config: PubSubConfig, chosen: MessageIdFunction | None
 ) -> Callable[[Message], MessageId]:
     """The function that names messages; what `chosen` gives no proper id has its default one."""
-    default = author_and_seqno if policy is SignPolicy.STRICT_SIGN else _by_content
+    general = NAMINGS[config.message_id]
+    if config.message_id is MessageNaming.LIBP2P and config.sign_policy is SignPolicy.STRICT_SIGN:
+        general = author_and_seqno  # the same, without a question: this is the way of each message
+    special = {topic: NAMINGS[naming] for topic, naming in config.message_ids.items()}
+
+    def by_topic(message: Message) -> MessageId:
+        return special.get(message.topic, general)(message)
+
+    default = by_topic if special else general
     if chosen is None:
         return default
 
@@ -70,13 +62,18 @@ def rpc_decoder(config: PubSubConfig, hooks: Hooks) -> Callable[[bytes], Rpc]:
         control_bytes=min(config.max_rpc_size, PubsubLimits().control_bytes),
         topic_bytes=config.max_topic_length,
     )
-    name = message_namer(config.sign_policy, hooks.message_id)
+    name = message_namer(config, hooks.message_id)
     return partial(decode_rpc, limits=limits, name=name)
 
 
 SEQNO_MAX: Final = 8
 """Bytes of a sequence number at most. The pubsub README: a 64-bit number. It is half of the id that
-we remember for minutes, so an author must not be free to make it a megabyte."""
+we remember for minutes, so an author must not be free to make it a megabyte. go passes on messages
+with a longer one, and with none."""
+
+
+_LATEST: Final = 1 << 63
+"""The last date that a sequence number follows, in the year 2262: numbers have 64 bits."""
 
 
 class Authorship:
@@ -89,7 +86,7 @@ class Authorship:
 
     def start(self, now: float) -> None:
         """Begin sequence numbers at the time, so that a restart does not repeat them."""
-        self._next_seqno = max(self._next_seqno, int(now * 1e9) + 1)
+        self._next_seqno = max(self._next_seqno, min(int(now * 1e9), _LATEST) + 1)
 
     def compose(self, topic: Topic, data: bytes, now: float = 0.0) -> Message:
         """Make a message of ours, signed where the policy says so.
@@ -100,7 +97,7 @@ class Authorship:
         if not self._signs:
             return Message(topic, data)
         identity = self._identity
-        number = max(self._next_seqno, int(now * 1e9))
+        number = max(self._next_seqno, min(int(now * 1e9), _LATEST))
         self._next_seqno = number + 1
         seqno = number.to_bytes(8, "big")
         message = Message(topic, data, identity.peer, seqno)
@@ -120,14 +117,18 @@ class Authorship:
             return None
         if not message.signature:
             return reasons.MISSING_SIGNATURE
-        if not message.author or not 0 < len(message.seqno) <= SEQNO_MAX:
+        if not message.author:
             return reasons.INVALID_SIGNATURE
         try:
             payload = signing_payload(message)
         except DecodeError:
             return reasons.INVALID_SIGNATURE
-        if self._identity.verify(message.author, message.key, payload, message.signature):
-            return None
+        signed = (message.author, message.key, payload, message.signature)
+        if self._identity.verify(*signed):
+            usual = 0 < len(message.seqno) <= SEQNO_MAX
+            return None if usual else reasons.UNUSUAL_SEQNO
+        if self._identity.passes_elsewhere(*signed):
+            return reasons.UNUSUAL_SIGNATURE
         return reasons.INVALID_SIGNATURE
 
     def check_kept(self, event: Event, name: Callable[[Message], MessageId]) -> str | None:

@@ -3,6 +3,8 @@
 The first group is go-libp2p-pubsub's reject reasons, word for word, so that traces compare.
 """
 
+from typing import Final
+
 MISSING_SIGNATURE = "missing signature"
 INVALID_SIGNATURE = "invalid signature"
 UNEXPECTED_SIGNATURE = "unexpected signature"
@@ -11,6 +13,12 @@ SELF_ORIGIN = "self originated message"
 VALIDATION_THROTTLED = "validation throttled"
 VALIDATION_FAILED = "validation failed"
 VALIDATION_IGNORED = "validation ignored"
+
+UNUSUAL_SEQNO = "unusual sequence number"
+UNUSUAL_SIGNATURE = "unusual signature"
+
+TOLERATED: Final = frozenset({UNUSUAL_SEQNO, UNUSUAL_SIGNATURE})
+"""What we do not take and other implementations do: whoever passes it on is not to blame."""
 
 WRONG_ID = "wrong id"
 EMPTY_RPC = "empty rpc"

@@ -41,7 +41,7 @@ from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship, message_namer
 from rumormill.protocols.pubsub.seen_cache import SeenCache
-from rumormill.protocols.pubsub.split import counts_fit, interleaved, split_rpc
+from rumormill.protocols.pubsub.split import fits, interleaved, split_rpc
 from rumormill.protocols.recovery import Recovery
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
@@ -117,7 +117,7 @@ class PubSubRouter:
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
-        self._name = message_namer(config.sign_policy, hooks.message_id)
+        self._name = message_namer(config, hooks.message_id)
         self._validator = hooks.validator
         self._subscription_filter = hooks.subscription_filter
         self._peer_filter = hooks.peer_filter
@@ -158,7 +158,7 @@ class PubSubRouter:
             message_id = message.id
             if message_id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
-                if message_id in self._judged:
+                if message_id in self._judged or peer in self._owing:
                     self._on_duplicate(peer, message, now)
             else:
                 self._on_new_message(peer, message, now, effects)
@@ -199,6 +199,7 @@ class PubSubRouter:
     _judged: Container[MessageId] = ()
     """Seen messages of which a further copy matters: most arrivals are duplicates, and most
     duplicates do not."""
+    _owing: Container[PeerId] = ()  # peers of which every copy matters
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
         """A peer brought a further copy of a judged message."""
@@ -306,11 +307,10 @@ class PubSubRouter:
 
     def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
-        if peer in self.peers or peer == self.id:
-            return
-        self.peers[peer] = PeerState(event.protocol, event.outbound, event.address)
-        effects.append(trace.AddPeer(peer, event.protocol))
-        if self.subscriptions:
+        if peer not in self.peers and peer != self.id:
+            self.peers[peer] = PeerState(event.protocol, event.outbound, event.address)
+            effects.append(trace.AddPeer(peer, event.protocol))
+        if self.subscriptions and peer != self.id:  # again over another stream: it may not know
             hello = Rpc(subscriptions=tuple(SubOpts(True, topic) for topic in self.subscriptions))
             self._send_split(peer, hello, effects)
 
@@ -383,7 +383,7 @@ class PubSubRouter:
             message.id = self._name(message)
             if message.id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
-                if message.id in self._judged:
+                if message.id in self._judged or peer in self._owing:
                     self._on_duplicate(peer, message, now)
                 return
         if message.topic not in self.subscriptions:
@@ -493,7 +493,7 @@ class PubSubRouter:
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""
-        if rpc.meta.size <= self._settings.max_rpc_size and counts_fit(rpc):
+        if fits(rpc, rpc.meta.size, self._settings.max_rpc_size):
             effects.append(Send(peer, rpc))
             return
         for part in split_rpc(rpc, self._settings.max_rpc_size)[0]:

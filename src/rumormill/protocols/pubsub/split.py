@@ -6,9 +6,10 @@ every peer before the second goes to any, and the last would wait for the upload
 the copies are interleaved: every RPC goes to one peer before any goes to a second. The peers then
 pass the messages on to each other while we are still sending.
 
-Too long means more bytes than the caller allows, or more items than `DEFAULT_LIMITS` lets a
-receiver of ours accept. The rule of cutting: every item comes out exactly once. It is in one of the
-parts, or, if it alone is longer than a part may be, in the list of what cannot be sent. An item is
+Too long means more bytes than the caller allows, or more bytes, control or items than
+`SENT_LIMITS`, which is what receivers of every implementation accept. The rule of cutting: every
+item comes out exactly once. It is in one of the parts, or, if it alone is longer than the caller
+allows, in the list of what cannot be sent. An item is
 a subscription, a message, a GRAFT, a PRUNE, or one message id of an IHAVE, IWANT or IDONTWANT: long
 lists of ids are cut too. Items keep the order in which a receiver acts on them (subscriptions,
 messages, then control, in the order of the field numbers), so that acting on all parts in turn is
@@ -24,7 +25,7 @@ import msgspec
 
 from rumormill.core.effects import Effects, Published, Send, SendAll
 from rumormill.core.ids import MessageId, PeerId, Topic
-from rumormill.protocols.pubsub.config import DEFAULT_LIMITS
+from rumormill.protocols.pubsub.config import SENT_LIMITS
 from rumormill.protocols.pubsub.messages import (
     Control,
     IHave,
@@ -131,14 +132,21 @@ def _carries_data(rpc: object) -> TypeGuard[Rpc]:
     return isinstance(rpc, Rpc) and bool(rpc.publish)
 
 
-_IHAVES_MAX = DEFAULT_LIMITS.id_lists - 2
+_IHAVES_MAX = SENT_LIMITS.id_lists - 2
 """One IWANT and one IDONTWANT are lists too."""
 
 
-def counts_fit(rpc: Rpc) -> bool:
-    """Whether a receiver with the default limits accepts as many items as the RPC has."""
-    limits, control = DEFAULT_LIMITS, rpc.control
+def fits(rpc: Rpc, size: int, max_bytes: int) -> bool:
+    """Whether an RPC of a size need not be cut."""
+    limits, control = SENT_LIMITS, rpc.control
+    if size > min(limits.rpc_bytes, max_bytes) and (
+        size > max_bytes or control is not None or len(rpc.publish) != 1 or rpc.subscriptions
+    ):
+        return False
     if len(rpc.subscriptions) > limits.subscriptions or len(rpc.publish) > limits.messages:
+        return False
+    said = sum([subscription_size(sub) for sub in rpc.subscriptions])
+    if said + (0 if control is None else control_size(control)) > limits.control_bytes:
         return False
     return control is None or (
         len(control.ihave) <= _IHAVES_MAX
@@ -156,13 +164,12 @@ def split_rpc(rpc: Rpc, max_bytes: int) -> tuple[list[Rpc], list[Rpc]]:
     Each RPC of the second list holds one item that is too long; the caller counts it as dropped.
     """
     size = rpc_size(rpc)
-    if size <= max_bytes and counts_fit(rpc):
+    if fits(rpc, size, max_bytes):
         return ([rpc] if size else []), []
-    limits = DEFAULT_LIMITS
+    limits = SENT_LIMITS
     packer = _Packer(max_bytes)
     for sub in rpc.subscriptions:
-        plain = subscription_size(sub)
-        packer.add("subscriptions", sub, limits.subscriptions, plain=plain)
+        packer.add_subscription(sub)
     for message in rpc.publish:
         packer.add("publish", message, limits.messages, plain=field_size(message.size))
     if rpc.control is not None:
@@ -174,8 +181,8 @@ def split_rpc(rpc: Rpc, max_bytes: int) -> tuple[list[Rpc], list[Rpc]]:
 class _Part(msgspec.Struct):
     """A part that is being filled.
 
-    `plain` counts its bytes outside its control part and `control` those inside, without the
-    control part's own tag and length.
+    `plain` counts its bytes outside its control part, `said` those of them that are subscriptions,
+    and `control` those inside, without the control part's own tag and length.
     """
 
     subscriptions: list[SubOpts] = []
@@ -186,6 +193,7 @@ class _Part(msgspec.Struct):
     prune: list[Prune] = []
     idontwant: list[MessageId] = []
     plain: int = 0
+    said: int = 0
     control: int = 0
 
     def rpc(self) -> Rpc:
@@ -204,14 +212,16 @@ class _Packer:
 
     def fits(self, plain: int, control: int) -> bool:
         """Whether a part of these sizes is short enough."""
-        return plain + (field_size(control) if control else 0) <= self.max_bytes
+        limit = min(self.max_bytes, SENT_LIMITS.rpc_bytes)
+        whole = plain + (field_size(control) if control else 0)
+        return whole <= limit and self.open.said + control <= SENT_LIMITS.control_bytes
 
     def close_part(self) -> None:
         """End the open part, if there is anything in it, and start another."""
         part = self.open
         if part.plain or part.control:
-            fits = self.fits(part.plain, part.control)
-            (self.parts if fits else self.oversized).append(part.rpc())
+            size = part.plain + (field_size(part.control) if part.control else 0)
+            (self.parts if size <= self.max_bytes else self.oversized).append(part.rpc())
             self.open = _Part()
 
     def add(self, kind: str, item: object, most: int, *, plain: int = 0, control: int = 0) -> None:
@@ -226,9 +236,17 @@ class _Packer:
         part.plain += plain
         part.control += control
 
+    def add_subscription(self, sub: SubOpts) -> None:
+        """Put a subscription into this or the next part."""
+        size = subscription_size(sub)
+        if self.open.said + size > SENT_LIMITS.control_bytes:
+            self.close_part()
+        self.add("subscriptions", sub, SENT_LIMITS.subscriptions, plain=size)
+        self.open.said += size
+
     def add_control(self, control: Control) -> None:
         """Put a control part into this and the next parts."""
-        limits, size = DEFAULT_LIMITS, control_size(control)
+        limits, size = SENT_LIMITS, control_size(control)
         if not self.fits(self.open.plain, size) and self.fits(0, size):
             self.close_part()
         for ihave in control.ihave:
@@ -247,7 +265,7 @@ class _Packer:
             return
         if len(self.open.ihave) >= _IHAVES_MAX:
             self.close_part()
-        most = DEFAULT_LIMITS.ihave_ids
+        most = SENT_LIMITS.ihave_ids
         room = most - sum([len(other.message_ids) for other in self.open.ihave])
         self._add_ids("ihave", ihave.message_ids, most, room, ihave.topic)
 
