@@ -26,6 +26,10 @@ def test_a_daemon_that_was_away_has_everything_again(tmp_path: Path) -> None:
             shown = rumormill("history", "news", *bob, "--complete")
             assert sorted(shown.stdout.split()) == ["one", "three", "two"]
             assert "1 of 1 nodes have answered" in shown.stderr
+            assert "news: has all that another node had" in shown.stderr
+            found = json.loads(rumormill("doctor", *bob, "--json").stdout)
+            (told,) = [each for each in found["checks"] if each["name"] == "histories"]
+            assert told["text"] == "nothing is known to be missing; 1 of 1 topics compared"
 
 
 def test_without_a_node_there_is_nobody_to_compare(home: Path) -> None:

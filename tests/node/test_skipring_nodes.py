@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hostile_peer import HostilePeer
 
 from live_nodes import run, take, until
 from rumormill.core.errors import ConfigError, LocalError
+from rumormill.log.model import Retention
 from rumormill.node.identity import NodeIdentity
 from rumormill.node.node import Node
 from rumormill.overlay.patricia import EVERYTHING, HASH_BYTES, Summary
@@ -95,6 +97,30 @@ def test_a_late_subscriber_receives_the_whole_history() -> None:
                 view = await late.command(LookAt(TOPIC))
                 assert view.publications == 20
                 assert view.root_hash == machine_of(nodes[0]).members[TOPIC].publications.root_hash
+
+    run(story)
+
+
+def test_what_retention_deleted_is_not_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node deletes and starts anew; its neighbours offer it the rest, and its log keeps none."""
+    monkeypatch.setattr("rumormill.core.history.AHEAD_SECONDS", 0.0)  # all clocks here are one
+
+    async def story() -> None:
+        async with supervisor() as above, ring(2, above) as nodes:
+            async with subscriber(above.tickets, tmp_path) as frugal:
+                events = await frugal.subscribe(TOPIC)
+                for number in range(10):
+                    await nodes[0].publish(TOPIC, b"%d" % number)
+                await take(events, 10)
+                frugal.log.retain({TOPIC: Retention(max_events=3)}, time.time())
+            async with subscriber(above.tickets, tmp_path) as frugal:
+                events = await frugal.subscribe(TOPIC)
+                await until(lambda: frugal.log.counters.gone >= 7, "all that is gone was brought")
+                await nodes[0].publish(TOPIC, b"new")
+                assert await take(events, 1) == [b"new"]
+                assert len(await frugal.history(TOPIC)) == 4
 
     run(story)
 

@@ -15,7 +15,8 @@ from rumormill.core.inputs import Answered, Asked, Input, Loaded, Publish, Recei
 from rumormill.core.trace import RecvRPC, RpcMeta
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 from rumormill.sim import simulation
-from rumormill.sim.scenario import Disk, Scenario, Topology, Workload
+from rumormill.sim.keeping import Disk
+from rumormill.sim.scenario import Scenario, Topology, Workload
 from rumormill.sim.simulation import Simulation
 from rumormill.wire.multiaddr import Multiaddr
 

@@ -73,6 +73,7 @@ def test_all_promised_examples_exist() -> None:
         "away",
         "byzantine",
         "churn",
+        "liars",
         "partition",
         "planetlab",
         "published-numbers",

@@ -69,6 +69,22 @@ def test_who_was_never_away_gets_next_to_nothing_by_sync() -> None:
     assert run.summary["sync"]["deliveries"] <= len(fetched) / 20
 
 
+@pytest.mark.parametrize("protocol", [*SYNCED, "pulsarcast", "skipring"])
+def test_what_was_deleted_stays_deleted(protocol: str) -> None:
+    """Half of the peers keep nothing for long. Some of all are killed when that is over, and come
+    back: others have everything still, and do not bring it back to who has deleted it."""
+    disk = {"disk.max_age": 20.0, "disk.fraction": 0.5}
+    times = {"warm_up": 30.0, "cool_down": 140.0, "workload.messages": 30, "workload.rate": 1.0}
+    killed = [{"kind": "crash", "at": 110.0, "fraction": 0.4, "duration": 5.0}]
+    calm = {"churn.fraction": 0.0, "faults": killed, "links.loss": 0.0, "peers": 20}
+    run = Run(AWAY.under(protocol).changed({**disk, **times, **calm}))
+    assert run.summary["complete_ratio"] == 1.0, run
+    run.check_single_deliveries()
+    kept = [len(host.journal or ()) for host in run.simulation.network.hosts[:20]]
+    assert sum(count == 0 for count in kept) >= 4, "what is deleted is looked at when one reads"
+    assert sum(count >= 30 for count in kept) >= 10
+
+
 def test_the_trace_tells_of_every_session_and_every_event_that_it_brought() -> None:
     """A session counts what it handed on, and each of that is delivered, or known by then."""
     run = Run(away("gossipsub"), keep_trace=True)
@@ -95,18 +111,19 @@ def test_the_same_seed_gives_the_same_trace_with_sync() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("peers", [100, 1000])
-@pytest.mark.parametrize("protocol", SYNCED)
+@pytest.mark.parametrize("protocol", [*SYNCED, "pulsarcast", "skipring"])
 def test_large_networks_are_complete_too(
     protocol: str, peers: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two events a peer, all within a minute; the time to complete is printed against the size.
+    """Two events a peer, all within two minutes; the time to complete is printed against the size.
 
     Radius with its preset `few`: by the design's own rule a thousand peers send a hundred times as
-    many messages as they deliver, which takes hours here.
+    many messages as they deliver, which takes hours here. Pulsarcast and the skip ring repair their
+    histories themselves.
     """
     size = {"peers": peers, "workload.messages": 2 * peers, "workload.rate": peers / 30}
     preset = "few" if protocol == "radius" and peers > 100 else "default"
-    figures = run_scenario(AWAY.changed({"protocol": protocol, "preset": preset, **size}))
+    figures = run_scenario(AWAY.under(protocol).changed({"preset": preset, **size}))
     times, sync = figures["time_to_complete"], figures["sync"]
     minutes = figures["virtual_seconds"] / 60
     sent = (sync["control_bytes"] + sync["data_bytes"]) / peers / minutes
@@ -116,4 +133,4 @@ def test_large_networks_are_complete_too(
             f" p99 {times['p99']} s, max {times['max']} s; {sent:.0f} bytes per peer and minute\n"
         )
     assert figures["complete_ratio"] == 1.0
-    assert times["max"] < 60
+    assert times["max"] < (60 if protocol in SYNCED else 120)

@@ -7,7 +7,7 @@ import msgspec
 
 from rumormill.core.errors import PeerError
 from rumormill.core.event import Event
-from rumormill.core.history import HistoryQuery, Key, stamp_of
+from rumormill.core.history import SUM_BITS, HistoryQuery, Key, stamp_of
 from rumormill.core.ids import Topic
 from rumormill.sim.journal import Journal
 from rumormill.sync.messages import (
@@ -43,9 +43,9 @@ def undated(name: bytes, topic: Topic = "news") -> Event:
     return Event(topic, b"data", b"", name)
 
 
-def store_of(events: Iterable[Event], limit: int = 1 << 30) -> Journal:
+def store_of(events: Iterable[Event], limit: int = 1 << 30, sum_bits: int = SUM_BITS) -> Journal:
     """A store with these events, in this order, which keeps so many."""
-    journal = Journal(limit=limit, indexed=True)
+    journal = Journal(limit=limit, indexed=True, sum_bits=sum_bits)
     for each in events:
         received = max(NOW - 1e6, stamp_of(each) / 1e6) if stamp_of(each) / 1e6 < NOW else NOW
         journal.keep(each, received)
@@ -95,9 +95,11 @@ def reconcile(
     settle: float = 0.0,
     now: float = NOW,
     salt: bytes = SALT,
+    audit: int = -1,
 ) -> Cost:
     """Run one session of `asker`, to its end."""
-    session = Session(b"partner", tuple((t, since) for t in topics), salt, settle, offered=False)
+    wanted = tuple((topic, since) for topic in topics)
+    session = Session(b"partner", wanted, salt, settle, offered=False, audit=audit)
     cost = Cost()
     step = session.next(now)
     while step is not None:
@@ -105,7 +107,7 @@ def reconcile(
             for sent in step.events:
                 taken = Event(step.topic, sent.data, sent.author, sent.id, proof=sent.proof)
                 cost.events += asker.keep(taken, now)
-            session.note_stored(len(step.events), 0)
+            session.note_stored(step.topic, len(step.events), 0, now)
             session.storing -= 1
         elif isinstance(step, HistoryQuery):
             cost.loads += 1

@@ -1,6 +1,7 @@
 """Whatever a partner answers: work, memory and time of a session are bounded, and nothing enters
 but by the protocol's own checks."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sync_rig import NOW, SALT, Cost, answer, carried, dated, ids_of, reconcile, store_of
@@ -23,6 +24,9 @@ from rumormill.sync.messages import (
 )
 from rumormill.sync.session import (
     BAD_ANSWER,
+    COMPLETE,
+    EQUAL,
+    FALSE_EQUAL,
     FORGED,
     MAX_IN_VAIN,
     MAX_INVALID,
@@ -59,9 +63,18 @@ answers = {
 }
 
 
-def played(asker: Journal, draw) -> tuple[int, int, str]:
-    """A session with a partner that answers as it likes: questions, events offered, its end."""
-    session = Session(b"liar", (("news", 0), ("weather", 0)), SALT, 0.0, offered=False)
+def differs(*spans: Span) -> Verdict:
+    """Something differs in the news; the weather is not known."""
+    return Verdict((Difference(0, 10**6, spans),), (1,))
+
+
+def played(asker: Journal, draw, audit: int = -1) -> tuple[int, int, str]:
+    """A session with a partner that answers as it likes: questions, events offered, its end.
+
+    It is about news, of which the asker has something, and about the weather, of which it has not.
+    """
+    topics = (("news", 0), ("weather", 0))
+    session = Session(b"liar", topics, SALT, 0.0, offered=False, audit=audit)
     asked = offered = 0
     cost = Cost()
     try:
@@ -71,7 +84,7 @@ def played(asker: Journal, draw) -> tuple[int, int, str]:
             assert len(session._arrived) <= 2 * MAX_EVENTS
             if isinstance(step, Arrived):
                 offered += len(step.events)
-                session.note_stored(0, len(step.events))
+                session.note_stored(step.topic, 0, len(step.events), NOW)
                 session.storing -= 1
             elif isinstance(step, HistoryQuery):
                 probe = session.on_worked_out(step.work_out(asker))
@@ -103,14 +116,14 @@ def test_endless_recursion_ends() -> None:
     """Every range differs, whatever was compared before."""
     one = store_of(dated(NOW - 5000 + n) for n in range(3000))
 
-    def differs(body: Body) -> Body:
+    def recurses(body: Body) -> Body:
         if isinstance(body, Probe):
-            return Verdict((Difference(0, 10**6, (Span(END, b"differ"),)),))
+            return differs(Span(END, b"differ"))
         if isinstance(body, Compare):
             return Compared(tuple(Span(each.high, each.hash and b"differ") for each in body.spans))
         return Events()
 
-    asked, _, outcome = played(one, differs)
+    asked, _, outcome = played(one, recurses)
     assert asked <= MAX_IN_VAIN + 1
     assert outcome == "in vain"
 
@@ -122,7 +135,7 @@ def test_ids_that_do_not_exist_are_asked_for_once() -> None:
     def promises(body: Body) -> Body:
         if isinstance(body, Probe):
             ends = [Key(int((NOW - 5000 + n) * 1e6), b"") for n in range(500)]
-            return Verdict((Difference(0, 10**6, tuple(Span(end, b"differ") for end in ends)),))
+            return differs(*[Span(end, b"differ") for end in ends])
         return Events()
 
     asked, offered, outcome = played(one, promises)
@@ -135,7 +148,7 @@ def test_forgers_are_sent_away() -> None:
 
     def forges(body: Body) -> Body:
         if isinstance(body, Probe):
-            return Verdict((Difference(0, 10**6, (Span(END, b"differ"),)),))
+            return differs(Span(END, b"differ"))
         assert isinstance(body, Fetch)
         low = body.wanted[0].low
         forged = tuple(SentEvent(b"a", b"%d" % n, b"", b"") for n in range(256))
@@ -149,7 +162,7 @@ def test_forgers_are_sent_away() -> None:
 def test_an_answer_outside_its_question_is_none() -> None:
     """Of each kind."""
     one = store_of(dated(NOW - 5000 + n) for n in range(200))
-    whole = Verdict((Difference(0, 9, (Span(END, b"differ"),)),))
+    whole = differs(Span(END, b"differ"))
     for wrong in (
         lambda body: Compared() if isinstance(body, Probe) else Events(),
         lambda body: Verdict((Difference(3, 9, ()),)),
@@ -161,8 +174,67 @@ def test_an_answer_outside_its_question_is_none() -> None:
 
 
 def test_who_withholds_gives_nothing_and_others_are_asked() -> None:
-    """A partner that claims to have the same."""
+    """It has nothing of a topic, or so it says."""
     full = store_of(dated(NOW - 5000 + n) for n in range(200))
     one = store_of([])
-    assert reconcile(one, lambda _: Verdict()).outcome == "equal"
+    assert reconcile(one, lambda _: Verdict((), (0,))).events == 0
     assert reconcile(one, lambda body: answer(full, body)).events == 200
+
+
+def test_nobody_is_equal_to_who_has_nothing() -> None:
+    """An answerer that has something differs, and one that has nothing does not know the topic."""
+    cost = reconcile(store_of([]), lambda _: Verdict())
+    assert (cost.refused, cost.asked) == (FALSE_EQUAL, 1)
+
+
+@given(st.integers(0, (1 << 32) - 1), st.integers(1, 300))
+def test_who_calls_everything_equal_is_found_out(audit: int, count: int) -> None:
+    """An audit says a wrong hash, of a range that depends on chance."""
+    one = store_of(dated(NOW - 5000 + n) for n in range(count))
+
+    def says_equal(body: Body) -> Body:
+        if isinstance(body, Probe):
+            return Verdict((), (1,))
+        return Compared() if isinstance(body, Compare) else Events()
+
+    asked, _, outcome = played(one, says_equal, audit)
+    assert outcome == FALSE_EQUAL
+    assert asked == 4, "a probe, two questions of the audit, and the probe again"
+    assert played(one, says_equal)[2] == EQUAL, "without an audit it is believed"
+
+
+@given(st.integers(0, (1 << 32) - 1), st.integers(1, 300))
+def test_an_honest_partner_passes_every_audit(audit: int, count: int) -> None:
+    """For two questions and some hundred bytes, and nothing is fetched."""
+    events = [dated(NOW - 5000 + n) for n in range(count)]
+    one, other = store_of(events), store_of(events)
+    cost = reconcile(one, lambda body: answer(other, body), audit=audit)
+    assert (cost.outcome, cost.refused, cost.asked, cost.events) == (EQUAL, "", 3, 0)
+    assert cost.control < 700
+
+
+@given(st.integers(0, (1 << 32) - 1), st.integers(1, 300))
+def test_who_deletes_in_the_middle_of_an_audit_has_not_lied(audit: int, count: int) -> None:
+    """Everything is gone between the verdict and the next question, and something new is there."""
+    events = [dated(NOW - 5000 + n) for n in range(count)]
+    one, full = store_of(events), store_of(events)
+    bare = store_of([*events, dated(NOW - 4000)], limit=1)
+    partners = iter([full])
+    cost = reconcile(one, lambda body: answer(next(partners, bare), body), audit=audit)
+    assert (cost.outcome, cost.refused) == (COMPLETE, "")
+
+
+@pytest.mark.parametrize("count", [3, 60, 500])
+def test_audits_find_what_collisions_hide(count: int) -> None:
+    """Two sets with the same sums, of no bits: no comparison finds it, some audit does."""
+    shared = [dated(NOW - 5000 + n) for n in range(count)]
+    one = store_of([*shared, dated(NOW - 4999.5, author=b"mallory")], sum_bits=0)
+    other = store_of([*shared, dated(NOW - 4999.5, author=b"malware")], sum_bits=0)
+    partner = lambda body: answer(other, body)  # noqa: E731
+    assert reconcile(one, partner).outcome == EQUAL
+    assert ids_of(one) != ids_of(other)
+    sessions = 0
+    while not ids_of(other) <= ids_of(one):
+        reconcile(one, partner, audit=sessions * 0x9E3779B9 % (1 << 32))
+        sessions += 1
+    assert sessions <= 20 * (1 + count // 32)

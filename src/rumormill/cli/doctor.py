@@ -26,6 +26,7 @@ from typing import Final
 import msgspec
 
 from rumormill.cli.grammar import FAILURE
+from rumormill.cli.session import run_async, running_node
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
 from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
@@ -53,6 +54,8 @@ _RELEASED: Final = 1_767_225_600
 """The start of 2026: no clock that is right shows less."""
 _AHEAD: Final = 60.0
 """Seconds by which files may be ahead of the clock: what Pulsarcast forgives a peer."""
+_OLD_GAP: Final = 300.0
+"""Seconds after which what is missing is not just being fetched; our choice."""
 _FEW_FILES: Final = 1024
 """Our choice: the connections that a node may have by default, twice."""
 _TIME_SERVICE: Final = Path("/run/systemd/timesync")
@@ -109,6 +112,7 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     yield _check_store(resolved.home)
     yield _check_members(resolved)
     if running:
+        yield run_async(_check_histories(resolved))
         return  # the addresses are taken by the node itself
     for address in resolved.texts("listen"):
         endpoint = Multiaddr.parse(address).tcp_endpoint
@@ -203,6 +207,24 @@ def _check_daemon(home: Path, running: bool) -> Check:
         advice = f"start it again with `rumormill node --home {home}`, or rm {path}"
         return Check("node", FAILED, f"died and left its socket {path}", advice)
     return Check("node", OK, f"none runs in {home}")
+
+
+async def _check_histories(resolved: Resolved) -> Check:
+    """What the running node knows to be missing, and since when."""
+    async with running_node(resolved) as client:
+        lines = [] if client is None else (await client.topics()).topics
+    followed = [(line.name, line.completeness) for line in lines if line.completeness is not None]
+    lacking = [(name, found) for name, found in followed if found.lacking is not None]
+    if not lacking:
+        compared = sum(found.compared is not None for _, found in followed)
+        text = f"nothing is known to be missing; {compared} of {len(followed)} topics compared"
+        return Check("histories", OK, text)
+    backlog = sum(found.backlog for _, found in lacking)
+    name, oldest = max(lacking, key=lambda each: each[1].lacking or 0.0)
+    text = f"{backlog} events are known to be missing; the oldest gap is in {name}: {oldest}"
+    old = (oldest.lacking or 0.0) > _OLD_GAP
+    advice = "nobody who is connected gives them: join others that have the topic" if old else ""
+    return Check("histories", WARNING if old else OK, text, advice)
 
 
 def _check_store(home: Path) -> Check:

@@ -136,6 +136,9 @@ async def _reader(resolved: Resolved, topic: str, *, raw: bool) -> AsyncIterator
     """
     async with running_node(resolved) as client:
         if client is not None:
+            for line in (await client.topics()).topics:
+                if line.name == topic and line.completeness is not None:
+                    print(f"{topic}: {line.completeness}", file=sys.stderr)
             yield lambda offset, since, limit: client.history(
                 topic, offset=offset, since=since, limit=limit, raw=raw
             )

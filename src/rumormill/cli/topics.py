@@ -72,7 +72,7 @@ async def _list(resolved: Resolved, *, as_json: bool) -> int:
             found = await client.topics()
         else:
             with EventLog(resolved.home, read_only=True) as log:
-                found = list_topics(log.topics(), {}, {})
+                found = list_topics(log.topics(), None)
     for line in found.topics:
         if as_json:
             print(msgspec.json.encode(line).decode())

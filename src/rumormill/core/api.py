@@ -71,6 +71,27 @@ class Receipt(msgspec.Struct, frozen=True):
         return self.offset < 0
 
 
+class Completeness(msgspec.Struct, frozen=True):
+    """How complete a topic's history is here, as far as this node knows (see `docs/sync.md`)."""
+
+    compared: float | None = None
+    """Seconds since it had all that another node has; None if that was not found since the start,
+    or the protocol repairs histories by itself."""
+    lacking: float | None = None
+    """Seconds since something is known to be missing; None if nothing is."""
+    backlog: int = 0
+    """How many events that are, at least."""
+
+    def __str__(self) -> str:
+        """One sentence for people."""
+        if self.lacking is not None:
+            events = "1 event is" if self.backlog == 1 else f"{self.backlog} events are"
+            return f"at least {events} known to be missing, for {self.lacking:.0f} seconds"
+        if self.compared is None:
+            return "not compared with another node yet"
+        return f"has all that another node had {self.compared:.0f} seconds ago"
+
+
 class PeerView(msgspec.Struct, frozen=True):
     """A connected peer, as `Node.peers` shows it."""
 

@@ -29,8 +29,10 @@ _SEQNO_BYTES: Final = 8
 _LATEST: Final = 1e12
 """Seconds since 1970 that are no date any more, but a mistake or a joke."""
 _COUNT_BYTES: Final = 8
-_SUM_BYTES: Final = 512
-_MODULUS: Final = 1 << (8 * _SUM_BYTES)
+SUM_BITS: Final = 4096
+"""Bits of a sum of hashes."""
+_SUM_BYTES: Final = SUM_BITS // 8
+_MODULUS: Final = 1 << SUM_BITS
 
 
 class Key(NamedTuple):
@@ -100,7 +102,7 @@ class Summary(msgspec.Struct, frozen=True, gc=False):
         if len(encoded) != _COUNT_BYTES + _SUM_BYTES:
             raise ValueError(f"a summary has {_COUNT_BYTES + _SUM_BYTES} bytes")
         both = int.from_bytes(encoded, "big")
-        return cls(both >> 8 * _SUM_BYTES, both % _MODULUS)
+        return cls(both >> SUM_BITS, both % _MODULUS)
 
 
 def summary_of(topic: Topic, keys: Sequence[Key]) -> Summary:

@@ -19,8 +19,8 @@ class View(msgspec.Struct, frozen=True):
     stand under the topic "". `scores` say what it thinks of connected peers, where it does;
     `evicted` how many entries full tables gave up early, or did not take. `compared` says when a
     topic was last found to have all that another peer has, `lacking` since when something is known
-    to be missing and could not be got. `members` counts those whom membership knows of: linked,
-    known in all, remembered on disk, lost.
+    to be missing, and `backlog` how much, at least. `members` counts those whom membership knows
+    of: linked, known in all, remembered on disk, lost.
     """
 
     subscriptions: tuple[Topic, ...] = ()
@@ -30,6 +30,7 @@ class View(msgspec.Struct, frozen=True):
     evicted: Mapping[str, int] = {}
     compared: Mapping[Topic, float] = {}
     lacking: Mapping[Topic, float] = {}
+    backlog: Mapping[Topic, int] = {}
     members: Mapping[str, int] = {}
 
 

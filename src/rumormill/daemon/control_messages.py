@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Union
 
 import msgspec
 
-from rumormill.core.api import NO_OPTIONS, PeerView, Receipt, TopicOptions
+from rumormill.core.api import NO_OPTIONS, Completeness, PeerView, Receipt, TopicOptions
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event
 from rumormill.log.model import TopicExtent
@@ -177,6 +177,8 @@ class TopicLine(TopicExtent, frozen=True):
 
     subscribed: bool = False
     peers: int = 0
+    completeness: Completeness | None = None
+    """Of a topic that a running node follows."""
 
 
 class TopicList(Answer, tag="topic-list", frozen=True):

@@ -8,7 +8,7 @@ has no daemon, on a node of its own.
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -156,11 +156,7 @@ class NodeService(Service):
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
-                metrics = node.metrics()
-                infos = await asyncio.to_thread(node.log.topics)
-                return list_topics(
-                    infos, metrics["topic_subscription_status"], metrics["topic_peers_count"]
-                )
+                return list_topics(await asyncio.to_thread(node.log.topics), node)
             case messages.CreateTopic(name, options):
                 made = await node.create_topic(name, **msgspec.structs.asdict(options))
                 return messages.TopicCreated(made.name)
@@ -252,15 +248,17 @@ def read_history(
     return messages.Events(list(events))
 
 
-def list_topics(
-    extents: Sequence[TopicExtent], subscribed: Mapping[str, float], peers: Mapping[str, float]
-) -> messages.TopicList:
-    """Topics of a log, and those that only the network knows, by name."""
+def list_topics(extents: Sequence[TopicExtent], node: ServedNode | None) -> messages.TopicList:
+    """Topics of a log, and those that only the network of a running node knows, by name."""
     lines = {extent.name: messages.TopicLine(**asdict(extent)) for extent in extents}
+    metrics = {} if node is None else node.metrics()
+    subscribed = metrics.get("topic_subscription_status", {})
+    peers = metrics.get("topic_peers_count", {})
     for name in {**subscribed, **peers}:
         line = lines.get(name) or messages.TopicLine(name, 0, 0)
         joined, others = bool(subscribed.get(name)), int(peers.get(name, 0))
-        lines[name] = replace(line, subscribed=joined, peers=others)
+        found = node.completeness(name) if joined and node is not None else None
+        lines[name] = replace(line, subscribed=joined, peers=others, completeness=found)
     names = sorted(lines)
     kept = [lines[name] for name in names[:MAX_TOPICS]]
     return messages.TopicList(kept, len(names) - len(kept))

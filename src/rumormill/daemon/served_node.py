@@ -7,7 +7,7 @@ it calls there.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rumormill.core.api import Linking, PeerView, Publishers, Receipt
+from rumormill.core.api import Completeness, Linking, PeerView, Publishers, Receipt
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
@@ -77,6 +77,9 @@ class ServedNode(Protocol):
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
         """What it counts: value by label, by metric."""
+
+    def completeness(self, topic: Topic) -> Completeness:
+        """How complete a topic's history is."""
 
     async def connect(self, ticket: str) -> str:
         """Connect to another node."""

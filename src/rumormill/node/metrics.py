@@ -110,7 +110,13 @@ METRICS: Final[Mapping[str, Description]] = {
             "rumormill_sync_lacking_seconds",
             "gauge",
             "topic",
-            "since when something is missing and could not be got",
+            "since when something is known to be missing",
+        ),
+        (
+            "rumormill_sync_backlog",
+            "gauge",
+            "topic",
+            "events that are known to be missing, at least",
         ),
         ("rumormill_connections", "gauge", "", "open connections"),
         ("rumormill_members", "gauge", "kind", "nodes linked, known, remembered on disk, lost"),
@@ -281,6 +287,7 @@ def _add_topics(found: dict[str, Values], view: View, now: float) -> None:
         since: Mapping[str, float] = getattr(view, name)
         ages = {topic: now - since[topic] for topic in list(since)[:MAX_LABELS]}
         found[f"rumormill_sync_{name}_seconds"] = ages
+    found["rumormill_sync_backlog"] = dict(list(view.backlog.items())[:MAX_LABELS])
     mesh = view.links.get("mesh")
     if mesh is not None:
         for topic in list(mesh)[:MAX_LABELS]:

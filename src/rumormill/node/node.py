@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import PeerView, Receipt
+from rumormill.core.api import Completeness, PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import Topic as TopicName
@@ -34,7 +34,7 @@ from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.synced import sync_now, wanted_since, with_copies
+from rumormill.node.synced import completeness_of, sync_now, wanted_since, with_copies
 from rumormill.sync.peer import SyncReport
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
@@ -311,11 +311,17 @@ class Node(NodeLife):
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
         retention has deleted, or that no key reads, are passed over. At most `limit` come back.
+        `completeness` says how much of the topic that is, and `sync` completes it.
         """
         self._check_running()
         check_topic(topic, self._store_config)
         opened = self.access.opened
         return await read_history(self._log, topic, since_offset, since, limit, opened)
+
+    def completeness(self, topic: TopicName) -> Completeness:
+        """How complete this node's history of a topic is, as far as it knows."""
+        self._check_running()
+        return completeness_of(self._driver, topic)
 
     async def sync(
         self,

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from rumormill.core.api import PeerView
+from rumormill.core.api import Completeness, PeerView
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
@@ -188,6 +188,10 @@ class SyncNode:
             )
         )
         return SyncSubscription(self, subscription, timeout)
+
+    def completeness(self, topic: str) -> Completeness:
+        """How complete this node's history of a topic is, as far as it knows."""
+        return self._read(lambda: self._node.completeness(topic))
 
     def set_validator(self, topic: str, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic; it runs in the node's thread."""

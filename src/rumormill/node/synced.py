@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from rumormill.core.api import Receipt
+from rumormill.core.api import Completeness, Receipt
 from rumormill.core.effects import KeepNote
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.event import Note
@@ -38,6 +38,17 @@ def wanted_since(
     if history is not None and history not in _HISTORIES:
         raise ConfigError(f"history: {history!r} is not one of {', '.join(_HISTORIES)}")
     return _HISTORIES[history or "missed"]
+
+
+def completeness_of(driver: Driver, topic: Topic) -> Completeness:
+    """What the machine knows of a topic's completeness."""
+    view, now = driver.machine.view(), driver.now()
+    compared, lacking = view.compared.get(topic), view.lacking.get(topic)
+    return Completeness(
+        None if compared is None else now - compared,
+        None if lacking is None else now - lacking,
+        view.backlog.get(topic, 0),
+    )
 
 
 async def sync_now(driver: Driver, topics: tuple[Topic, ...], seconds: float | None) -> SyncReport:

@@ -2,7 +2,7 @@
 
 The rule that the list keeps: a peer is struck only while it is not, and released only while it is.
 So a crash never hits a peer that is down, and each restart follows a crash. A peer that several
-entries hold stays struck until the last of them lets go, at the rate of the first; an ending
+entries hold stays struck until the last of them lets go, as the first says; an ending
 written in the file releases its peers from all. An ending without peers releases everyone who is
 struck at that time. A partition replaces the one before it. Peers that an entry crashes or pauses
 take no part in churn.
@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.config import require
-from rumormill.sim.scenario import ENDINGS, Churn, Fault, FaultKind, Scenario
+from rumormill.sim.scenario import ENDINGS, Churn, Fault, FaultKind, Lie, Scenario
 from rumormill.sim.workload import Plan
 
 STRIKES: Final[dict[FaultKind, FaultKind]] = {ending: kind for kind, ending in ENDINGS.items()}
@@ -43,6 +43,8 @@ class FaultAction(msgspec.Struct, frozen=True):
     """For a restart: whether the peer still knows what it knew."""
     rate: float = 0.0
     """RPCs per second that a slow reader reads, or that a byzantine peer sends."""
+    lie: Lie = "junk"
+    """What a byzantine peer does."""
 
 
 class Absence(msgspec.Struct, frozen=True, gc=False):
@@ -149,7 +151,9 @@ def _played(steps: list[_Step]) -> list[FaultAction]:
                 continue
         keep_state = step.kind == "restart" and fault.keep_state
         rate = fault.rate if step.kind in {"slow-reader", "byzantine"} else 0.0
-        actions.append(FaultAction(step.at, step.kind, changed, step.groups, keep_state, rate))
+        actions.append(
+            FaultAction(step.at, step.kind, changed, step.groups, keep_state, rate, fault.lie)
+        )
     return actions
 
 

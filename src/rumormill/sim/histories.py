@@ -22,9 +22,11 @@ def _one(topic: Topic, key: Key) -> Summary:
 class MemoryHistory:
     """One topic's keys (see `core.history.History`)."""
 
-    def __init__(self, topic: Topic, find: Callable[[MessageId], Event | None]) -> None:
+    def __init__(
+        self, topic: Topic, find: Callable[[MessageId], Event | None], sum_bits: int
+    ) -> None:
         self.window = Window()
-        self._topic, self._find = topic, find
+        self._topic, self._find, self._modulus = topic, find, 1 << sum_bits
         self._blocks: list[list[Key]] = [[]]
         self._firsts: list[Key] = [Key(0, b"")]
         self._sums: list[Summary] = [Summary()]
@@ -82,7 +84,7 @@ class MemoryHistory:
         for at, start, stop in self._pieces(low, high):
             whole = stop - start == len(self._blocks[at])
             total += self._sums[at] if whole else self._sum(self._blocks[at][start:stop])
-        return total
+        return Summary(total.count, total.total % self._modulus)
 
     def _walk(self, low: Key, high: Key) -> Iterator[Key]:
         for at, start, stop in self._pieces(low, high):

@@ -199,8 +199,10 @@ class Host(Correspondent):
             self._answers.append(inputs.NotStored(told, error) if error else Stored(told))
 
     def _load(self, effect: effects.Load) -> None:
-        journal = self.journal
-        loaded = inputs.Loaded(effect.number) if journal is None else journal.load(effect)
+        loaded: inputs.Loaded | None = inputs.Loaded(effect.number)
+        if self.journal is not None:
+            self.journal.retain(self.engine.now)
+            loaded = self.journal.load(effect)
         if loaded is not None:
             self._answers.append(loaded)
 

@@ -6,7 +6,8 @@ disk takes as long as the scenario says, may be full or broken, and a crash take
 not committed. What was committed survives: the journal belongs to the host, not to the machine.
 An event that it has already is not handed out again.
 
-When it holds too many events the one that was kept first is deleted, as a log's retention would do.
+When it holds too many events, or one for too long, those that were kept first are deleted, as a
+log's retention would do, whenever something is kept or read. What was deleted is not kept again.
 """
 
 from itertools import islice
@@ -16,7 +17,7 @@ import msgspec
 
 from rumormill.core.effects import Append, ById, Disregard, KeepNote, Load, Notes
 from rumormill.core.event import Event, Note
-from rumormill.core.history import UNDATED, HistoryQuery, Key, stamp_of, topic_tag
+from rumormill.core.history import SUM_BITS, HistoryQuery, Key, is_over, stamp_of, topic_tag
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.sim.histories import MemoryHistory
@@ -33,11 +34,11 @@ class Kept:
 
     __slots__ = ("events", "history", "next_offset", "offsets")
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, sum_bits: int) -> None:
         self.events: dict[int, Event] = {}
         self.offsets: dict[MessageId, int] = {}
         self.next_offset = 0
-        self.history = MemoryHistory(topic, self.find)
+        self.history = MemoryHistory(topic, self.find, sum_bits)
 
     def find(self, event_id: MessageId) -> Event | None:
         """The event with an id."""
@@ -49,15 +50,21 @@ class Journal:
     """One peer's committed events, and those on their way to the disk."""
 
     def __init__(
-        self, *, commit_delay: float = 0.0, limit: int = DEFAULT_LIMIT, indexed: bool = False
+        self,
+        *,
+        commit_delay: float = 0.0,
+        limit: int = DEFAULT_LIMIT,
+        max_age: float | None = None,
+        indexed: bool = False,
+        sum_bits: int = SUM_BITS,
     ) -> None:
         self.commit_delay = commit_delay
         """Seconds from an append to its commit."""
         self.trouble = ""
         """Why nothing can be committed now; empty while the disk works."""
-        self._limit = limit
-        self._indexed = indexed
-        """Whether histories are compared."""
+        self._limit, self._max_age = limit, max_age
+        self._indexed, self._sum_bits = indexed, sum_bits
+        """Whether histories are compared, and how long the sums are by which that is done."""
         self._tags: dict[bytes, Topic] = {}
         self._topics: dict[Topic, Kept] = {}
         self._order: dict[tuple[Topic, MessageId], None] = {}
@@ -110,35 +117,37 @@ class Journal:
         """Keep an event; return whether it is new."""
         if (event.topic, event.id) in self._order:
             return False
-        if len(self._order) >= self._limit:
-            self._delete_oldest()
         kept = self._kept(event.topic)
+        event = msgspec.structs.replace(event, offset=kept.next_offset, received=now)
+        if is_over(event, kept.history.window.keep_from):
+            return False
         if self._indexed:
-            key = Key(stamp_of(event), event.id)
-            if UNDATED < key.stamp < kept.history.window.keep_from:
-                return False  # it was deleted
-            kept.history.add(key)
-        offset = kept.next_offset
+            kept.history.add(Key(stamp_of(event), event.id))
         kept.next_offset += 1
-        kept.offsets[event.id] = offset
-        kept.events[offset] = msgspec.structs.replace(event, offset=offset, received=now)
+        kept.offsets[event.id] = event.offset
+        kept.events[event.offset] = event
         self._order[event.topic, event.id] = None
+        self.retain(now)
         return True
 
     def _kept(self, topic: Topic) -> Kept:
         kept = self._topics.get(topic)
         if kept is None:
-            kept = self._topics[topic] = Kept(topic)
+            kept = self._topics[topic] = Kept(topic, self._sum_bits)
             self._tags[topic_tag(topic)] = topic
         return kept
 
-    def _delete_oldest(self) -> None:
-        topic, event_id = oldest = next(iter(self._order))
-        kept = self._topics[topic]
-        del self._order[oldest]
-        deleted = kept.events.pop(kept.offsets.pop(event_id))
-        if self._indexed:
-            kept.history.delete(deleted)
+    def retain(self, now: float) -> None:
+        """Delete what is too much or too old."""
+        while self._order:
+            topic, event_id = oldest = next(iter(self._order))
+            kept = self._topics[topic]
+            event = kept.events[kept.offsets[event_id]]
+            too_old = self._max_age is not None and event.received < now - self._max_age
+            if not too_old and len(self._order) <= self._limit:
+                return
+            del self._order[oldest], kept.offsets[event_id], kept.events[event.offset]
+            kept.history.delete(event)
 
     # The histories, as `HistoryQuery`s see them.
 

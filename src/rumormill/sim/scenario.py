@@ -16,11 +16,10 @@ import msgspec
 from rumormill.core.config import Config, nearest, require
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import protocol
-from rumormill.sim.journal import DEFAULT_LIMIT
+from rumormill.sim.keeping import Disk, Sync
 from rumormill.sim.latency import check_bandwidth, check_latency
 from rumormill.sim.tables import read_config, within
 from rumormill.sim.units import Bytes, Seconds, Share, parse_share
-from rumormill.sync.config import SyncConfig
 
 LONGEST_FILE: Final = 1 << 20
 """Largest scenario file in bytes; our choice, far above what people write."""
@@ -47,6 +46,7 @@ TopologyKind = Literal[
     "random-regular", "ring-random", "star", "tree", "line", "complete", "file", "self-formed"
 ]
 WorkloadKind = Literal["fixed", "poisson", "zipf", "reddit2007"]
+Lie = Literal["junk", "withholding", "phantoms", "recursion", "forgery"]
 FaultKind = Literal[
     "crash",
     "restart",
@@ -227,6 +227,8 @@ class Fault(Config, frozen=True, kw_only=True):
     groups: int | tuple[tuple[int, ...], ...] = ()
     # RPCs per second that a slow reader reads, or that a byzantine peer sends; our choice.
     rate: float = 10.0
+    # What a byzantine peer does: junk is for the protocol, the others answer sync's questions.
+    lie: Lie = "junk"
 
     def validate(self) -> None:
         """Refuse entries without a target and keys that the kind ignores."""
@@ -259,6 +261,7 @@ class Fault(Config, frozen=True, kw_only=True):
                 "keep_state": ("crash", "restart"),
                 "groups": ("partition",),
                 "rate": ("slow-reader", "byzantine"),
+                "lie": ("byzantine",),
             },
         )
         if self.kind == "crash" and self.duration is None:
@@ -306,30 +309,6 @@ class Churn(Config, frozen=True, kw_only=True):
         churn = cls(fraction=amount) if text.strip().endswith("%") else cls(rate=amount)
         within("churn", churn.validate)
         return churn
-
-
-class Disk(Config, frozen=True, kw_only=True):
-    """What keeps each peer's events."""
-
-    # Seconds until an appended event is safe; our choice: none, links are what is studied.
-    commit_delay: Seconds = 0.0
-    # Events that each peer keeps, the oldest going first; only where a protocol reads them.
-    limit: int = DEFAULT_LIMIT
-
-    def validate(self) -> None:
-        """Refuse disks that keep nothing, or take for ever."""
-        require(0 <= self.commit_delay <= 3600, "commit_delay", "must be from 0s to 1h")
-        require(1 <= self.limit <= 10**9, "limit", "must be from 1 to 1000000000")
-
-
-class Sync(SyncConfig, frozen=True, kw_only=True):
-    """Whether, and when, peers get from each other what the protocol has not brought."""
-
-    # Off: what is compared then are the protocols themselves. The rest is as in a node.
-    enabled: bool = False
-    interval: Seconds = SyncConfig().interval
-    settle: Seconds = SyncConfig().settle
-    timeout: Seconds = SyncConfig().timeout
 
 
 class Scenario(Config, frozen=True, kw_only=True):
@@ -396,6 +375,8 @@ class Scenario(Config, frozen=True, kw_only=True):
         for index, fault in enumerate(self.faults):
             within(f"faults[{index}]", fault.validate)
             self._check_targets(f"faults[{index}]", fault)
+            asked = self.sync.enabled or fault.lie == "junk"
+            require(asked, f"faults[{index}].lie", "without sync nobody asks who could be lied to")
 
     def _check_targets(self, path: str, fault: Fault) -> None:
         last = self.peers - 1

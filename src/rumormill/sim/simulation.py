@@ -32,6 +32,7 @@ from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import FaultKind, Scenario
 from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.snapshot import Given, state_of
+from rumormill.sim.sync_liar import SyncLiar
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import PlannedPublish, build_plan
 from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
@@ -73,9 +74,10 @@ class Simulation:
         self._begin = self._beginning()
         self.plan = build_plan(scenario, self._randomness("workload"))
         require(
-            self.spec.reads_log or scenario.sync.enabled or scenario.disk.limit == DEFAULT_LIMIT,
-            "disk.limit",
-            f"has no meaning with {self.spec.name}, which reads nothing back, and without sync",
+            self.spec.reads_log or scenario.sync.enabled or not scenario.disk.retains,
+            "disk",
+            f"what it deletes has no meaning with {self.spec.name}, which reads nothing back, and"
+            " without sync",
         )
         require(
             self.spec.recovers or not scenario.sync.enabled,
@@ -106,7 +108,7 @@ class Simulation:
         )
         self._joined: dict[int, None] = {}
         self._crashed: dict[int, None] = {}
-        self._hostile: dict[int, float] = {}
+        self._hostile: dict[int, FaultAction] = {}
         self._may_subscribe = False
         self._publications: Iterator[PlannedPublish] | None = None
 
@@ -130,11 +132,20 @@ class Simulation:
         troubled = disk.commit_delay > 0 or any(
             fault.kind in DISK_TROUBLE for fault in scenario.faults
         )
-        for index in range(self._hosts):
+        sync = scenario.sync
+        everybody = range(self._hosts)
+        deleting = round(disk.fraction * self._hosts)
+        bound = dict.fromkeys(self._randomness("retention").sample(everybody, deleting))
+        for index in everybody:
             journal: Journal | None = None
-            syncs = scenario.sync.enabled
-            if spec.reads_log or troubled or syncs or self.members.enabled:
-                journal = Journal(commit_delay=disk.commit_delay, limit=disk.limit, indexed=syncs)
+            if spec.reads_log or troubled or sync.enabled or self.members.enabled:
+                journal = Journal(
+                    commit_delay=disk.commit_delay,
+                    limit=disk.limit if index in bound else DEFAULT_LIMIT,
+                    max_age=disk.max_age if index in bound else None,
+                    indexed=sync.enabled,
+                    sum_bits=sync.sum_bits,
+                )
             given = Given(SimulatedIdentity(peer_id(index)), hooks)
             self.given.append(given)
             build = functools.partial(self._build, given)
@@ -343,7 +354,7 @@ class Simulation:
     def _turn(self, host: Host, action: FaultAction) -> None:
         """Make a peer hostile, or honest again."""
         if action.kind == "byzantine":
-            self._hostile[host.index] = action.rate
+            self._hostile[host.index] = action
         else:
             self._hostile.pop(host.index, None)
         self.network.crash(host)
@@ -353,14 +364,12 @@ class Simulation:
         assert host.journal is not None
         host.journal.trouble = DISK_TROUBLE.get(action.kind, "")
 
-    def _attacker(self, index: int) -> Attacker:
-        return Attacker(
-            self.spec.junk,
-            list(self.set_up.names.values()),
-            self._topics_of(index),
-            self._hostile[index],
-            self._randomness(f"attacker/{index}"),
-        )
+    def _attacker(self, index: int) -> Machine:
+        action, randomness = self._hostile[index], self._randomness(f"attacker/{index}")
+        topics, left = list(self.set_up.names.values()), self._topics_of(index)
+        if action.lie == "junk":
+            return Attacker(self.spec.junk, topics, left, action.rate, randomness)
+        return SyncLiar(action.lie, topics, left, action.rate, randomness)
 
 
 _STRIKES: Mapping[FaultKind, Callable[[Simulation, Host, FaultAction], None]] = {

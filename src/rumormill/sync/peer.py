@@ -17,20 +17,19 @@ import msgspec
 from msgspec.structs import replace
 
 from rumormill.core import inputs, trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import (
     Append,
     Ask,
     ById,
     Effects,
-    KeepNote,
     Load,
-    Notes,
     Outcome,
     SetTimer,
     Validate,
 )
 from rumormill.core.errors import PeerError
-from rumormill.core.event import Event, Note
+from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery, topic_tag
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Asked, Input, Loaded, Recovered
@@ -39,26 +38,31 @@ from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
+from rumormill.sync.following import Following
+from rumormill.sync.gaps import Gaps
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
 from rumormill.sync.partner import Partner
-from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, Arrived, Session
+from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
 
 OUR_NUMBERS: Final = 1 << 48
 """Where the numbers of our own questions and loads begin; those of protocols stay below."""
 
 _MAX_SESSIONS: Final = 3
+_MAX_GONE: Final = 1024
 _FEW: Final = 3
 _FIRST_AFTER: Final = 1.0
 _LATER_AFTER: Final = 10.0
 """Seconds, on average, after which a peer that has connected is asked: soon, if we have few others
 and so may have been away ourselves; else when it has had time to get what it missed."""
-_LEAVE_ALONE: Final = 30.0
-"""Seconds for which a partner that gives nothing is left alone, at first."""
+_LEAVE_ALONE: Final = 15.0
+"""Seconds for which a partner that gives nothing is left alone: twice this, doubled each time."""
 _OFFER_PAUSE: Final = 5.0
-"""Seconds between two sessions with a partner that offers; as long, and longer, if in vain."""
+"""Seconds between two sessions with a partner that offers; doubled for each in vain."""
+_AUDITED: Final = 1 / 8
+"""The share of sessions in which what a partner calls equal is looked at: our choice, at some 500
+bytes each."""
 _OFFERED_TO: Final = 8
 """Peers that are told of news; our choice: a mesh's degree."""
-_NOTE_PREFIX: Final = "sync/"
 
 
 class _Tick(msgspec.Struct, frozen=True):
@@ -134,18 +138,11 @@ class SyncedPeer:
         self._copies = Copies(randomness, config.timeout)
         self._randomness = randomness
         self._config = config
-        self._topics: dict[Topic, int] = {}
-        """The topics that are followed, and the date from which on their events are wanted."""
-        self._tags: dict[bytes, Topic] = {}
-        """The same by their tags."""
-        self._first: dict[Topic, int] = {}
-        """When topics were first followed, as the log remembers it."""
-        self._asked_since: dict[Topic, float | None] = {}
-        """Subscriptions that wait until that is known."""
-        self._remembers = False
-        self._compared: dict[Topic, float] = {}
-        self._lacking: dict[Topic, float] = {}
+        self._following = Following(OUR_NUMBERS)
+        self._gaps = Gaps()
         self._partners: dict[PeerId, Partner] = {}
+        self._gone: dict[PeerId, Partner] = {}
+        """Those that went; who comes back is not new."""
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
         """Whose session waits for the answer with this number."""
@@ -159,16 +156,24 @@ class SyncedPeer:
 
     def view(self) -> View:
         """Show the protocol, and what sync knows of its topics (see `core.machine`)."""
-        compared, lacking = dict(self._compared), dict(self._lacking)
-        return replace(self.protocol.view(), compared=compared, lacking=lacking)
+        known = self._gaps.known
+        return replace(
+            self.protocol.view(),
+            compared=dict(self._gaps.compared),
+            lacking={topic: gap.since for topic, gap in known.items()},
+            backlog={topic: gap.events for topic, gap in known.items()},
+        )
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if type(event) not in CONCERNS or not self._handle_own(event, now, effects):
+        if type(event) not in CONCERNS:
             self.protocol.handle(event, now, effects)
+        elif not self._handle_own(event, now, effects):
+            self.protocol.handle(event, now, effects)  # it raises if it refuses what we asked for
+            self._overhear(event, now, effects)
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
-        """Take an input of sync's own; false for what is the protocol's (too)."""
+        """Take an input of sync's own; false for what is the protocol's."""
         match event:
             case inputs.TimerFired(timer=_Tick()):
                 self._tick_at = float("inf")
@@ -184,7 +189,8 @@ class SyncedPeer:
             case inputs.Command(number=number, body=CountCopies() as command):
                 self._copies.begin(number, command, now, effects)
             case Loaded(number=number) if number == OUR_NUMBERS:
-                self._on_notes(event, now, effects)
+                if self._following.on_notes(event, now, effects):
+                    self._compare_soon(now, effects)
             case Loaded(number=number) if number > OUR_NUMBERS:
                 self._on_loaded(event, now, effects)
             case inputs.Command(number=number, body=SyncNow(topics=topics)):
@@ -192,79 +198,57 @@ class SyncedPeer:
             case Asked(message=SyncMessage(body=Offer(tags=tags))):
                 self._on_offer(event.peer, tags, now, effects)
             case Asked(message=SyncMessage()):
-                self._answering.take(event, self._number(), now, self._tags, effects)
+                self._answering.take(event, self._number(), now, self._following.tags, effects)
             case inputs.Answered(number=number, message=SyncMessage(body=body)):
                 self._on_answered(event.peer, number, body, now, effects)
             case inputs.AskFailed(number=number) if number > OUR_NUMBERS:
                 self._on_ask_failed(event, now, effects)
             case _:
-                self._overhear(event, now, effects)
                 return False
         return True
 
     def _overhear(self, event: Input, now: float, effects: Effects) -> None:
-        """Note what the protocol hears and sync must know as well."""
+        """Note what the protocol has taken and sync must know as well."""
         match event:
             case inputs.Start():
                 # A machine may be started again as it was; its timers and questions are gone.
                 self._tick_at = float("inf")
                 self._sessions.clear()
-                effects.append(Load(OUR_NUMBERS, "", Notes(_NOTE_PREFIX)))
+                self._following.begin(effects)
                 self._next_round = self._after_interval(now)
                 self._wake(self._next_round, effects)
             case inputs.PeerConnected(peer=peer, outbound=outbound):
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
-                self._partners[peer] = partner = Partner(outbound)
-                self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
+                partner = self._partners[peer] = self._gone.pop(peer, Partner(outbound))
+                partner.outbound = outbound
+                at = now + soon * (0.5 + self._randomness.random())
+                self._schedule(partner, max(at, partner.rests_until(_OFFER_PAUSE)), effects)
                 self._copies.wake(now, effects)
             case inputs.PeerDisconnected(peer=peer):
-                self._partners.pop(peer, None)
+                left = self._partners.pop(peer, None)
+                if left is not None:
+                    left.due, left.offered = float("inf"), {}
+                    remember(self._gone, peer, left, _MAX_GONE)
                 self._end(peer, "partner gone", now, effects)
                 for wish in self._wishes.values():
                     wish.left.pop(peer, None)
                 self._grant(effects)
             case inputs.Subscribe(topic=topic, publish_only=False, since=since):
-                self._asked_since[topic] = since
-                if self._remembers:
-                    self._follow(now, effects)
+                if self._following.subscribe(topic, since, now, effects):
+                    self._compare_soon(now, effects)
             case inputs.Unsubscribe(topic=topic):
-                for table in (self._topics, self._compared, self._lacking):
-                    table.pop(topic, None)
-                self._asked_since.pop(topic, None)
-                self._tags.pop(topic_tag(topic), None)
+                self._following.unsubscribe(topic)
+                self._gaps.forget(topic)
             case _:
                 pass
 
-    # What is followed.
+    # When, and with whom.
 
-    def _on_notes(self, loaded: Loaded, now: float, effects: Effects) -> None:
-        for note in loaded.notes:
-            self._first[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
-        if loaded.more:
-            query = Notes(_NOTE_PREFIX, loaded.notes[-1].key)
-            effects.append(Load(OUR_NUMBERS, "", query))
-            return
-        self._remembers = True
-        self._follow(now, effects)
-
-    def _follow(self, now: float, effects: Effects) -> None:
-        """Follow the topics that were subscribed to, and compare them soon."""
-        for topic, since in self._asked_since.items():
-            if topic not in self._first:
-                self._first[topic] = first = int(now * 1e6)
-                effects.append(KeepNote(Note(_NOTE_PREFIX + topic, first.to_bytes(8, "big"))))
-            if since is None:
-                self._topics[topic] = self._first[topic]
-            elif since < float("inf"):
-                self._topics[topic] = max(0, int(since * 1e6))
-            if topic in self._topics:
-                self._tags[topic_tag(topic)] = topic
-        self._asked_since.clear()
+    def _compare_soon(self, now: float, effects: Effects) -> None:
+        """Compare with everybody, because there are topics that nobody was asked about."""
         for number, partner in enumerate(self._partners.values()):
             soon = _FIRST_AFTER if number < _FEW else _LATER_AFTER
             self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
-
-    # When, and with whom.
 
     def _after_interval(self, now: float) -> float:
         return now + self._config.interval * (0.5 + self._randomness.random())
@@ -278,7 +262,7 @@ class SyncedPeer:
         if now >= self._next_round:
             self._next_round = self._after_interval(now)
             self._choose(now)
-        if self._recovers and self._topics and (self._config.enabled or self._wishes):
+        if self._recovers and self._following.since and (self._config.enabled or self._wishes):
             for peer, partner in list(self._partners.items()):
                 if partner.due <= now and len(self._sessions) < _MAX_SESSIONS:
                     self._begin(peer, partner, now, effects)
@@ -288,7 +272,11 @@ class SyncedPeer:
     def _choose(self, now: float) -> None:
         """Choose somebody at random for this round."""
         self._rounds += 1
-        able = [each for each in self._partners.values() if each.rests_until(_LEAVE_ALONE) <= now]
+        able = [
+            partner
+            for partner in self._partners.values()
+            if not partner.in_vain or partner.rests_until(_LEAVE_ALONE) <= now
+        ]
         dialled = [partner for partner in able if partner.outbound]
         if dialled and not self._rounds % 3:
             able = dialled
@@ -300,17 +288,19 @@ class SyncedPeer:
         if peer in self._sessions:
             return
         partner.due = float("inf")
-        offered = [topic for topic in partner.offered if topic in self._topics]
+        followed = self._following.since
+        offered = [topic for topic in partner.offered if topic in followed]
         partner.offered = {}
-        names, settle = offered or list(self._topics), self._config.settle
+        names, settle = offered or list(followed), self._config.settle
         for wish in self._wishes.values():
             if peer in wish.left:
-                names, settle = [topic for topic in wish.topics if topic in self._topics], 0.0
+                names, settle = [topic for topic in wish.topics if topic in followed], 0.0
         if len(names) > MAX_TOPICS:
             names = self._randomness.sample(names, MAX_TOPICS)
-        topics = tuple([(topic, self._topics[topic]) for topic in names])
+        topics = tuple([(topic, followed[topic]) for topic in names])
         salt = self._randomness.randbytes(SALT_BYTES)
-        session = Session(peer, topics, salt, settle, offered=bool(offered))
+        audit = self._randomness.randrange(1 << 32) if self._randomness.random() < _AUDITED else -1
+        session = Session(peer, topics, salt, settle, offered=bool(offered), audit=audit)
         self._sessions[peer] = session
         self._go_on(session, now, effects)
 
@@ -318,7 +308,7 @@ class SyncedPeer:
         self, peer: PeerId, tags: tuple[bytes, ...], now: float, effects: Effects
     ) -> None:
         partner = self._partners.get(peer)
-        found = [self._tags[tag] for tag in tags if tag in self._tags]
+        found = [self._following.tags[tag] for tag in tags if tag in self._following.tags]
         if partner is not None and found:
             partner.offered.update(dict.fromkeys(found))
             self._schedule(partner, max(now, partner.rests_until(_OFFER_PAUSE)), effects)
@@ -328,7 +318,8 @@ class SyncedPeer:
         self._wake(at, effects)
 
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
-        wanted = {topic: None for topic in topics or self._topics if topic in self._topics}
+        followed = self._following.since
+        wanted = {topic: None for topic in topics or followed if topic in followed}
         left = dict.fromkeys(self._partners if self._recovers and wanted else ())
         self._wishes[number] = _Wish(wanted, left, len(left))
         for peer in left:
@@ -352,6 +343,7 @@ class SyncedPeer:
     def _go_on(self, session: Session, now: float, effects: Effects) -> None:
         """Do what a session wants, until it waits for something or is over."""
         while self._sessions.get(session.peer) is session:
+            self._gaps.note(session, now)
             step = session.next(now)
             if step is None:
                 if not session.is_waiting:
@@ -392,7 +384,7 @@ class SyncedPeer:
             forged += any(type(effect) is trace.RejectMessage for effect in judged)
             effects += judged
         try:
-            session.note_stored(good, forged)
+            session.note_stored(arrived.topic, good, forged, now)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
         else:
@@ -432,7 +424,7 @@ class SyncedPeer:
             return
         others = [each for each in self._sessions.values() if each is not session]
         for topic in list(session.doubtful):
-            if any(topic in other.doubtful for other in others):
+            if any(other.looks_after(topic, now) for other in others):
                 session.leave_out(topic)
                 partner = self._partners[peer]
                 partner.offered[topic] = None
@@ -469,17 +461,16 @@ class SyncedPeer:
         partner = self._partners.get(peer)
         if partner is not None:
             partner.ended = now
-            partner.in_vain = 0 if good or session.events else partner.in_vain + 1
-        for topic, _ in session.topics if good else ():
-            self._compared[topic] = now
-            self._lacking.pop(topic, None)
-        for topic in () if good or outcome == IN_VAIN else session.unequal:
-            self._lacking.setdefault(topic, now)
+            if outcome != LEFT:
+                partner.in_vain = 0 if good or session.events else partner.in_vain + 1
+        self._gaps.end(session, now, good=good)
         for wish in self._wishes.values():
             wish.events += session.events
             if session.settle == 0 or partner is None:
                 wish.left.pop(peer, None)
                 wish.answered += good or outcome == IN_VAIN
+        if partner is not None and not any(peer in wish.left for wish in self._wishes.values()):
+            partner.due = max(partner.due, partner.rests_until(_OFFER_PAUSE))
         self._grant(effects)
         self._offer(session, effects)
         self._wake(now, effects)

@@ -12,8 +12,10 @@ Both moments are the asker's: it knows what it waits for, and whose clock is rig
 The hashes are salted anew in each session, so that who meets a collision does not meet it again.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -188,6 +190,14 @@ class Unequal(msgspec.Struct, frozen=True, gc=False):
 
     cuts: tuple[tuple[Key, Spans], ...] = ()
     wanted: tuple[Wanted, ...] = ()
+    count: int = 0
+    """How many events we have in all the ranges that were looked at."""
+
+
+def _named(history: History | None, salt: bytes, low: Key, high: Key) -> Wanted:
+    """A range whose events are wanted, without those that are here."""
+    known = () if history is None else history.keys(low, high, LISTED)
+    return Wanted(low, high, b"".join([short_id(salt, key.id) for key in known]))
 
 
 class FindUnequal(HistoryQuery, frozen=True):
@@ -203,20 +213,20 @@ class FindUnequal(HistoryQuery, frozen=True):
         history = histories.history(self.topic)
         wanted: list[Wanted] = []
         parts: list[tuple[Key, Key, bytes]] = []
-        for begin, high, hashed in compared(self.low, self.spans):
-            low = begin
+        count = 0
+        for low, high, hashed in compared(self.low, self.spans):
             own = Summary() if history is None else history.summary(low, high)
+            count += own.count
             if fingerprint(self.salt, own) == hashed:
                 continue
             if history is None or own.count <= LISTED:
-                known = () if history is None else history.keys(low, high, LISTED)
-                if not known and wanted and wanted[-1].high == low and not wanted[-1].known:
-                    low = wanted.pop().low
-                short = b"".join([short_id(self.salt, key.id) for key in known])
-                wanted.append(Wanted(low, high, short))
+                found = _named(history, self.salt, low, high)
+                if not found.known and wanted and wanted[-1].high == low and not wanted[-1].known:
+                    found = Wanted(wanted.pop().low, high)
+                wanted.append(found)
             else:
                 parts += self._all_parts(history, low, high)
-        return Unequal(_comparisons(parts), tuple(wanted))
+        return Unequal(_comparisons(parts), tuple(wanted), count)
 
     def _all_parts(self, history: History, low: Key, high: Key) -> Iterator[tuple[Key, Key, bytes]]:
         """The parts of a range with their hashes, empty ones too: the other may have something."""
@@ -233,6 +243,29 @@ def _comparisons(parts: Sequence[tuple[Key, Key, bytes]]) -> tuple[tuple[Key, Sp
         low = asked[0][0]
         cuts.append((low, _in_a_row(asked, low)))
     return tuple(cuts)
+
+
+class PickAudited(HistoryQuery, frozen=True):
+    """A few neighbouring events of some ranges, which depend on a number."""
+
+    salt: bytes
+    topic: Topic
+    ranges: tuple[Bounds, ...]
+    place: int
+
+    def work_out(self, histories: Histories) -> Wanted | Unequal:
+        """Find a small range that is not empty, and name its events."""
+        history = histories.history(self.topic)
+        parts = list(self.ranges)
+        while history is not None:
+            counts = [history.summary(*part).count for part in parts]
+            if not any(counts):
+                break
+            at = bisect_right(list(accumulate(counts)), self.place % sum(counts))
+            if counts[at] <= LISTED:
+                return _named(history, self.salt, *parts[at])
+            parts = list(_cut(history, *parts[at]))
+        return Unequal()
 
 
 # The answerer's questions to its own log.

@@ -378,6 +378,24 @@ def test_a_returning_subscriber_reads_everything_in_order() -> None:
     assert world.data(4, topic) == wanted
 
 
+def test_who_was_killed_before_it_found_its_topic_has_subscribed_all_the_same() -> None:
+    """It knew nobody to ask, and died; what was published since is what it wants."""
+    world = World(6)
+    topic = world.create(0, allowed_publishers=None)
+    world.subscribe(topic, 1, 2, 3, 4)
+    world.publish(topic, 1, b"before")
+    world.crash(5)
+    world.network.start(world.host(5))
+    world.subscribe(topic, 5, wait=1.0)
+    assert world.branch(5, topic) is None
+    world.crash(5)
+    world.publish(topic, 1, b"meanwhile")
+    world.network.start(world.host(5))
+    world.wire(range(6))
+    world.subscribe(topic, 5, wait=60.0)
+    assert world.data(5, topic) == [b"meanwhile"]
+
+
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     """The log's word for a question that was given up."""
     lone = Lone()

@@ -110,7 +110,7 @@ class Tale:
         self.run(4.0)
         world.crash(1)
         for _ in range(18):
-            for number in range(2 * COUNT):
+            for number in range(6 * COUNT):
                 self.speak(number % COUNT)
             self.run(0.1)
         self.run(5.0)

@@ -4,8 +4,9 @@ A descriptor is immutable and named by its hash, so one that was found once is r
 is at hand is bounded; what is in use is never put away. Descriptors of topics that this peer
 created, subscribed to, or heard of as versions of those are kept as notes in the log, with the date
 from which on the topic concerns us: a peer that comes back does not depend on others for what its
-own topics are, and knows since when it subscribed. So a topic is looked for in memory, in the log,
-at peers who should have it, and in the DHT, in this order.
+own topics are, and knows since when it subscribed, also if it went down before it found the topic:
+then the note is the date alone. So a topic is looked for in memory, in the log, at peers who should
+have it, and in the DHT, in this order.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -15,6 +16,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, KeepNote, Notes, SetTimer
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Note
@@ -43,8 +45,18 @@ EVER: Final = -1.0
 
 def note_of(descriptor: TopicDescriptor, since: float) -> Note:
     """A descriptor as the log keeps it, behind the date from which on it concerns us."""
+    wish = wish_of(descriptor.cid, since)
+    return Note(wish.key, wish.value + descriptor.dag())
+
+
+def wish_of(cid: bytes, since: float) -> Note:
+    """What the log keeps of a topic that is wanted and was not found yet."""
     date = round(since * 1000).to_bytes(_DATE_BYTES, "big", signed=True)
-    return Note(NOTES + cids.text(descriptor.cid), date + descriptor.dag())
+    return Note(NOTES + cids.text(cid), date)
+
+
+def _date_of(note: Note) -> float:
+    return int.from_bytes(note.value[:_DATE_BYTES], "big", signed=True) / 1000
 
 
 def from_note(note: Note) -> tuple[TopicDescriptor, float] | None:
@@ -55,7 +67,7 @@ def from_note(note: Note) -> tuple[TopicDescriptor, float] | None:
         return None
     if note.key != NOTES + cids.text(descriptor.cid):
         return None
-    return descriptor, int.from_bytes(note.value[:_DATE_BYTES], "big", signed=True) / 1000
+    return descriptor, _date_of(note)
 
 
 def versions_in(notes: Iterable[Note], meta: bytes) -> list[TopicDescriptor]:
@@ -99,6 +111,8 @@ class NoteReading(msgspec.Struct, frozen=True):
 
     topic: bytes
     sources: tuple[PeerId, ...]
+    wished: float | None = None
+    """When the application subscribed, if it did."""
 
 
 class TopicSearch(msgspec.Struct, frozen=True):
@@ -129,6 +143,8 @@ class KnownTopics:
     _known: dict[bytes, TopicDescriptor] = field(default_factory=dict)
     _kept: dict[bytes, float] = field(default_factory=dict)
     """Which of them the log has, and since when they concern us."""
+    _wished: dict[bytes, float] = field(default_factory=dict)
+    """Since when topics concern us that are being looked for."""
     _versions: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -146,7 +162,7 @@ class KnownTopics:
 
     def kept_since(self, cid: bytes) -> float | None:
         """Since when a topic at hand concerns us: who creates or subscribes keeps it."""
-        return self._kept.get(cid)
+        return self._kept.get(cid, self._wished.get(cid))
 
     def add(self, descriptor: TopicDescriptor) -> None:
         """Put a descriptor in; the oldest that is not in use makes room."""
@@ -175,6 +191,7 @@ class KnownTopics:
     def keep(self, descriptor: TopicDescriptor, since: float, effects: Effects) -> None:
         """Put a descriptor in, and into the log, unless that is known to have it since then."""
         self.add(descriptor)
+        since = min(since, self._wished.pop(descriptor.cid, since))
         if descriptor.cid not in self._kept or since == EVER < self._kept[descriptor.cid]:
             self._kept[descriptor.cid] = since
             effects.append(KeepNote(note_of(descriptor, since)))
@@ -218,10 +235,11 @@ class KnownTopics:
         now: float,
         effects: Effects,
         sources: Sequence[PeerId] = (),
+        wished: float | None = None,
     ) -> None:
         """Let an operation go on with a descriptor, which is looked for where it is not at hand."""
         known = self._known.get(cid)
-        if known is not None or not self.look_for(cid, operation, effects, sources):
+        if known is not None or not self.look_for(cid, operation, effects, sources, wished):
             self._context.operations.go_on(operation, TopicFound(cid, known), now, effects)
 
     def look_for(
@@ -230,10 +248,11 @@ class KnownTopics:
         operation: msgspec.Struct,
         effects: Effects,
         sources: Sequence[PeerId] = (),
+        wished: float | None = None,
     ) -> bool:
         """Look for a descriptor; `TopicFound` follows. False when too much is looked for."""
         operations = self._context.operations
-        reading = NoteReading(cid, tuple(sources))
+        reading = NoteReading(cid, tuple(sources), wished)
         begun = operations.awaits(TopicFound, cid) or self._read_note(reading, cid, effects)
         return begun and operations.wait(TopicFound, cid, operation)
 
@@ -250,6 +269,13 @@ class KnownTopics:
                 return found[0]
         return None
 
+    def _wish(self, cid: bytes, since: float, loaded: Loaded, effects: Effects) -> None:
+        """Remember since when a topic is wanted that is not here, unless the log has it."""
+        dates = [_date_of(note) for note in loaded.notes if len(note.value) == _DATE_BYTES]
+        remember(self._wished, cid, min([since, *dates]), self._context.config.max_topics)
+        if not dates:
+            effects.append(KeepNote(wish_of(cid, since)))
+
     def _on_note(self, reading: NoteReading, loaded: Loaded, now: float, effects: Effects) -> None:
         cid = reading.topic
         known = self._known.get(cid)
@@ -257,6 +283,8 @@ class KnownTopics:
             known = self._take_note(cid, loaded)
             if known is not None and known.author == self._context.id:
                 self.offer(known, now, effects)
+            elif known is None and reading.wished is not None:
+                self._wish(cid, reading.wished, loaded, effects)
         if known is None and self._fetcher.seek(
             cid, cid, reading.sources, TopicSearch(), now, effects
         ):

@@ -124,7 +124,7 @@ class Subscriptions:
         self._publish_only.pop(cid, None)
         self._since[cid] = now
         effects.append(trace.Join(cids.text(cid)))
-        self._topics.find(cid, Subscription(cid, now, meta), now, effects)
+        self._topics.find(cid, Subscription(cid, now, meta), now, effects, wished=now)
 
     def _on_topic(self, wish: Subscription, news: TopicFound, now: float, effects: Effects) -> None:
         if self._since.get(wish.topic) != wish.since:
@@ -169,7 +169,7 @@ class Subscriptions:
             self._roll_back(cid, news.error, now, effects)
             return
         feed, branch = self._feeds.open[cid], self._trees.branches[cid]
-        since = EVER if cid in self._membership.whole else now
+        since = EVER if cid in self._membership.whole else wish.since
         self._topics.keep(feed.descriptor, since, effects)
         self._membership.want(branch, feed)
         self._membership.on_wish(branch, now, effects)

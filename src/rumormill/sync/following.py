@@ -1,0 +1,79 @@
+"""Which topics are followed, and from which date on their events are wanted.
+
+When a topic was first followed is remembered in a note: who subscribes again has missed what was
+published since then. Of several subscriptions to a topic, the one that wants most counts.
+"""
+
+from typing import Final
+
+from rumormill.core.effects import Effects, KeepNote, Load, Notes
+from rumormill.core.event import Note
+from rumormill.core.history import topic_tag
+from rumormill.core.ids import Topic
+from rumormill.core.inputs import Loaded
+
+_NOTE_PREFIX: Final = "sync/"
+
+
+class Following:
+    """The topics of one peer."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        """Under which the notes are read."""
+        self.since: dict[Topic, int] = {}
+        """The topics that are followed, and the date from which on their events are wanted."""
+        self.tags: dict[bytes, Topic] = {}
+        """The same by their tags."""
+        self._first: dict[Topic, int] = {}
+        """When topics were first followed, as the log remembers it."""
+        self._waiting: list[tuple[Topic, float | None]] = []
+        """Subscriptions that wait until that is known."""
+        self._remembers = False
+
+    def begin(self, effects: Effects) -> None:
+        """Read what the log remembers."""
+        self._read("", effects)
+
+    def _read(self, after: str, effects: Effects) -> None:
+        effects.append(Load(self._number, "", Notes(_NOTE_PREFIX, after)))
+
+    def on_notes(self, loaded: Loaded, now: float, effects: Effects) -> bool:
+        """Take notes; whether they are all there, and what waited is followed."""
+        for note in loaded.notes:
+            self._first[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
+        if loaded.more:
+            self._read(loaded.notes[-1].key, effects)
+            return False
+        self._remembers = True
+        for topic, since in self._waiting:
+            self._follow(topic, since, now, effects)
+        self._waiting.clear()
+        return True
+
+    def subscribe(self, topic: Topic, since: float | None, now: float, effects: Effects) -> bool:
+        """Follow a topic (see `inputs.Subscribe`); false if that has to wait for the notes."""
+        if self._remembers:
+            self._follow(topic, since, now, effects)
+        else:
+            self._waiting.append((topic, since))
+        return self._remembers
+
+    def unsubscribe(self, topic: Topic) -> None:
+        """Follow a topic no more."""
+        self.since.pop(topic, None)
+        self.tags.pop(topic_tag(topic), None)
+        self._waiting = [each for each in self._waiting if each[0] != topic]
+
+    def _follow(self, topic: Topic, since: float | None, now: float, effects: Effects) -> None:
+        if topic not in self._first:
+            self._first[topic] = first = int(now * 1e6)
+            effects.append(KeepNote(Note(_NOTE_PREFIX + topic, first.to_bytes(8, "big"))))
+        if since is None:
+            date = self._first[topic]
+        elif since < float("inf"):
+            date = max(0, int(since * 1e6))
+        else:
+            return
+        self.since[topic] = min(date, self.since.get(topic, date))
+        self.tags[topic_tag(topic)] = topic

@@ -1,0 +1,130 @@
+"""A peer with sync: what it follows, from when on, and whom it asks how often."""
+
+import math
+
+import pytest
+from sync_stage import Stage
+
+from rumormill.core.errors import LocalError
+from rumormill.core.inputs import Unsubscribe
+from rumormill.protocols.registry import Hooks
+from rumormill.sim.sync_liar import SyncLiar
+from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
+
+WORDS = ("one", "two", "three", "four", "five")
+MINUTE = 60.0
+
+
+def publisher() -> Stage:
+    """Somebody has said five words, in the first five seconds, a while ago."""
+    stage = Stage(1)
+    stage.subscribe(0)
+    stage.publish(0, *WORDS)
+    stage.run(20)
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("wishes", "heard"),
+    [
+        ((3.5, 1.5), WORDS[1:]),
+        ((1.5, 3.5), WORDS[1:]),
+        ((None, 0.0), WORDS),
+        ((0.0, None), WORDS),
+        ((0.0, math.inf), WORDS),
+        ((math.inf, 3.5), WORDS[3:]),
+        ((math.inf,), ()),
+        ((None,), ()),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_several_subscriptions_the_one_that_wants_most_counts(
+    wishes: tuple[float | None, ...], heard: tuple[str, ...], at_once: bool
+) -> None:
+    """In whatever order they come: all is there from the earliest date on."""
+    stage = publisher()
+    late = stage.add()
+    for since in wishes:
+        stage.subscribe(late, since=since)
+        stage.run(0 if at_once else 1)
+    stage.connect(late, 0)
+    stage.run(MINUTE)
+    assert tuple(stage.words(late)) == heard
+
+
+def test_who_has_left_and_comes_again_wants_what_the_new_subscription_says() -> None:
+    """The earlier wish went with the subscription."""
+    stage = publisher()
+    late = stage.add()
+    stage.subscribe(late, since=0.0)
+    stage.host(late).handle(Unsubscribe("news"))
+    stage.subscribe(late, since=3.5)
+    stage.connect(late, 0)
+    stage.run(MINUTE)
+    assert tuple(stage.words(late)) == WORDS[3:]
+
+
+def test_a_subscription_that_the_protocol_refuses_is_none() -> None:
+    """Nothing is asked about it."""
+    stage = publisher()
+    late = stage.add(Hooks(subscription_filter=lambda _: False))
+    with pytest.raises(LocalError):
+        stage.subscribe(late, since=0.0)
+    stage.connect(late, 0)
+    stage.run(5 * MINUTE)
+    assert stage.sessions(late) == []
+    assert len(stage.journal(late)) == 0
+
+
+def test_a_good_partner_is_asked_at_every_interval() -> None:
+    """Who has nobody else to ask does not wait longer for that: every 20 seconds on average."""
+    stage = publisher()
+    late = stage.add()
+    stage.subscribe(late, since=0.0)
+    stage.connect(late, 0)
+    stage.run(20 * MINUTE)
+    ended = stage.sessions(late)
+    assert [each.outcome for each in ended] == [COMPLETE] + [EQUAL] * (len(ended) - 1)
+    assert 50 <= len(ended) <= 70
+
+
+def test_a_partner_that_gives_nothing_is_left_alone_ever_longer() -> None:
+    """However often it offers, and though it goes and comes back."""
+    stage = Stage(1)
+    stage.subscribe(0)
+    stage.run(MINUTE)
+    liar = stage.add(build=lambda _, rng: SyncLiar("phantoms", ["news"], [], 1.0, rng))
+    stage.connect(0, liar)
+    stage.run(30 * MINUTE)
+    stage.network.disconnect(stage.host(0), stage.host(liar).id)
+    stage.run(1)
+    stage.connect(0, liar)
+    stage.run(30 * MINUTE)
+    ended = stage.sessions(0)
+    assert {each.outcome for each in ended} == {PROMISED}
+    assert stage.refused(0) == {PROMISED: len(ended)}
+    assert 8 <= len(ended) <= 10, "after 10 seconds, 20, 40, ..., an hour at most"
+
+
+def test_a_peer_knows_what_it_lacks_and_since_when() -> None:
+    """While it fetches, and until it has compared everything; what a liar promises is no gap."""
+    stage = publisher()
+    stage.publish(0, *[f"more {number}" for number in range(300)], every=0.1)
+    stage.run(20)
+    late = stage.add()
+    stage.subscribe(late, since=0.0)
+    stage.connect(late, 0)
+    view, backlog = stage.host(late).machine.view, []
+    began = stage.network.engine.now
+    while not view().compared:
+        stage.run(0.01)
+        backlog += view().backlog.values()
+        assert all(began <= since for since in view().lacking.values())
+    assert backlog[0] == 305
+    assert backlog == sorted(backlog, reverse=True)
+    assert view().lacking == view().backlog == {}
+    liar = stage.add(build=lambda _, rng: SyncLiar("phantoms", ["news"], [], 1.0, rng))
+    stage.connect(late, liar)
+    stage.run(MINUTE)
+    assert stage.refused(late)[PROMISED] >= 1
+    assert view().backlog == {}
