@@ -115,7 +115,7 @@ class Journal:
         self._in_flight = 0
         self.taken = self._settled = 0
         """How many events were taken, and of how many of them the fate is known."""
-        self._reader = LogReader(log)
+        self.reader = LogReader(log)
         self._drained: asyncio.Future[None] | None = None
 
     # Subscribers.
@@ -435,17 +435,17 @@ class Journal:
 
     def load(self, effect: Load) -> None:
         """Read behind what was appended so far; `Loaded` answers."""
-        self._reader.load(effect, self.feed, behind=self.taken)
-        self._reader.go_on(self._settled)
+        self.reader.load(effect, self.feed, behind=self.taken)
+        self.reader.go_on(self._settled)
 
     def disregard(self, effect: Disregard) -> None:
         """Know an event that our own rules refuse."""
-        self._reader.know(effect)
+        self.reader.know(effect)
 
     @property
     def reads_refused(self) -> int:
         """Reads that were answered with nothing because too many waited."""
-        return self._reader.refused
+        return self.reader.refused
 
     # The end.
 
@@ -453,7 +453,7 @@ class Journal:
         """Let `drain` look again, the next batch go, and reads that waited for appends begin."""
         if self._waiting or self._notes:
             self._schedule()
-        self._reader.go_on(self._settled)
+        self.reader.go_on(self._settled)
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -469,7 +469,7 @@ class Journal:
 
     def stop(self) -> None:
         """Let go of the reader's thread, and of publishers who will get no answer any more."""
-        self._reader.close()
+        self.reader.close()
         for order in self._orders.values():
             if not order.done():
                 order.set_exception(LocalError(CLOSED))

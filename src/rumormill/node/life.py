@@ -225,10 +225,14 @@ class NodeLife:
         self._driver.stop("closed")
         self._journal.stop()
         try:
-            await asyncio.to_thread(self._log.close)
+            await asyncio.to_thread(self._close_log)
         except RuntimeError:  # the program is ending and starts no more threads
-            self._log.close()
+            self._close_log()
         self._change.happened()
+
+    def _close_log(self) -> None:
+        self._journal.reader.join()
+        self._log.close()
 
     @property
     def id(self) -> PeerId:

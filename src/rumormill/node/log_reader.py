@@ -85,6 +85,10 @@ class LogReader:
         self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def join(self) -> None:
+        """Wait until what is being read is read; not on the event loop."""
+        self._thread.shutdown()
+
     def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
         self._busy = False
         if not reading.cancelled():

@@ -54,7 +54,7 @@ class Dialects:
     def hear(self, peer: PeerId, message_ids: tuple[MessageId, ...]) -> None:
         """Learn from the ids that a peer sends how it names messages."""
         looks = self._looks.get(peer, 0)
-        if looks < _LOOKS and self._translates and message_ids:
+        if message_ids and looks < _LOOKS and self._translates:
             naming = naming_of(message_ids[0])
             self._looks[peer] = looks + 1 if naming is None else _LOOKS
             self._note(peer, naming)

@@ -145,9 +145,10 @@ def fits(rpc: Rpc, size: int, max_bytes: int) -> bool:
         return False
     if len(rpc.subscriptions) > limits.subscriptions or len(rpc.publish) > limits.messages:
         return False
-    said = sum([subscription_size(sub) for sub in rpc.subscriptions])
-    if said + (0 if control is None else control_size(control)) > limits.control_bytes:
-        return False
+    if size > limits.control_bytes:
+        said = sum([subscription_size(sub) for sub in rpc.subscriptions])
+        if said + (0 if control is None else control_size(control)) > limits.control_bytes:
+            return False
     return control is None or (
         len(control.ihave) <= _IHAVES_MAX
         and sum([len(ihave.message_ids) for ihave in control.ihave]) <= limits.ihave_ids
