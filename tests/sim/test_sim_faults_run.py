@@ -29,6 +29,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "away": {"peers": 30, "workload.messages": 40},
     "byzantine": {"peers": 54, "topology.degree": 10, "workload.messages": 60},
     "churn": {"peers": 40, "workload.messages": 60, "churn.fraction": 2.0, "churn.downtime": 5.0},
+    "liars": {"peers": 30, "workload.messages": 40},
     "partition": {"peers": 30, "topology.degree": 8, "workload.messages": 160},
     "planetlab": {"peers": 40, "workload.messages": 40},
     "published-numbers": {"peers": 40, "workload.messages": 20},

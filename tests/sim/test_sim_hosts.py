@@ -310,7 +310,7 @@ def test_a_crash_is_told_to_peers_a_latency_later() -> None:
     net.run(LATENCY - 0.001)
     assert net.inputs(1) == []
     net.run(0.002)
-    assert net.inputs(1) == [PeerDisconnected(net.host(0).id)]
+    assert net.inputs(1) == [PeerDisconnected(net.host(0).id, lost=True)]
     assert net.trace(NodeDown, 0) == [NodeDown(CRASHED)]
 
 
@@ -390,7 +390,7 @@ def test_a_machine_that_keeps_its_state_misses_no_end_of_a_connection() -> None:
     paused.network.crash(paused.host(1))
     paused.run(0.1)
     paused.network.crash(paused.host(0))
-    assert paused.inputs(0) == [PeerDisconnected(paused.host(1).id)]
+    assert paused.inputs(0) == [PeerDisconnected(paused.host(1).id, lost=True)]
 
 
 def test_a_restart_begins_with_free_lines() -> None:

@@ -27,8 +27,8 @@ class Following:
         """The same by their tags."""
         self._first: dict[Topic, int] = {}
         """When topics were first followed, as the log remembers it."""
-        self._waiting: list[tuple[Topic, float | None]] = []
-        """Subscriptions that wait until that is known."""
+        self._waiting: list[tuple[Topic, float | None, float]] = []
+        """Subscriptions that wait until that is known, with when they were made."""
         self._remembers = False
 
     def begin(self, effects: Effects) -> None:
@@ -38,7 +38,7 @@ class Following:
     def _read(self, after: str, effects: Effects) -> None:
         effects.append(Load(self._number, "", Notes(_NOTE_PREFIX, after)))
 
-    def on_notes(self, loaded: Loaded, now: float, effects: Effects) -> bool:
+    def on_notes(self, loaded: Loaded, effects: Effects) -> bool:
         """Take notes; whether they are all there, and what waited is followed."""
         for note in loaded.notes:
             self._first[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
@@ -46,8 +46,8 @@ class Following:
             self._read(loaded.notes[-1].key, effects)
             return False
         self._remembers = True
-        for topic, since in self._waiting:
-            self._follow(topic, since, now, effects)
+        for topic, since, asked in self._waiting:
+            self._follow(topic, since, asked, effects)
         self._waiting.clear()
         return True
 
@@ -56,7 +56,7 @@ class Following:
         if self._remembers:
             self._follow(topic, since, now, effects)
         else:
-            self._waiting.append((topic, since))
+            self._waiting.append((topic, since, now))
         return self._remembers
 
     def unsubscribe(self, topic: Topic) -> None:

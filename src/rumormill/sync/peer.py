@@ -193,7 +193,7 @@ class SyncedPeer:
             case inputs.Command(number=number, body=CountCopies() as command):
                 self._copies.begin(number, command, now, effects)
             case Loaded(number=number) if number == OUR_NUMBERS:
-                if self._following.on_notes(event, now, effects):
+                if self._following.on_notes(event, effects):
                     self._compare_soon(now, effects)
             case Loaded(number=number) if number > OUR_NUMBERS:
                 self._on_loaded(event, now, effects)
