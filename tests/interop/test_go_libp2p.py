@@ -82,7 +82,8 @@ async def test_peers_fall_back_to_what_both_speak(golang: Program, spoken: str) 
 async def test_a_floodsub_peer_is_served(golang: Program, protocol: str) -> None:
     """go's own FloodSub exchanges messages with our GossipSub and our FloodSub."""
     async with ForeignPeer(golang, router="floodsub") as go, Node(None, protocol=protocol) as ours:
-        await exchange(ours, go, 50, we_dial=False)
+        # go drops what its queue of 32 RPCs for a peer does not hold, and FloodSub repairs nothing.
+        await exchange(ours, go, 50, we_dial=False, rate=200.0)
         assert await protocols_between(ours, go) == {FLOODSUB}
 
 

@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
         self.retired = False
+        self.spoken: frozenset[str] | None = None
         """Whether the peer has made another connection in this one's place."""
         self.vanished = False
         """Whether the peer was gone without having said so."""

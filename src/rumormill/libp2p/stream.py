@@ -26,6 +26,8 @@ class Carrier(Protocol):
     """To be set when a message passes, so that a transient connection stays open."""
     awake: bool
     """Whether what waits in the session is about to be sent."""
+    spoken: frozenset[str] | None
+    """The protocols that the peer serves, when it has said so."""
     turn: Turn
 
     def wake(self) -> None:

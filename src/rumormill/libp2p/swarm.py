@@ -431,6 +431,7 @@ class Swarm:
         peer = stream.connection.remote_peer
         record = said.check(keys.PeerId(peer))
         self.book.keep_agent(peer, said.agent_version or "")
+        stream.connection.spoken = frozenset(said.protocols) or stream.connection.spoken
         here, _ = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint or ("", 0)
         self._own.observe(said.observed_address, origin_of(here))
         # Who listens everywhere does so where we see it.

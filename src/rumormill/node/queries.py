@@ -132,6 +132,8 @@ class Queries:
     def _begin(self, question: "Asking", partner: "_Partner", connection: Connection) -> None:
         connection.active = True
         try:
+            if connection.spoken is not None and connection.spoken.isdisjoint(self._protocol_ids):
+                raise LocalError(REFUSED)
             question.stream = connection.open_stream(self._protocol_ids, question)
         except LocalError as error:
             self._loop.call_soon(self.fail, question, str(error))

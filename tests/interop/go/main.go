@@ -53,6 +53,7 @@ type request struct {
 	Peer     string   `json:"peer"`
 	Count    int      `json:"count"`
 	Messages [][]byte `json:"messages"`
+	Rate     float64  `json:"rate"`
 }
 
 // partner is the peer, and what it has seen.
@@ -333,6 +334,9 @@ func (p *partner) answer(ctx context.Context, r request) (any, error) {
 		for _, message := range r.Messages {
 			if err == nil {
 				err = topic.Publish(ctx, message)
+			}
+			if r.Rate > 0 {
+				time.Sleep(time.Duration(float64(time.Second) / r.Rate))
 			}
 		}
 		return nil, err
