@@ -1,17 +1,18 @@
 """A network of three implementations in which peers are killed: ours end complete."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 from interop_asserts import TOPIC, join
-from interop_peer import ForeignPeer, Program
+from interop_peer import PATIENCE, ForeignPeer, Program
 
 from live_nodes import until
 from rumormill.node.node import Node
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 
 class Network:
@@ -101,7 +102,14 @@ def sees(node: Node, count: int) -> bool:
 
 
 async def synced(nodes: list[Node], wanted: list[bytes]) -> None:
-    """What one of ours has, all have after a comparison; together they have everything, once."""
+    """Together ours get everything, some of it by gossip alone; what one of them has, all have
+    after a comparison, once."""
+    async with asyncio.timeout(PATIENCE):
+        missing = set(wanted)
+        while missing:
+            for node in nodes:
+                missing -= {event.data for event in await node.history(TOPIC)}
+            await asyncio.sleep(0.1)
     for node in nodes:
         await node.sync(TOPIC, timeout=30)
     for node in nodes:

@@ -9,6 +9,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Unsubscribe
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.sync_liar import SyncLiar
+from rumormill.sync.peer import SyncNow
 from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
 
 WORDS = ("one", "two", "three", "four", "five")
@@ -128,3 +129,21 @@ def test_a_peer_knows_what_it_lacks_and_since_when() -> None:
     stage.run(MINUTE)
     assert stage.refused(late)[PROMISED] >= 1
     assert view().backlog == {}
+
+
+def test_who_asks_to_be_synced_gets_what_each_partner_alone_has() -> None:
+    """Sessions leave a topic to the one that looks after it already; a wish waits for them all."""
+    stage = Stage(3)
+    for peer in range(3):
+        stage.subscribe(peer)
+        stage.publish(peer, f"only {peer}")
+    late = stage.add()
+    stage.subscribe(late, since=0.0)
+    outcomes: list[object] = []
+    for peer in range(3):
+        stage.connect(late, peer)
+    stage.run(0.1)
+    stage.host(late).command(SyncNow(("news",)), outcomes.append)
+    while not outcomes:
+        stage.run(0.1)
+    assert sorted(stage.words(late)) == ["only 0", "only 1", "only 2"]

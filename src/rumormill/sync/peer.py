@@ -470,7 +470,7 @@ class SyncedPeer:
         self._gaps.end(session, now, good=good)
         for wish in self._wishes.values():
             wish.events += session.events
-            if session.settle == 0 or partner is None:
+            if (session.settle == 0 and not session.left_out) or partner is None:
                 wish.left.pop(peer, None)
                 wish.answered += good or outcome == IN_VAIN
         if partner is not None and not any(peer in wish.left for wish in self._wishes.values()):

@@ -149,7 +149,7 @@ class Session:
         self._news_at = 0.0
         """When the last event came, or all began."""
         self._in_vain = 0
-        self._gave_up = self._left_out = False
+        self._gave_up = self.left_out = False
         self._broken = 0
         self._failures = 0
         self._probe: Probe | None = None
@@ -235,7 +235,7 @@ class Session:
         if self._gave_up:
             return GAVE_UP
         if not self.unequal:
-            return LEFT if self._left_out else EQUAL
+            return LEFT if self.left_out else EQUAL
         return COMPLETE if self.events else IN_VAIN
 
     # What our log says.
@@ -335,7 +335,7 @@ class Session:
 
     def leave_out(self, topic: Topic) -> None:
         """Do nothing about a topic: somebody else is asked about it."""
-        self._left_out = True
+        self.left_out = True
         del self.doubtful[topic]
         self.compared.remove(topic)
         self._answers = [answer for answer in self._answers if answer.topic != topic]
