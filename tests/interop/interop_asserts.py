@@ -17,6 +17,9 @@ from trace_log import TraceLog
 
 TOPIC = "interop"
 
+NO_MESH = {"D": 0, "D_lo": 0, "D_hi": 0, "D_out": 0, "D_score": 0, "flood_publish": False}
+"""Parameters of a GossipSub of ours that sends by gossip alone."""
+
 
 def messages(author: str, count: int, longest: int = 2000) -> list[bytes]:
     """Distinct messages of many lengths."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from interop_asserts import (
+    NO_MESH,
     TOPIC,
     connection_to,
     exchange,
@@ -31,8 +32,6 @@ from trace_log import TraceLog
 pytestmark = pytest.mark.interop
 
 WE_DIAL = pytest.mark.parametrize("we_dial", [True, False], ids=["we-dial", "go-dials"])
-
-NO_MESH = {"D": 0, "D_lo": 0, "D_hi": 0, "D_out": 0, "D_score": 0, "flood_publish": False}
 
 
 async def protocols_between(ours: Node, go: ForeignPeer) -> set[str]:

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from interop_asserts import (
+    NO_MESH,
     TOPIC,
     connection_to,
     exchange,
@@ -30,7 +31,6 @@ pytestmark = pytest.mark.interop
 
 WE_DIAL = pytest.mark.parametrize("we_dial", [True, False], ids=["we-dial", "js-dials"])
 
-NO_MESH = {"D": 0, "D_lo": 0, "D_hi": 0, "D_out": 0, "D_score": 0, "flood_publish": False}
 JS_NO_MESH = {"D": 0, "Dlo": 0, "Dhi": 0, "Dout": 0, "Dscore": 0, "floodPublish": False}
 
 
