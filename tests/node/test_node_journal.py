@@ -9,14 +9,16 @@ import pytest
 from parlour import PARLOUR, act, guest
 
 from live_nodes import run, until
-from rumormill.core.effects import Append, ById, FromOffset, KeepNote, Load, Notes
+from rumormill.core.effects import Append, ById, Disregard, FromOffset, KeepNote, Load, Notes
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import UNASSIGNED, Event, Note
 from rumormill.core.inputs import Loaded, NotStored, Stored
 from rumormill.log.errors import EventRefusedError
+from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.journal import EVENT_REFUSED
+from rumormill.node.log_reader import LogReader
 from rumormill.node.node import Node
 from rumormill.node.sync import SyncNode
 
@@ -52,6 +54,30 @@ def ids(answer: Loaded) -> list[bytes]:
 
 
 # Appending and reading.
+
+
+def test_a_reader_that_is_closed_reads_nothing_more(tmp_path: Path) -> None:
+    """Not even for a machine that is answered in the moment of closing, and asks on."""
+
+    async def story() -> None:
+        answers: list[Loaded] = []
+        with EventLog(tmp_path) as log:
+            reader = LogReader(log)
+
+            def ask_on(answer: Loaded) -> None:
+                answers.append(answer)
+                reader.load(Load(2, TOPIC, FromOffset()), answers.append, behind=0)
+                reader.know(Disregard(TOPIC, (0, b"unwanted")))
+
+            reader.load(Load(1, TOPIC, FromOffset()), ask_on, behind=0)
+            reader.go_on(0)
+            reader.join()  # The answer waits for its turn of the loop.
+            reader.close()
+            await until(lambda: bool(answers), "the answer comes")
+            await asyncio.sleep(0)
+            assert answers == [Loaded(1)]
+
+    run(story)
 
 
 @pytest.mark.parametrize("deliver", [True, False])

@@ -44,6 +44,7 @@ class LogReader:
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = ThreadPoolExecutor(1, "rumormill-reader")
         self._busy = False
+        self._closed = False
         self._disregarded = 0
         self._settled = 0
 
@@ -58,7 +59,7 @@ class LogReader:
     def go_on(self, settled: int) -> None:
         """So many events are in the log, or lost: read what waited for that."""
         self._settled = settled
-        if self._busy or not self._waiting or self._waiting[0][0] > settled:
+        if self._closed or self._busy or not self._waiting or self._waiting[0][0] > settled:
             return
         self._busy = True
         _, load, answer = self._waiting.popleft()
@@ -71,7 +72,7 @@ class LogReader:
 
         If it cannot, or too many wait, the event is asked for and refused once more.
         """
-        if self._disregarded < _MAX_LOADS:
+        if self._disregarded < _MAX_LOADS and not self._closed:
             self._disregarded += 1
             self._thread.submit(self._know, effect)
 
@@ -81,7 +82,8 @@ class LogReader:
             self._log.know(effect.topic, (effect.key,))
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Read nothing more: who is still answered may ask on, and hears nothing."""
+        self._closed = True
         self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
