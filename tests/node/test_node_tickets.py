@@ -9,6 +9,7 @@ from rumormill.core.errors import LocalError
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.wire.keys import PeerId
+from rumormill.wire.multiaddr import Endpoint
 from rumormill.wire.tickets import read_ticket
 
 
@@ -93,7 +94,9 @@ def test_what_is_announced_is_in_the_ticket_and_told_to_peers() -> None:
             (listening,) = first._swarm.listening.addresses
             await second.connect(f"{listening}/p2p/{PeerId(first.id)}")
             book = second._swarm.book
-            await until(lambda: ("mill.example.org", 443) in book.endpoints(first.id), "it is told")
+            await until(
+                lambda: Endpoint("mill.example.org", 443) in book.endpoints(first.id), "it is told"
+            )
 
     run(story)
 

@@ -10,7 +10,7 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.protocols.registry import ProtocolSpec, protocol
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multiaddr import Endpoint, Multiaddr
 from rumormill.wire.tickets import read_ticket
 
 _LISTENING: Final = "/ip4/127.0.0.1/tcp/4001"
@@ -116,9 +116,9 @@ def chosen_protocol(chosen: str | ProtocolSpec, offered: Sequence[str] | None) -
     return msgspec.structs.replace(spec, protocol_ids=tuple(offered))
 
 
-def listen_endpoint(address: str) -> tuple[str, int]:
-    """Host and port of a TCP multiaddr."""
-    endpoint = tcp_address(address).tcp_endpoint
+def listen_endpoint(address: str) -> Endpoint:
+    """Where a TCP multiaddr says to listen."""
+    endpoint = tcp_address(address).endpoint
     assert endpoint is not None
     return endpoint
 
@@ -127,7 +127,7 @@ def tcp_address(text: str) -> Multiaddr:
     """Read the address of a TCP port that somebody typed."""
     try:
         address = Multiaddr.parse(text)
-        detail = "" if address.tcp_endpoint else "no host with a TCP port"
+        detail = "" if address.endpoint else "no host with a TCP port"
     except PeerError as error:
         detail = error.detail
     if detail:

@@ -182,7 +182,7 @@ class NodeLife:
             self._validators.answer = self._driver.feed
             self._driver.on_change = self._change.happened
             for address in self._listen:
-                await self._swarm.listen(*listen_endpoint(address))
+                await self._swarm.listen(listen_endpoint(address))
         except BaseException:
             await self._swarm.close()
             self._log.close()
