@@ -66,7 +66,7 @@ class Daemons:
     async def _linked(self, daemon: Daemon) -> None:
         await daemon.client.wait(self.topic, 1, 60.0)
         async with asyncio.timeout(60.0):
-            while len(await daemon.client.peers()) < self._few:
+            while len(await daemon.client.peers()) < self._few:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     async def publish(self, publishers: Sequence[Daemon]) -> None:

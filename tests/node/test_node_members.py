@@ -20,6 +20,7 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_note
 from rumormill.members.book import Book
 from rumormill.members.config import MembersConfig
+from rumormill.members.peer import TABLE
 
 QUICK = MembersConfig(interval=1.0, retry=2.0)
 """As by default, and sooner."""
@@ -180,4 +181,5 @@ def test_five_hundred_ids_of_one_network_hold_no_more_than_their_share_on_socket
     assert found["links"].count(False) <= MembersConfig().per_group
     assert found["links"].count(True) >= 7
     assert found["book"].count(False) <= MembersConfig().remembered // 8
+    assert 0 < found["providers"].count(False) <= TABLE.providers_per_key // 8
     assert found["heard"] == 8

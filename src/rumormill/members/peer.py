@@ -41,11 +41,11 @@ from rumormill.core.randomness import Randomness
 from rumormill.members.book import MEMBERS_NOTE, Book
 from rumormill.members.config import MembersConfig
 from rumormill.members.links import Link, Links
+from rumormill.overlay.address_groups import network_of_text
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
-from rumormill.overlay.kademlia.table import network_of_text
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 
@@ -430,7 +430,7 @@ class MemberPeer:
             return
         subscribers = self.protocol.view().peers.get(topic, ())
         new = [peer for peer in result.peers if peer not in self._links.all]
-        for peer in new[: self._config.topic_wanted - len(subscribers)]:
-            if self._may_dial(peer) and not self._links.full:
-                self._dial(peer, now, effects)
-                search.pause = _SEARCH_PAUSE
+        lacking = 0 if self._links.full else self._config.topic_wanted - len(subscribers)
+        for peer in [peer for peer in new if self._may_dial(peer)][: max(0, lacking)]:
+            self._dial(peer, now, effects)
+            search.pause = _SEARCH_PAUSE
