@@ -108,6 +108,14 @@ class ServedNode(Protocol):
     async def describe_topic(self, topic: Topic) -> dict[str, Any]:
         """Find out what is known of a topic that was created."""
 
+    async def fetch(
+        self,
+        event: str,
+        *,
+        timeout: float,  # noqa: ASYNC109 (as in `Node`)
+    ) -> Event:
+        """Get an event by its name alone."""
+
     async def subscribe(
         self,
         topic: Topic,

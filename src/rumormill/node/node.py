@@ -20,6 +20,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 from rumormill.core.api import Completeness, PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
+from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
 from rumormill.daemon.doors import Doors
@@ -331,6 +332,25 @@ class Node(NodeLife):
         check_topic(topic, self._store_config)
         opened = self.access.opened
         return await read_history(self._log, topic, since_offset, since, limit, opened)
+
+    async def fetch(
+        self,
+        event: str | MessageId,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+    ) -> Event:
+        """Get an event by its CID alone (Pulsarcast), from here or from the DHT.
+
+        Its author need not be there, and the topic need not be followed. The event was verified:
+        its CID, its signatures, and where the topic can be found, that its publisher may publish
+        there. It is not kept. `LocalError` when it is not to be had, or not in time.
+        """
+        self._check_running()
+        found = await topics.fetch_event(self._spec, self._driver, event, timeout)
+        opened = self.access.opened(found)
+        if opened is None:
+            raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")
+        return opened
 
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
