@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.effects import Append, ById, Disregard, KeepNote, Load, Notes
+from rumormill.core.effects import Append, ById, Computation, Disregard, KeepNote, Load, Notes
 from rumormill.core.event import Event, Note
 from rumormill.core.history import SUM_BITS, Deleted, HistoryQuery, Key, stamp_of, topic_tag
 from rumormill.core.ids import MessageId, Topic
@@ -88,7 +88,7 @@ class Journal:
 
     def load(self, effect: Load) -> Loaded | None:
         """Read at once, or behind the appends that wait: then the commit brings the answer."""
-        if self._waiting:
+        if self._waiting and not isinstance(effect.query, Computation):
             self._loads.append(effect)
             return None
         return self._read(effect)
@@ -174,6 +174,8 @@ class Journal:
             notes = tuple([self._notes[key] for key in keys[:PIECE]])
             return Loaded(load.number, (), len(keys) > PIECE, notes)
         query = load.query
+        if isinstance(query, Computation):
+            return Loaded(load.number, answer=query.work_out())
         if isinstance(query, HistoryQuery):
             return Loaded(load.number, answer=query.work_out(self))
         kept = self._topics.get(load.topic)
