@@ -142,6 +142,17 @@ class Notes(msgspec.Struct, frozen=True):
     after: str = ""
 
 
+class Computation(msgspec.Struct, frozen=True):
+    """Work that takes a while and needs nothing but itself: done beside all else, where possible.
+
+    It may come before what was appended earlier.
+    """
+
+    def work_out(self) -> object:
+        """Do it; each kind of work says how, and raises nothing."""
+        return None
+
+
 class Load(Effect, frozen=True):
     """Read stored events of a topic, or notes, whatever was appended before this effect included.
 
@@ -152,7 +163,7 @@ class Load(Effect, frozen=True):
 
     number: int
     topic: Topic
-    query: ById | FromOffset | Notes | HistoryQuery
+    query: ById | FromOffset | Notes | HistoryQuery | Computation
 
 
 class Disregard(Effect, frozen=True):

@@ -203,7 +203,7 @@ class NodeLife:
         spec = self._spec
         protocol = spec.build(self.identity, draws(), settings, hooks)
         member = with_members(spec, protocol, self.id, draws(), self._members, hooks)
-        return protocol, SyncedPeer(member, draws(), self._sync, recovers=spec.recovers)
+        return protocol, SyncedPeer(member, draws(), self._sync, spec.check_kept(protocol))
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""

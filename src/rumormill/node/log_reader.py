@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Disregard, Load, Notes
+from rumormill.core.effects import ById, Computation, Disregard, Load, Notes
 from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
@@ -43,6 +43,7 @@ class LogReader:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = ThreadPoolExecutor(1, "rumormill-reader")
+        self._beside = ThreadPoolExecutor(1, "rumormill-checker")
         self._busy = False
         self._closed = False
         self._disregarded = 0
@@ -50,7 +51,9 @@ class LogReader:
 
     def load(self, load: Load, answer: Answer, *, behind: int) -> None:
         """Take a read that must see so many events, counted from the first that was ever taken."""
-        if len(self._waiting) < _MAX_LOADS:
+        if isinstance(load.query, Computation):
+            self._compute(load, answer)
+        elif len(self._waiting) < _MAX_LOADS:
             self._waiting.append((behind, load, answer))
         else:
             self.refused += 1
@@ -66,6 +69,17 @@ class LogReader:
         self._thread.submit(self._read, load).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._on_read, answer, done)
         )
+
+    def _compute(self, load: Load, answer: Answer) -> None:
+        """Have work done that needs no log, beside the reads."""
+        if not self._closed:
+            self._beside.submit(self._read, load).add_done_callback(
+                lambda done: self._loop.call_soon_threadsafe(self._on_computed, answer, done)
+            )
+
+    def _on_computed(self, answer: Answer, working: "Future[Loaded]") -> None:
+        if not self._closed:
+            answer(working.result())
 
     def know(self, effect: Disregard) -> None:
         """Have the log know an event that is not wanted, behind what is being read.
@@ -85,11 +99,13 @@ class LogReader:
         """Read nothing more: who is still answered may ask on, and hears nothing."""
         self._closed = True
         self._waiting.clear()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._beside):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
         """Wait until what is being read is read; not on the event loop."""
         self._thread.shutdown()
+        self._beside.shutdown()
 
     def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
         self._busy = False
@@ -99,6 +115,8 @@ class LogReader:
 
     def _read(self, load: Load) -> Loaded:
         log, query = self._log, load.query
+        if isinstance(query, Computation):
+            return Loaded(load.number, answer=query.work_out())
         try:
             if isinstance(query, Notes):
                 notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
