@@ -76,6 +76,7 @@ class Driver:
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
+        self.limits = hooks.limits
         self.journal = journal
         self.channels: dict[PeerId, Channel] = {}
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
@@ -298,6 +299,7 @@ class Driver:
 
     def _on_peer_gone(self, peer: PeerId, reason: str) -> None:
         channel = self.channels.pop(peer, None)
+        self.limits.pop(peer, None)
         if channel is not None:
             channel.stop()
         self.pending_sends.fail(peer, reason)

@@ -53,6 +53,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """The signed records of connected peers, for peer exchange."""
     agents: Mapping[PeerId, str] = {}
     """What peers say they are, the programs that they run."""
+    limits: dict[PeerId, int] = {}
+    """Bytes of a message that peers take at most, those that have shown it; the runtime writes."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
 
