@@ -11,7 +11,7 @@ from rumormill.core.api import Completeness, Linking, PeerView, Publishers, Rece
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
-from rumormill.sync.peer import SyncReport
+from rumormill.sync.wishes import SyncReport
 
 
 class ServedSubscription(Protocol):

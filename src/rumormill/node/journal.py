@@ -102,7 +102,7 @@ class Journal:
         self._numbers = count(1)
         self._orders: dict[int, asyncio.Future[Receipt]] = {}
         self._turn = asyncio.Lock()
-        self._closed = False
+        self._closed = self._flush_scheduled = False
         self._note: Note | None = None
         """What must be kept together with the event that is being published."""
         self._answers: dict[tuple[Topic, MessageId], Appended] = {}
@@ -110,21 +110,18 @@ class Journal:
         self._refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
         self._waiting: list[_Taken] = []
-        self._waiting_bytes = 0
         self.notes = WaitingNotes()
-        self._flush_scheduled = False
-        self._in_flight = 0
+        self._in_flight = self._waiting_bytes = 0
         self.taken = self._settled = 0
-        """How many events were taken, and of how many of them the fate is known."""
+        """How many events and notes were taken, and of how many of them the fate is known."""
         self.reader = LogReader(log)
         self._drained: asyncio.Future[None] | None = None
 
     # Subscribers.
 
-    def add(self, subscription: Subscription) -> Subscription:
-        """Hand out a topic's events to a subscription from now on; return it."""
+    def add(self, subscription: Subscription) -> None:
+        """Hand out a topic's events to a subscription from now on."""
         self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
-        return subscription
 
     def remove(self, subscription: Subscription) -> None:
         """Hand out nothing more to a subscription."""
@@ -239,13 +236,13 @@ class Journal:
         received = filled(event, now, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
-            self.notes.add(self._note)
+            self.keep_note(KeepNote(self._note))
             self._note = None
         self._schedule()
 
     def keep_note(self, effect: KeepNote) -> None:
         """Keep a note or a record of the machine's own."""
-        self.notes.add(effect.note)
+        self.taken += self.notes.add(effect.note)
         self._schedule()
 
     def is_full(self) -> bool:
@@ -285,10 +282,11 @@ class Journal:
                 self._put_back(batch[middle:], notes)
                 self._store(batch[:middle], [])
             else:
+                self._settled += len(notes)
                 self._lose(self._with_followers(batch) if batch[0].own else batch, error)
                 self._note_progress()
         except StoreError as error:
-            self.notes.lose(notes)
+            self._settled += self.notes.lose(notes)
             self._fail(batch, error)
             self._note_progress()
         else:
@@ -329,9 +327,10 @@ class Journal:
     def _on_done(self, batch: list[_Taken], notes: list[Kept], ticket: Ticket) -> None:
         error = ticket.exception()
         if error is None:
+            self._settled += len(notes)
             self._hand_out(batch, ticket.result())
         else:
-            self.notes.lose(notes)
+            self._settled += self.notes.lose(notes)
             self._fail(batch, _store_error(error))
 
     def _hand_out(self, batch: list[_Taken], places: Sequence[Appended]) -> None:
@@ -490,8 +489,7 @@ def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
-    middle = len(batch) // 2
-    return [batch[:middle], batch[middle:]]
+    return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
 
 
 def _store_error(error: BaseException) -> StoreError:

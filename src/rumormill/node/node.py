@@ -35,8 +35,14 @@ from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.synced import completeness_of, sync_now, wanted_since, with_copies
-from rumormill.sync.peer import SyncReport
+from rumormill.node.synced import (
+    completeness_of,
+    remembered,
+    sync_now,
+    wanted_since,
+    with_copies,
+)
+from rumormill.sync.wishes import SyncReport
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
@@ -193,6 +199,7 @@ class Node(NodeLife):
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._follow(topic)
+        await remembered(self._driver, topic)
         return Topic(self, topic)
 
     async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
@@ -217,6 +224,7 @@ class Node(NodeLife):
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
+        When this returns, a later life of this node, also of one that was killed, knows of it.
         Events that this node has missed since it first subscribed to the topic, because it was
         away or they were lost, are fetched from other nodes and come as well (`Event.via` is
         "sync"). `history="all"` fetches whatever they keep, `"none"` nothing, and `since` what was
@@ -238,7 +246,13 @@ class Node(NodeLife):
         if follow:
             self._follow(topic)
         topics.enter_topic(self._spec, self._driver, subscription, wanted)
-        return self._journal.add(subscription)
+        self._journal.add(subscription)
+        try:
+            await remembered(self._driver, topic)
+        except BaseException:
+            subscription.close()
+            raise
+        return subscription
 
     def _on_closed(self, subscription: Subscription) -> None:
         self._journal.remove(subscription)

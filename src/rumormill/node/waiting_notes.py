@@ -28,15 +28,15 @@ class WaitingNotes:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, note: Kept) -> None:
-        """Take one."""
-        if isinstance(note, KeptRecord):
-            self._bytes += _RECORD_BYTES + len(note.value or b"")
-            if self._bytes > _MOST_BYTES:
-                self._bytes -= _RECORD_BYTES + len(note.value or b"")
-                self.lost += 1
-                return
+    def add(self, note: Kept) -> bool:
+        """Take one; false where it is lost."""
+        size = _size(note)
+        if self._bytes + size > _MOST_BYTES:
+            self.lost += 1
+            return False
+        self._bytes += size
         self._waiting.append(note)
+        return True
 
     def take(self) -> list[Kept]:
         """All that waits."""
@@ -45,10 +45,15 @@ class WaitingNotes:
 
     def put_back(self, notes: Sequence[Kept]) -> None:
         """Let notes wait that were taken and did not get through."""
-        later = self.take()
-        for note in (*notes, *later):
-            self.add(note)
+        self._waiting[:0] = notes
+        self._bytes += sum(map(_size, notes))
 
-    def lose(self, notes: Sequence[Kept]) -> None:
-        """Count those that the log could not take."""
+    def lose(self, notes: Sequence[Kept]) -> int:
+        """Count those that the log could not take; return how many notes and records they were."""
         self.lost += sum(isinstance(note, KeptRecord) for note in notes)
+        return len(notes)
+
+
+def _size(note: Kept) -> int:
+    """What counts against the bound; the protocol's own notes do not."""
+    return _RECORD_BYTES + len(note.value or b"") if isinstance(note, KeptRecord) else 0

@@ -7,7 +7,8 @@ and the oldest makes room. `changed` names the records that the disk does not ha
 
 Providers are remembered as they said themselves, bounded in keys and in providers of a key. When
 the keys are full, the key farthest from us makes room; among the providers of a key, the one that
-was silent longest.
+was silent longest. One group of addresses has an eighth of a key's providers, so that who is many
+does not hide the others.
 """
 
 from bisect import bisect_left, insort
@@ -26,6 +27,8 @@ RECORD_AGE: Final = 36 * HOUR
 
 _RENEWED: Final = 6 * HOUR
 """How much younger a record must be than the disk says to be written again. Our choice."""
+_SHARE: Final = 8
+"""One group of addresses has so much of a key's providers: an eighth."""
 
 STORE_FULL = "kad-store-full"
 PEER_FULL = "kad-peer-records-full"
@@ -189,6 +192,13 @@ class RecordStore:
                     yield held
 
 
+class _Provider(msgspec.Struct, frozen=True, gc=False):
+    """Until when a provider is remembered, and its group of addresses."""
+
+    until: float
+    group: str
+
+
 class ProviderStore:
     """Providers of keys, and the keys that this peer provides."""
 
@@ -197,7 +207,7 @@ class ProviderStore:
     def __init__(self, own_position: int, config: KademliaConfig) -> None:
         self._position = own_position
         self._config = config
-        self._keys: dict[bytes, dict[PeerId, float]] = {}
+        self._keys: dict[bytes, dict[PeerId, _Provider]] = {}
         self._by_distance: list[tuple[int, bytes]] = []
         self.own: dict[bytes, float] = {}
         """The keys that this peer provides, and when it has to say so again."""
@@ -205,8 +215,8 @@ class ProviderStore:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def add(self, key: bytes, provider: PeerId, now: float) -> str:
-        """Remember a provider; return why not, or an empty string."""
+    def add(self, key: bytes, provider: PeerId, now: float, group: str = "") -> str:
+        """Remember a provider from a group of addresses; return why not, or an empty string."""
         providers = self._keys.get(key)
         if providers is None:
             entry = (position(key) ^ self._position, key)
@@ -218,15 +228,17 @@ class ProviderStore:
                 del self._keys[farthest[1]]
             insort(self._by_distance, entry)
             providers = self._keys[key] = {}
-        remember(
-            providers, provider, now + self._config.provider_age, self._config.providers_per_key
-        )
+        most = self._config.providers_per_key
+        same = [peer for peer, each in providers.items() if group and each.group == group]
+        if len(same) >= max(1, most // _SHARE) and provider not in same:
+            del providers[same[0]]
+        remember(providers, provider, _Provider(now + self._config.provider_age, group), most)
         return ""
 
     def get(self, key: bytes, now: float) -> list[PeerId]:
         """The providers of a key, those that were heard of last first."""
         providers = self._keys.get(key, {})
-        return [peer for peer, until in reversed(providers.items()) if until > now]
+        return [peer for peer, each in reversed(providers.items()) if each.until > now]
 
     def provide(self, key: bytes, due: float) -> bytes | None:
         """Provide a key ourselves; return the key that made room, if one did."""
@@ -236,7 +248,7 @@ class ProviderStore:
         """Forget what is too old; return how many providers that were."""
         dropped = 0
         for key, providers in list(self._keys.items()):
-            old = [peer for peer, until in providers.items() if until <= now]
+            old = [peer for peer, each in providers.items() if each.until <= now]
             for peer in old:
                 del providers[peer]
             dropped += len(old)
