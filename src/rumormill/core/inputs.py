@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.event import Event, Note
+from rumormill.core.event import Event, KeptRecord, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 
@@ -104,6 +104,7 @@ class Loaded(Input, frozen=True):
     events: tuple[Event, ...] = ()
     more: bool = False
     notes: tuple[Note, ...] = ()
+    records: tuple[KeptRecord, ...] = ()
     answer: object = None
     """What a `HistoryQuery` or a `Computation` has worked out; None where that was not possible."""
 

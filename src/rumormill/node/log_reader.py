@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Computation, Disregard, Load, Notes
+from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
 from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
@@ -20,6 +20,7 @@ from rumormill.core.inputs import Loaded
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
+from rumormill.log.records import read_records
 
 _PIECE_EVENTS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
@@ -122,6 +123,9 @@ class LogReader:
                 notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
                 more = len(notes) > _PIECE_EVENTS
                 return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+            if isinstance(query, Records):
+                records, more = read_records(log, query.after, _PIECE_EVENTS, _PIECE_BYTES)
+                return Loaded(load.number, more=more, records=tuple(records))
             if isinstance(query, HistoryQuery):
                 with log.histories() as histories:
                     return Loaded(load.number, answer=query.work_out(histories))
