@@ -209,6 +209,8 @@ class SetTimer(Effect, frozen=True):
 
     timer: Hashable
     at: float
+    patient: bool = False
+    """Whether it may fire some seconds late when there is a lot to do: nobody waits for it."""
 
 
 class CancelTimer(Effect, frozen=True):
