@@ -23,6 +23,7 @@ MISSING = "–"
 
 _REASONS = {
     "dropped": "dropped",
+    "failed_publications": "publications failed",
     "skipped_publications": "publications skipped",
     "rpcs_dropped": "RPCs dropped",
     "rejected": "rejected",
@@ -83,6 +84,7 @@ def progress_bar(runs: int) -> Iterator[Callable[[str], Advance]]:
 
 
 def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
+    yield "planned publications", f"{figures['planned']:,}"
     yield "published", f"{figures['published']:,}"
     yield "delivered", f"{figures['delivered']:,}"
     yield "delivery ratio", as_percent(figures["delivery_ratio"])

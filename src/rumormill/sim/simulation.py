@@ -13,7 +13,7 @@ from typing import Any
 
 from rumormill.core.config import Config, require
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import Publish, Subscribe
+from rumormill.core.inputs import Subscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.members.config import MembersConfig
@@ -42,6 +42,7 @@ from rumormill.wire.multiaddr import Multiaddr
 
 PUBLISHER_DOWN = "publisher down"
 PUBLISHER_HOSTILE = "publisher hostile"
+UNFINISHED = "not published by the end"
 DISK_TROUBLE: Mapping[str, str] = {
     "disk-full": "the disk is full",
     "disk-broken": "the log has failed",
@@ -188,6 +189,8 @@ class Simulation:
                     if progress is not None:
                         progress(engine.now / end)
                 if until is None:
+                    for host in self.network.hosts:
+                        host.lose_publications(UNFINISHED)
                     self.recorder.close()
         except Exception as error:
             error.add_note(f"seed {self.scenario.seed}, virtual time {engine.now:.6f}")
@@ -321,15 +324,14 @@ class Simulation:
     def _publish(self, planned: PlannedPublish) -> None:
         host = self.network.hosts[planned.publisher]
         topic = self.set_up.names.get(planned.topic)
-        if topic is None:
-            host.skip_publish(planned.topic, NOT_CREATED)
-        elif not host.up:
-            host.skip_publish(topic, PUBLISHER_DOWN)
+        if not host.up:
+            host.skip_publish(topic or planned.topic, PUBLISHER_DOWN)
         elif planned.publisher in self._hostile:
-            host.skip_publish(topic, PUBLISHER_HOSTILE)
+            host.skip_publish(topic or planned.topic, PUBLISHER_HOSTILE)
+        elif topic is None:
+            host.fail_publish(planned.topic, NOT_CREATED)
         else:
-            data = _filler(planned.size) if planned.data is None else planned.data
-            host.submit(Publish(topic, data))
+            host.publish(topic, _filler(planned.size) if planned.data is None else planned.data)
         self._schedule_publication()
 
     # Faults.

@@ -17,6 +17,10 @@ Hops are counted along first arrivals: the publisher has 0, and a peer has one m
 whose copy reached it first (RECV_RPC, which covers relays that do not subscribe; or, where a trace
 lacks it, the DELIVER_MESSAGE's `receivedFrom`). Entries must be in the order of time.
 
+What a peer was asked to publish and did not counts as owed to everybody who would have been owed
+it: no ratio is better for a refusal. What was planned for a peer that was down or hostile then is
+counted beside, since no protocol could have made it.
+
 What was fetched by sync is delivered, as late as it is, and counts as such everywhere. But where
 the copies that a protocol sent are set against deliveries, only those count that they made: sync
 sends no copies, and what it sends instead has figures of its own.
@@ -44,6 +48,7 @@ REACH_LEVELS = (50, 90, 99, 100)
 """The percentages of an event's subscribers whose time to be reached is reported."""
 
 _COUNTED: Final[dict[type, str]] = {
+    trace.FailPublish: "failed_publications",
     trace.SkipPublish: "skipped_publications",
     trace.DropRPC: "rpcs_dropped",
     trace.RejectMessage: "rejected",
@@ -115,6 +120,7 @@ class Metrics:
         self._counts: dict[str, dict[str, int]] = {name: {} for name in _COUNTED.values()}
         self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
             trace.PublishMessage: self._publish,
+            trace.FailPublish: self._fail,
             trace.DeliverMessage: self._deliver,
             trace.UndeliverableMessage: self._undeliver,
             trace.NodeUp: self._node_up,
@@ -182,8 +188,11 @@ class Metrics:
         ]
         load = sorted(self._load.get(peer, 0) for peer in self._peers())
         load_mean = ratio(sum(load), len(load)) or 0
+        published = total.published + self.ledger.untracked
+        unmade = ("failed_publications", "skipped_publications")
         return {
-            "published": total.published + self.ledger.untracked,
+            "planned": published + sum(sum(self._counts[name].values()) for name in unmade),
+            "published": published,
             "expected_deliveries": total.expected,
             "delivered": total.delivered,
             "pending": total.pending,
@@ -263,6 +272,11 @@ class Metrics:
         if expected:
             spread.hops = array("H", bytes(2 * len(self.ledger.index)))
             spread.hops[publisher] = 1
+
+    def _fail(self, now: float, peer: PeerId, payload: trace.FailPublish) -> None:
+        if self.ledger.fail(peer, payload):
+            self._completeness.fail(now, payload.topic)
+        _add(self._counts["failed_publications"], payload.reason, 1)
 
     def _arrive(self, spread: _Spread, peer: PeerId, sender: PeerId) -> int:
         """Note a peer's hops at its first copy; return them + 1, 0 if nobody knows them."""
