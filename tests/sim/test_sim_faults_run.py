@@ -16,11 +16,12 @@ from rumormill.core.trace import (
     SkipPublish,
 )
 from rumormill.protocols.registry import PROTOCOL_NAMES
+from rumormill.sim.churn import Churn
 from rumormill.sim.faults import FaultAction
 from rumormill.sim.host import LOST
 from rumormill.sim.keeping import Disk
 from rumormill.sim.replay import how_to_repeat, scenario_toml
-from rumormill.sim.scenario import Churn, Fault, FaultKind, Links, Scenario, Topology, Workload
+from rumormill.sim.scenario import Fault, FaultKind, Links, Scenario, Topology, Workload
 from rumormill.sim.simulation import (
     PUBLISHER_DOWN,
     PUBLISHER_HOSTILE,

@@ -11,7 +11,8 @@ import pytest
 from sim_rig import Run
 
 from rumormill.core.trace import NodeDown, NodeUp, PublishMessage
-from rumormill.sim.scenario import Churn, Fault, Links, Scenario, Topology, Workload
+from rumormill.sim.churn import Churn
+from rumormill.sim.scenario import Fault, Links, Scenario, Topology, Workload
 
 SEEDS = range(1, 5)
 PROTOCOLS = ("gossipsub", "floodsub")

@@ -16,6 +16,7 @@ from rumormill.core.trace import (
     GraftMeta,
     IHaveMeta,
     Join,
+    Leave,
     MessageMeta,
     NodeDown,
     NodeUp,
@@ -297,3 +298,19 @@ def test_a_refusal_to_publish_does_not_look_better_than_a_loss():
         2,
         1,
     )
+
+
+def test_what_reaches_a_peer_after_it_has_left():
+    """Two copies of D's come after it left, one of them is even delivered; joining ends it, and
+    what concerns other topics is none of it."""
+    left = [
+        (1.4, D, Leave("t")),
+        *line_of_four()[-2:],
+        (1.8, D, RecvRPC(B, data(M))),
+        (1.8, D, RecvRPC(B, RpcMeta(messages=(MessageMeta(b"o", "other"),)))),
+        (1.9, D, Join("t")),
+        (2.0, D, RecvRPC(A, data(M))),
+    ]
+    summary = summary_of([*line_of_four()[:-2], *left])
+    assert summary["unsubscribed"] == {"left": 1, "deliveries": 1, "copies": 2}
+    assert summary_of(line_of_four())["unsubscribed"] == {"left": 0, "deliveries": 0, "copies": 0}

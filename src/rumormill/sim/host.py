@@ -320,6 +320,8 @@ class Host(Correspondent):
             if isinstance(request, inputs.Publish):
                 self._publishing.pop(request.number, None)
                 self.skip_publish(request.topic, reason)
+            elif isinstance(request, inputs.Unsubscribe):
+                self.record((self.engine.now, self.id, trace.Leave(request.topic)))
         self._waiting_requests.clear()
         for way, waiting in self._inbox:
             if way is not None:

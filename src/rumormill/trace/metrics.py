@@ -42,6 +42,7 @@ from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import DuplicateMessage, RecvRPC, SendRPC
 from rumormill.trace.completeness import Completeness
 from rumormill.trace.entries import Batch
+from rumormill.trace.leaving import Leaving
 from rumormill.trace.ledger import EXTRA, NEW, UNSPECIFIED, Ledger
 
 REACH_LEVELS = (50, 90, 99, 100)
@@ -112,6 +113,7 @@ class Metrics:
         self._reach = tuple(array("d") for _ in REACH_LEVELS)
         self._hops_sum = self._hops_max = self._hops_known = 0
         self._completeness = Completeness(self.ledger)
+        self._leaving = Leaving()
         self._synced: dict[tuple[MessageId, PeerId], None] = {}
         """Remote deliveries that came by sync."""
         self._sessions: dict[str, int] = {}
@@ -123,6 +125,8 @@ class Metrics:
             trace.FailPublish: self._fail,
             trace.DeliverMessage: self._deliver,
             trace.UndeliverableMessage: self._undeliver,
+            trace.Join: self._join,
+            trace.Leave: self._leave,
             trace.NodeUp: self._node_up,
             trace.NodeDown: self._node_down,
             trace.SyncEnded: self._sync_ended,
@@ -132,7 +136,7 @@ class Metrics:
         """Add a batch of a trace."""
         handler_of = self._handlers.get
         spread_of = self._spreads.get
-        index = self.ledger.index
+        index, gone = self.ledger.index, self._leaving.gone
         senders: list[PeerId] = []
         duplicates = rpcs = size = data_size = 0
         entries: Any = batch  # the kind is looked at once per entry; below it is known
@@ -151,6 +155,8 @@ class Metrics:
                 if meta.control is not None or meta.subscription or meta.operations:
                     self._count_control(meta)
             elif kind is RecvRPC:
+                if peer in gone:
+                    self._leaving.receive(peer, payload.meta.messages)
                 for message in payload.meta.messages:
                     spread = spread_of(message.message_id)
                     if spread is not None and (hops := spread.hops) is not None:
@@ -226,6 +232,7 @@ class Metrics:
                 "control_bytes": self._sync_bytes - self._sync_data,
                 "data_bytes": self._sync_data,
             },
+            "unsubscribed": self._leaving.figures(),
             "dropped": total.dropped,
             **{name: dict(sorted(counts.items())) for name, counts in self._counts.items()},
         }
@@ -294,6 +301,7 @@ class Metrics:
 
     def _deliver(self, now: float, peer: PeerId, payload: trace.DeliverMessage) -> None:
         self._completeness.deliver(now, peer, payload.message_id)
+        self._leaving.deliver(peer, payload.topic)
         verdict = self.ledger.deliver(peer, payload)
         if verdict not in (NEW, EXTRA):
             return
@@ -346,6 +354,14 @@ class Metrics:
                 del self._synced[message_id, peer]
             else:
                 spread.received -= 1
+
+    def _join(self, now: float, peer: PeerId, payload: trace.Join) -> None:
+        self._leaving.join(peer, payload.topic)
+        self.ledger.join(peer, payload)
+
+    def _leave(self, now: float, peer: PeerId, payload: trace.Leave) -> None:
+        self._leaving.leave(peer, payload.topic)
+        self.ledger.leave(peer, payload)
 
     def _node_up(self, now: float, peer: PeerId, payload: trace.NodeUp) -> None:
         self._completeness.node_up(now, peer)
