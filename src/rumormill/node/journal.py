@@ -120,21 +120,21 @@ class Journal:
 
     # Subscribers.
 
-    def add(self, subscription: Subscription) -> Subscription:
-        """Hand out a topic's events to a subscription from now on; return it."""
-        self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
-        return subscription
+    def add(self, topic: Topic, subscription: Subscription) -> None:
+        """Hand out a topic's events to a subscription from now on."""
+        self._subscriptions.setdefault(topic, {})[subscription] = None
 
-    def remove(self, subscription: Subscription) -> None:
-        """Hand out nothing more to a subscription."""
-        subscriptions = self._subscriptions.get(subscription.topic, {})
+    def remove(self, topic: Topic, subscription: Subscription) -> bool:
+        """Hand out a topic's events to a subscription no more; tell whether nobody takes them."""
+        subscriptions = self._subscriptions.get(topic, {})
         subscriptions.pop(subscription, None)
         if not subscriptions:
-            self._subscriptions.pop(subscription.topic, None)
+            self._subscriptions.pop(topic, None)
+        return not subscriptions
 
     def all_subscriptions(self) -> list[Subscription]:
-        """Everybody who is subscribed."""
-        return [each for topic in self._subscriptions.values() for each in topic]
+        """Everybody who is given events."""
+        return [*dict.fromkeys(each for topic in self._subscriptions.values() for each in topic)]
 
     # Publishers.
 

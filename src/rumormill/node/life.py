@@ -38,6 +38,7 @@ from rumormill.node.config import (
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
+from rumormill.node.patterns import Patterns
 from rumormill.node.retaining import keep_retaining, rules_of
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
@@ -184,6 +185,12 @@ class NodeLife:
             await self._swarm.close()
             self._log.close()
             raise
+        self._patterns = Patterns(
+            self._known_topics,
+            lambda: journal.failure,
+            lambda pattern: self._counts.add("rumormill_pattern_topics_left_out", pattern),
+            config.pattern_topics,
+        )
         self._running = True
         self._followed: dict[TopicName, None] = {}
         self._driver.start()
@@ -220,7 +227,7 @@ class NodeLife:
         await topics.take_leave(self._spec, self._driver)
         await self._swarm.close()
         await self._journal.drain()
-        for subscription in self._journal.all_subscriptions():
+        for subscription in [*self._journal.all_subscriptions(), *self._patterns]:
             subscription.close()
         self._driver.stop("closed")
         self._journal.stop()
@@ -248,6 +255,11 @@ class NodeLife:
     def _forget(self, topic: TopicName) -> None:
         if self._followed.pop(topic, "") is None:
             self._journal.keep_note(followed_note(topic, False))
+
+    def _known_topics(self) -> list[TopicName]:
+        """The topics that this node has heard of: in its log, and from its peers."""
+        view = self._driver.machine.view()
+        return [*dict.fromkeys([*self._log.writer().topics, *view.subscriptions, *view.peers])]
 
     def _check_running(self) -> None:
         if not self._running:
