@@ -1,4 +1,4 @@
-"""`rumormill history` and `peers`: what a home has, with or without a running node."""
+"""`rumormill history`, `get`, `peers`: what a home has or gets, with or without a running node."""
 
 import argparse
 import asyncio
@@ -28,6 +28,9 @@ Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 _COMPLETE_SECONDS = 60.0
 """How long nodes may take to answer, unless it is said."""
+
+_GET_SECONDS = 30.0
+"""How long a single event is looked for, unless it is said."""
 
 _LOOK_SECONDS = 1.0
 """How often a terminal is told how far it is."""
@@ -159,6 +162,23 @@ async def _reader(resolved: Resolved, topic: str, *, raw: bool) -> AsyncIterator
             return
     with EventLog(resolved.home, read_only=True) as log:
         yield lambda *span: asyncio.to_thread(read_history, log, topic, *span)
+
+
+def run_get(options: argparse.Namespace) -> int:
+    """Print one event, wherever it is."""
+    return run_async(_get(begin(options), options, choose_printer(options)))
+
+
+async def _get(resolved: Resolved, options: argparse.Namespace, printer: Printer) -> int:
+    patience = seconds("--timeout", options.timeout) or _GET_SECONDS
+    async with open_session(resolved) as session:
+        if session.ephemeral and not session.joined:
+            raise CommandError(
+                f"nobody to ask: no node runs in {resolved.home}; start one, or give --join TICKET"
+            )
+        event = await session.service.fetch(options.event, patience)
+    await asyncio.to_thread(write_events, [event], printer)
+    return 0
 
 
 def run_peers(options: argparse.Namespace) -> int:

@@ -197,6 +197,25 @@ examples:
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
   rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
+    "get": """\
+get one event by its CID, from the DHT
+
+Print the event of a CID, wherever it is: in this home's topics or in the DHT of the
+network. Its author need not be there, and its topic need not be followed. Its name,
+its signatures and, where the topic can be found, its publisher's permission are
+checked. Through the node that runs in the home, if one does; otherwise with a node
+for this command only, which joins --join. For pulsarcast.
+
+event CID            the event's CID, or its id as `history --json` shows it
+@peer
+--timeout SECONDS = 30  stop after so long: exit code 3
+@output
+
+examples:
+  rumormill get zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+  rumormill get zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --json --timeout 5 \\
+      --protocol pulsarcast --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
     "topics": """\
 list topics, create one, or show what is known of one
 

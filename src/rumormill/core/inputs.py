@@ -172,11 +172,15 @@ class Received(Input, frozen=True, gc=False):
 
 
 class Asked(Input, frozen=True, gc=False):
-    """A peer puts a question; `number` is the runtime's, for the `Answer`."""
+    """A peer puts a question; `number` is the runtime's, for the `Answer`.
+
+    `address` is where it came from, as in `PeerConnected`: who asks need not be connected.
+    """
 
     peer: PeerId
     number: int
     message: WireMessage
+    address: str = ""
 
 
 class Answered(Input, frozen=True, gc=False):

@@ -111,6 +111,13 @@ class ReadHistory(Request, tag="history", frozen=True):
     raw: bool = False
 
 
+class Fetch(Request, tag="fetch", frozen=True):
+    """Get an event by its name alone; the answer is `Events`, with one of them."""
+
+    event: str
+    timeout: float
+
+
 class ListTopics(Request, tag="topics", frozen=True):
     """List the topics of the log and of the network."""
 

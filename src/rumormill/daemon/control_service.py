@@ -89,6 +89,11 @@ class Service(ABC):
         request = messages.ReadHistory(topic, offset, since, limit, raw)
         return expected(await self.answer(request), messages.Events)
 
+    async def fetch(self, event: str, seconds: float) -> Event:
+        """An event by its name alone."""
+        answer = expected(await self.answer(messages.Fetch(event, seconds)), messages.Events)
+        return answer.events[0]
+
     async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
         return expected(await self.answer(messages.ListTopics()), messages.TopicList)
@@ -155,6 +160,8 @@ class NodeService(Service):
                     return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
+            case messages.Fetch(event, timeout):
+                return messages.Events([await node.fetch(event, timeout=timeout)])
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():

@@ -90,8 +90,7 @@ class Journal:
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
         self.on_lost: Callable[[Event, str], None] = lambda *_: None
-        self._own, self._access = own, access
-        self._protocol, self._change = protocol, change
+        self._own, self._access, self._protocol, self._change = own, access, protocol, change
         self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
         self._part_bytes = min(_PART_BYTES, config.queue_bytes // 4)
         self._unsaid_events = self._unsaid_bytes = 0
@@ -101,7 +100,7 @@ class Journal:
         self._numbers = count(1)
         self._orders: dict[int, asyncio.Future[Receipt]] = {}
         self._turn = asyncio.Lock()
-        self._closed = False
+        self._closed = self._flush_scheduled = False
         self._note: Note | None = None
         """What must be kept together with the event that is being published."""
         self._answers: dict[tuple[Topic, MessageId], Appended] = {}
@@ -109,12 +108,10 @@ class Journal:
         self._refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
         self._waiting: list[_Taken] = []
-        self._waiting_bytes = 0
         self._notes: list[Note] = []
-        self._flush_scheduled = False
-        self._in_flight = 0
+        self._in_flight = self._waiting_bytes = 0
         self.taken = self._settled = 0
-        """How many events were taken, and of how many of them the fate is known."""
+        """How many events and notes were taken, and of how many of them the fate is known."""
         self.reader = LogReader(log)
         self._drained: asyncio.Future[None] | None = None
 
@@ -238,13 +235,14 @@ class Journal:
         received = filled(event, now, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
-            self._notes.append(self._note)
+            self.keep_note(KeepNote(self._note))
             self._note = None
         self._schedule()
 
     def keep_note(self, effect: KeepNote) -> None:
         """Keep a note of the machine's own."""
         self._notes.append(effect.note)
+        self.taken += 1
         self._schedule()
 
     def is_full(self) -> bool:
@@ -284,13 +282,15 @@ class Journal:
                 self._put_back(batch[middle:], notes)
                 self._store(batch[:middle], [])
             else:
+                self._settled += len(notes)
                 self._lose(self._with_followers(batch) if batch[0].own else batch, error)
                 self._note_progress()
         except StoreError as error:
+            self._settled += len(notes)
             self._fail(batch, error)
             self._note_progress()
         else:
-            self._await(ticket, lambda: self._on_done(batch, ticket))
+            self._await(ticket, lambda: self._on_done(batch, len(notes), ticket))
 
     def _put_back(self, batch: list[_Taken], notes: list[Note]) -> None:
         self._waiting[:0] = batch
@@ -324,7 +324,8 @@ class Journal:
         self._in_flight += 1
         ticket.add_done_callback(lambda _: self._loop.call_soon_threadsafe(done))
 
-    def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
+    def _on_done(self, batch: list[_Taken], notes: int, ticket: Ticket) -> None:
+        self._settled += notes
         error = ticket.exception()
         if error is None:
             self._hand_out(batch, ticket.result())
@@ -492,8 +493,7 @@ def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
-    middle = len(batch) // 2
-    return [batch[:middle], batch[middle:]]
+    return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
 
 
 def _store_error(error: BaseException) -> StoreError:

@@ -17,7 +17,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
-from rumormill.core.inputs import Subscribe
+from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.swarm import Swarm
@@ -40,6 +40,7 @@ from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
 from rumormill.node.patterns import Patterns
 from rumormill.node.retaining import keep_retaining, rules_of
+from rumormill.node.subscription import Subscription
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
@@ -245,6 +246,32 @@ class NodeLife:
     def id(self) -> PeerId:
         """This node's peer id."""
         return self.identity.peer
+
+    def _enter(
+        self,
+        subscription: Subscription,
+        wanted: float | None,
+        follow: bool,
+        topic: TopicName,
+        start: int | None,
+    ) -> None:
+        """Have a subscription take a topic's events, from an offset of the log or from now on."""
+        subscription.enter(topic, start)
+        try:
+            topics.enter_topic(self._spec, self._driver, topic, subscription, wanted)
+        except LocalError:
+            subscription.leave(topic)
+            raise
+        if follow:
+            self._follow(topic)
+        self._journal.add(topic, subscription)
+
+    def _on_closed(self, subscription: Subscription) -> None:
+        self._patterns.remove(subscription)
+        for topic in subscription.topics:
+            alone = self._journal.remove(topic, subscription)
+            if self._running and alone and topic not in self._followed:
+                self._driver.feed(Unsubscribe(topic))
 
     def _follow(self, topic: TopicName) -> None:
         """Follow a topic until it is left, also in later lives of this node (`resume`)."""

@@ -20,6 +20,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 from rumormill.core.api import Completeness, PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
+from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
 from rumormill.core.patterns import is_pattern
@@ -36,8 +37,14 @@ from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.synced import completeness_of, sync_now, wanted_since, with_copies
-from rumormill.sync.peer import SyncReport
+from rumormill.node.synced import (
+    completeness_of,
+    remembered,
+    sync_now,
+    wanted_since,
+    with_copies,
+)
+from rumormill.sync.wishes import SyncReport
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
@@ -193,6 +200,7 @@ class Node(NodeLife):
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._follow(topic)
+        await remembered(self._driver, topic)
         return Topic(self, topic)
 
     async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
@@ -218,6 +226,7 @@ class Node(NodeLife):
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
+        When this returns, a later life of this node, also of one that was killed, knows of it.
         Events that this node has missed since it first subscribed to the topic, because it was
         away or they were lost, are fetched from other nodes and come as well (`Event.via` is
         "sync"). `history="all"` fetches whatever they keep, `"none"` nothing, and `since` what was
@@ -244,31 +253,19 @@ class Node(NodeLife):
         subscription = Subscription(
             topic, self._log, buffer, overflow, chosen, *told, reads_log=reads
         )
-
-        def enter(name: TopicName, start: int | None) -> None:
-            subscription.enter(name, start)
-            try:
-                topics.enter_topic(self._spec, self._driver, name, subscription, wanted)
-            except LocalError:
-                subscription.leave(name)
-                raise
-            if follow:
-                self._follow(name)
-            self._journal.add(name, subscription)
-
         if is_pattern(topic):
             topics.check_pattern(topic, self._spec, since_offset)
+            enter = functools.partial(self._enter, subscription, wanted, follow)
             self._patterns.add(subscription, since_offset, enter)
         else:
-            enter(topic, since_offset)
+            self._enter(subscription, wanted, follow, topic, since_offset)
+        try:
+            for name in subscription.topics:
+                await remembered(self._driver, name)
+        except BaseException:
+            subscription.close()
+            raise
         return subscription
-
-    def _on_closed(self, subscription: Subscription) -> None:
-        self._patterns.remove(subscription)
-        for topic in subscription.topics:
-            alone = self._journal.remove(topic, subscription)
-            if self._running and alone and topic not in self._followed:
-                self._driver.feed(Unsubscribe(topic))
 
     async def unsubscribe(self, topic: TopicName) -> None:
         """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
@@ -351,6 +348,25 @@ class Node(NodeLife):
         chosen = None if where is None else Filter(where)
         span = (since_offset, since, limit)
         return await read_history(self._log, topic, *span, self.access.opened, chosen)
+
+    async def fetch(
+        self,
+        event: str | MessageId,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+    ) -> Event:
+        """Get an event by its CID alone (Pulsarcast), from here or from the DHT.
+
+        Its author need not be there, and the topic need not be followed. The event was verified:
+        its CID, its signatures, and where the topic can be found, that its publisher may publish
+        there. It is not kept. `LocalError` when it is not to be had, or not in time.
+        """
+        self._check_running()
+        found = await topics.fetch_event(self._spec, self._driver, event, timeout)
+        opened = self.access.opened(found)
+        if opened is None:
+            raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")
+        return opened
 
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""

@@ -162,6 +162,7 @@ class SyncNode:
     publish_many = _waited_for(Node.publish_many)
     unsubscribe = _waited_for(Node.unsubscribe)
     history = _waited_for(Node.history)
+    fetch = _waited_for(Node.fetch)
     command = _waited_for(Node.command)
     set_supervisors = _waited_for(Node.set_supervisors)
     serve = _turned(Node.serve, SyncDoors)

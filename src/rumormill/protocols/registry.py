@@ -86,6 +86,8 @@ class TopicMaking(msgspec.Struct, frozen=True):
     """Make the command that finds out everything about a topic."""
     readable: Callable[[object], dict[str, Any]]
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
+    fetch: Callable[[str | MessageId], object]
+    """Make the command that gets an event by its name alone."""
 
 
 class Servers(msgspec.Struct, frozen=True):

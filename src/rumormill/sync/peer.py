@@ -24,7 +24,6 @@ from rumormill.core.effects import (
     ById,
     Effects,
     Load,
-    Outcome,
     SetTimer,
     Validate,
 )
@@ -38,11 +37,12 @@ from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
-from rumormill.sync.following import Following
+from rumormill.sync.following import Following, Remember
 from rumormill.sync.gaps import Gaps
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
 from rumormill.sync.partner import Partner
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
+from rumormill.sync.wishes import SyncNow, Wishes
 
 OUR_NUMBERS: Final = 1 << 48
 """Where the numbers of our own questions and loads begin; those of protocols stay below."""
@@ -96,31 +96,6 @@ CONCERNS: Final = frozenset(
 """What sync must look at. Everything else, and what peers send above all, is the protocol's."""
 
 
-class SyncNow(msgspec.Struct, frozen=True):
-    """A command: compare topics with all connected peers at once. Its outcome is a `SyncReport`."""
-
-    topics: tuple[Topic, ...] = ()
-    """Those that are meant; all that are followed, if none is named."""
-
-
-class SyncReport(msgspec.Struct, frozen=True):
-    """What became of it: how many peers were asked and answered, and what they gave."""
-
-    asked: int
-    answered: int
-    events: int
-
-
-class _Wish(msgspec.Struct):
-    """A `SyncNow` under way."""
-
-    topics: dict[Topic, None]
-    left: dict[PeerId, None]
-    asked: int
-    answered: int = 0
-    events: int = 0
-
-
 class SyncedPeer:
     """The machine of a protocol together with sync."""
 
@@ -146,8 +121,7 @@ class SyncedPeer:
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
         """Whose session waits for the answer with this number."""
-        self._wishes: dict[int, _Wish] = {}
-        """By the number of the command."""
+        self._wishes = Wishes()
         self._answering = Answering()
         self._last_number = OUR_NUMBERS
         self._next_round = 0.0
@@ -190,15 +164,13 @@ class SyncedPeer:
                 self._last_number += self._copies.recount(
                     timer, partners, self._last_number + 1, effects
                 )
-            case inputs.Command(number=number, body=CountCopies() as command):
-                self._copies.begin(number, command, now, effects)
+            case inputs.Command(number=number, body=CountCopies() | Remember() | SyncNow() as body):
+                self._on_command(number, body, now, effects)
             case Loaded(number=number) if number == OUR_NUMBERS:
                 if self._following.on_notes(event, effects):
                     self._compare_soon(now, effects)
             case Loaded(number=number) if number > OUR_NUMBERS:
                 self._on_loaded(event, now, effects)
-            case inputs.Command(number=number, body=SyncNow(topics=topics)):
-                self._wish(number, topics, now, effects)
             case Asked(message=SyncMessage(body=Offer(tags=tags))):
                 self._on_offer(event.peer, tags, now, effects)
             case Asked(message=SyncMessage()):
@@ -210,6 +182,16 @@ class SyncedPeer:
             case _:
                 return False
         return True
+
+    def _on_command(
+        self, number: int, body: CountCopies | Remember | SyncNow, now: float, effects: Effects
+    ) -> None:
+        if isinstance(body, CountCopies):
+            self._copies.begin(number, body, now, effects)
+        elif isinstance(body, Remember):
+            self._following.remember(self._number(), number, body.topic, effects)
+        else:
+            self._wish(number, body.topics, now, effects)
 
     def _overhear(self, event: Input, now: float, effects: Effects) -> None:
         """Note what the protocol hears and sync must know as well."""
@@ -234,9 +216,7 @@ class SyncedPeer:
                     left.due, left.offered = float("inf"), {}
                     remember(self._gone, peer, left, _MAX_GONE)
                 self._end(peer, "partner gone", now, effects)
-                for wish in self._wishes.values():
-                    wish.left.pop(peer, None)
-                self._grant(effects)
+                self._wishes.let_go(peer, effects)
             case inputs.Subscribe(topic=topic, publish_only=False, since=since):
                 if self._following.subscribe(topic, since, now, effects):
                     self._compare_soon(now, effects)
@@ -296,9 +276,8 @@ class SyncedPeer:
         offered = [topic for topic in partner.offered if topic in followed]
         partner.offered = {}
         names, settle = offered or list(followed), self._config.settle
-        for wish in self._wishes.values():
-            if peer in wish.left:
-                names, settle = [topic for topic in wish.topics if topic in followed], 0.0
+        if (wished := self._wishes.topics_of(peer)) is not None:
+            names, settle = [topic for topic in wished if topic in followed], 0.0
         if len(names) > MAX_TOPICS:
             names = self._randomness.sample(names, MAX_TOPICS)
         topics = tuple([(topic, followed[topic]) for topic in names])
@@ -323,20 +302,11 @@ class SyncedPeer:
 
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
         followed = self._following.since
-        wanted = {topic: None for topic in topics or followed if topic in followed}
-        left = dict.fromkeys(self._partners if self._recovers and wanted else ())
-        self._wishes[number] = _Wish(wanted, left, len(left))
-        for peer in left:
+        wanted = [topic for topic in topics or followed if topic in followed]
+        partners = list(self._partners if self._recovers and wanted else ())
+        for peer in partners:
             self._schedule(self._partners[peer], now, effects)
-        self._grant(effects)
-
-    def _grant(self, effects: Effects) -> None:
-        """Answer the wishes that wait for nobody any more."""
-        for number, wish in list(self._wishes.items()):
-            if not wish.left:
-                del self._wishes[number]
-                report = SyncReport(wish.asked, wish.answered, wish.events)
-                effects.append(Outcome(number, report))
+        self._wishes.begin(number, wanted, partners, effects)
 
     # A session's steps.
 
@@ -395,7 +365,8 @@ class SyncedPeer:
             self._load(session, ById(()), effects)  # answered when they are stored
 
     def _on_loaded(self, loaded: Loaded, now: float, effects: Effects) -> None:
-        if self._answering.on_loaded(loaded, effects):
+        ours = self._answering.on_loaded(loaded, effects)
+        if ours or self._following.on_read_back(loaded, effects):
             return
         session = self._waiting(loaded.number)
         if session is None:
@@ -468,14 +439,11 @@ class SyncedPeer:
             if outcome != LEFT:
                 partner.in_vain = 0 if good or session.events else partner.in_vain + 1
         self._gaps.end(session, now, good=good)
-        for wish in self._wishes.values():
-            wish.events += session.events
-            if (session.settle == 0 and not session.left_out) or partner is None:
-                wish.left.pop(peer, None)
-                wish.answered += good or outcome == IN_VAIN
-        if partner is not None and not any(peer in wish.left for wish in self._wishes.values()):
+        self._wishes.count(session.events)
+        if (session.settle == 0 and not session.left_out) or partner is None:
+            self._wishes.let_go(peer, effects, answered=good or outcome == IN_VAIN)
+        if partner is not None and self._wishes.topics_of(peer) is None:
             partner.due = max(partner.due, partner.rests_until(_OFFER_PAUSE))
-        self._grant(effects)
         self._offer(session, effects)
         self._wake(now, effects)
 

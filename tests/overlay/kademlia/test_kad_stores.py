@@ -182,6 +182,17 @@ class TestProviders:
             assert store.add(b"key", provider, float(now)) == ""
         assert store.get(b"key", 5.0) == [b"d", b"a", b"c"]
 
+    def test_one_group_of_addresses_has_an_eighth_of_a_keys_providers(self) -> None:
+        """500 ids of one /24 push out each other, and nobody else."""
+        store = ProviderStore(position(OWN), config(providers_per_key=64))
+        honest = [b"honest %d" % number for number in range(40)]
+        for provider in honest:
+            store.add(b"key", provider, 0.0, provider.decode())
+        evil = [b"evil %d" % number for number in range(500)]
+        for provider in (*evil, evil[-1]):
+            store.add(b"key", provider, 1.0, "203.0.113.0/24")
+        assert store.get(b"key", 2.0) == [*evil[:-9:-1], *honest[::-1]]
+
     def test_providers_expire_after_48_hours(self) -> None:
         """And so do keys without providers."""
         store = ProviderStore(position(OWN), config())

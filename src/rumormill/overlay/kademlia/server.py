@@ -10,6 +10,7 @@ from rumormill.core.effects import Answer, Decline, Effects, Learn
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Asked
+from rumormill.overlay.address_groups import network_of_text
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
@@ -71,7 +72,7 @@ class Server:
         elif kind is KadType.GET_PROVIDERS:
             answer = self._get_providers(asked.peer, message, now)
         elif kind is KadType.ADD_PROVIDER:
-            self._add_provider(asked.peer, message, now, effects)
+            self._add_provider(asked, message, now, effects)
         else:
             answer = KadMessage(KadType.PING)
         if answer is not None:
@@ -169,9 +170,9 @@ class Server:
         return KadMessage(KadType.GET_PROVIDERS, key, None, closer, providers)
 
     def _add_provider(
-        self, asker: PeerId, message: KadMessage, now: float, effects: Effects
+        self, asked: Asked, message: KadMessage, now: float, effects: Effects
     ) -> None:
-        key = message.key
+        key, asker, group = message.key, asked.peer, network_of_text(asked.address)
         if not is_content_id(key):
             effects.append(trace.Refuse(asker, BAD_KEY))
             return
@@ -180,7 +181,7 @@ class Server:
             if provider.peer != asker:
                 foreign += 1
                 continue
-            refused = self._providers.add(key, asker, now)
+            refused = self._providers.add(key, asker, now, group)
             if refused:
                 effects.append(trace.Refuse(asker, refused))
             elif provider.addresses:

@@ -6,7 +6,8 @@ has to find keys that are ever closer to us. Our own records are apart, and the 
 
 Providers are remembered as they said themselves, bounded in keys and in providers of a key. When
 the keys are full, the key farthest from us makes room; among the providers of a key, the one that
-was silent longest.
+was silent longest. One group of addresses has an eighth of a key's providers, so that who is many
+does not hide the others.
 """
 
 from bisect import bisect_left, insort
@@ -22,6 +23,9 @@ from rumormill.overlay.kademlia.table import position
 
 RECORD_AGE: Final = 36 * HOUR
 """Seconds for which a record is held (go and js: 36 h)."""
+
+_SHARE: Final = 8
+"""One group of addresses has so much of a key's providers: an eighth."""
 
 STORE_FULL = "kad-store-full"
 PROVIDERS_FULL = "kad-providers-full"
@@ -129,6 +133,13 @@ class RecordStore:
                     yield held
 
 
+class _Provider(msgspec.Struct, frozen=True, gc=False):
+    """Until when a provider is remembered, and its group of addresses."""
+
+    until: float
+    group: str
+
+
 class ProviderStore:
     """Providers of keys, and the keys that this peer provides."""
 
@@ -137,7 +148,7 @@ class ProviderStore:
     def __init__(self, own_position: int, config: KademliaConfig) -> None:
         self._position = own_position
         self._config = config
-        self._keys: dict[bytes, dict[PeerId, float]] = {}
+        self._keys: dict[bytes, dict[PeerId, _Provider]] = {}
         self._by_distance: list[tuple[int, bytes]] = []
         self.own: dict[bytes, float] = {}
         """The keys that this peer provides, and when it has to say so again."""
@@ -145,8 +156,8 @@ class ProviderStore:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def add(self, key: bytes, provider: PeerId, now: float) -> str:
-        """Remember a provider; return why not, or an empty string."""
+    def add(self, key: bytes, provider: PeerId, now: float, group: str = "") -> str:
+        """Remember a provider from a group of addresses; return why not, or an empty string."""
         providers = self._keys.get(key)
         if providers is None:
             entry = (position(key) ^ self._position, key)
@@ -158,15 +169,17 @@ class ProviderStore:
                 del self._keys[farthest[1]]
             insort(self._by_distance, entry)
             providers = self._keys[key] = {}
-        remember(
-            providers, provider, now + self._config.provider_age, self._config.providers_per_key
-        )
+        most = self._config.providers_per_key
+        same = [peer for peer, each in providers.items() if group and each.group == group]
+        if len(same) >= max(1, most // _SHARE) and provider not in same:
+            del providers[same[0]]
+        remember(providers, provider, _Provider(now + self._config.provider_age, group), most)
         return ""
 
     def get(self, key: bytes, now: float) -> list[PeerId]:
         """The providers of a key, those that were heard of last first."""
         providers = self._keys.get(key, {})
-        return [peer for peer, until in reversed(providers.items()) if until > now]
+        return [peer for peer, each in reversed(providers.items()) if each.until > now]
 
     def provide(self, key: bytes, due: float) -> bytes | None:
         """Provide a key ourselves; return the key that made room, if one did."""
@@ -176,7 +189,7 @@ class ProviderStore:
         """Forget what is too old; return how many providers that were."""
         dropped = 0
         for key, providers in list(self._keys.items()):
-            old = [peer for peer, until in providers.items() if until <= now]
+            old = [peer for peer, each in providers.items() if each.until <= now]
             for peer in old:
                 del providers[peer]
             dropped += len(old)

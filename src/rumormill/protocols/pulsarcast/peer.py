@@ -38,6 +38,7 @@ from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
 from rumormill.protocols.pulsarcast.history.exchange import MissingParents, Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feeds
+from rumormill.protocols.pulsarcast.history.fetching import EventFetching
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
 from rumormill.protocols.pulsarcast.history.refetching import Refetching
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
@@ -94,6 +95,7 @@ class PulsarcastPeer:
             shared, trees, feeds, topics, membership, events, fetcher, requests
         )
         self._topic_commands = TopicCommands(shared, topics, self._subscriptions, self._publishing)
+        self._fetching = EventFetching(shared, feeds, topics, events, fetcher, self.dht)
         self._reading = HistoryReading(
             shared, trees, feeds, topics, membership, events, compared, fetcher
         )
@@ -344,6 +346,8 @@ class PulsarcastPeer:
                 parent = None if named is None else cid_of(named)
                 publication = Publication(cid_of(topic), data, command=number, parent=parent)
                 self._publishing.begin(publication, now, effects)
+            case commands.FetchEvent():
+                self._fetching.begin(number, body, now, effects)
             case commands.ReadHistory():
                 self._reading.begin(number, body, now, effects)
             case commands.Question():
