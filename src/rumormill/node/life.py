@@ -117,8 +117,7 @@ class NodeLife:
         self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
         for settings in (self._config, self._sync, self._members):
             settings.validate()
-        self._mdns = mdns
-        self._resume = resume
+        self._mdns, self._resume = mdns, resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
