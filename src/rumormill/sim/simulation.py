@@ -172,10 +172,11 @@ class Simulation:
         machine = self.spec.build(given.identity, randomness, self.config, given.hooks)
         peer, sync = given.identity.peer, self.scenario.sync
         draws = self._randomness(f"members/{peer.hex()}")
-        machine = with_members(self.spec, machine, peer, draws, self.members, given.hooks)
+        member = with_members(self.spec, machine, peer, draws, self.members, given.hooks)
         if not sync.enabled:
-            return machine
-        return SyncedPeer(machine, self._randomness(f"sync/{peer.hex()}"), sync)
+            return member
+        check = self.spec.check_kept(machine)
+        return SyncedPeer(member, self._randomness(f"sync/{peer.hex()}"), sync, check)
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
