@@ -142,6 +142,17 @@ class Notes(msgspec.Struct, frozen=True):
     after: str = ""
 
 
+class Computation(msgspec.Struct, frozen=True):
+    """Work that takes a while and needs nothing but itself: done beside all else, where possible.
+
+    It may come before what was appended earlier.
+    """
+
+    def work_out(self) -> object:
+        """Do it; each kind of work says how, and raises nothing."""
+        return None
+
+
 class Records(msgspec.Struct, frozen=True):
     """The records behind a key, in the order of the keys."""
 
@@ -159,7 +170,7 @@ class Load(Effect, frozen=True):
 
     number: int
     topic: Topic
-    query: ById | FromOffset | Notes | Records | HistoryQuery
+    query: ById | FromOffset | Notes | Records | HistoryQuery | Computation
 
 
 class Disregard(Effect, frozen=True):
@@ -198,6 +209,8 @@ class SetTimer(Effect, frozen=True):
 
     timer: Hashable
     at: float
+    patient: bool = False
+    """Whether it may fire some seconds late when there is a lot to do: nobody waits for it."""
 
 
 class CancelTimer(Effect, frozen=True):

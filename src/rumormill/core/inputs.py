@@ -106,18 +106,19 @@ class Loaded(Input, frozen=True):
     notes: tuple[Note, ...] = ()
     records: tuple[KeptRecord, ...] = ()
     answer: object = None
-    """What a `HistoryQuery` has worked out; None where the log could not be read."""
+    """What a `HistoryQuery` or a `Computation` has worked out; None where that was not possible."""
 
 
 class Recovered(Input, frozen=True, gc=False):
     """A peer gave us a stored event that we asked it for.
 
     It is judged like one that arrives, appended and delivered, and goes no further: whoever lacks
-    it asks as well.
+    it asks as well. `checked` is what the protocol's own `check_kept` has made of it.
     """
 
     peer: PeerId
     event: Event
+    checked: object
 
 
 class Command(Input, frozen=True):

@@ -91,8 +91,7 @@ class Journal:
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
         self.on_lost: Callable[[Event, str], None] = lambda *_: None
-        self._own, self._access = own, access
-        self._protocol, self._change = protocol, change
+        self._own, self._access, self._protocol, self._change = own, access, protocol, change
         self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
         self._part_bytes = min(_PART_BYTES, config.queue_bytes // 4)
         self._unsaid_events = self._unsaid_bytes = 0
@@ -119,20 +118,21 @@ class Journal:
 
     # Subscribers.
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, topic: Topic, subscription: Subscription) -> None:
         """Hand out a topic's events to a subscription from now on."""
-        self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
+        self._subscriptions.setdefault(topic, {})[subscription] = None
 
-    def remove(self, subscription: Subscription) -> None:
-        """Hand out nothing more to a subscription."""
-        subscriptions = self._subscriptions.get(subscription.topic, {})
+    def remove(self, topic: Topic, subscription: Subscription) -> bool:
+        """Hand out a topic's events to a subscription no more; tell whether nobody takes them."""
+        subscriptions = self._subscriptions.get(topic, {})
         subscriptions.pop(subscription, None)
         if not subscriptions:
-            self._subscriptions.pop(subscription.topic, None)
+            self._subscriptions.pop(topic, None)
+        return not subscriptions
 
     def all_subscriptions(self) -> list[Subscription]:
-        """Everybody who is subscribed."""
-        return [each for topic in self._subscriptions.values() for each in topic]
+        """Everybody who is given events."""
+        return [*dict.fromkeys(each for topic in self._subscriptions.values() for each in topic)]
 
     # Publishers.
 

@@ -96,6 +96,12 @@ METRICS: Final[Mapping[str, Description]] = {
             "entries that full tables gave up or refused",
         ),
         ("rumormill_doors_refused", "counter", "reason", "clients of doors turned away, by door"),
+        (
+            "rumormill_pattern_topics_left_out",
+            "counter",
+            "pattern",
+            "topics that a subscription to a pattern could not enter",
+        ),
         ("rumormill_events_lost", "counter", "", "events of peers that could not be stored"),
         ("rumormill_sync_sessions", "counter", "outcome", "comparisons of histories"),
         ("rumormill_sync_events", "counter", "topic", "events that were missing and fetched"),

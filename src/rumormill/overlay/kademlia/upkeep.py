@@ -79,8 +79,12 @@ class Upkeep:
         self._republishing.clear()
         self._joined = bool(self._contacts.table)
         after = config.bootstrap_delay if self._joined else config.refresh_interval
-        effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
-        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
+        self._set(_TICK, now, config.upkeep_interval, effects)
+        self._set(_REFRESH, now, after, effects)
+
+    def _set(self, what: str, now: float, seconds: float, effects: Effects) -> None:
+        at = now + self._jittered(seconds)
+        effects.append(SetTimer(KadTimer(what), at, patient=True))
 
     def on_timer(self, what: str, now: float, effects: Effects) -> None:
         """A timer of ours fired."""
@@ -96,8 +100,7 @@ class Upkeep:
         if not self._joined:
             self._joined = True
             self._repeat_after = _SOONEST_REPEAT
-            delay = self._jittered(self._config.bootstrap_delay)
-            effects.append(SetTimer(KadTimer(_REFRESH), now + delay))
+            self._set(_REFRESH, now, self._config.bootstrap_delay, effects)
 
     def _refresh(self, now: float, effects: Effects) -> None:
         config = self._config
@@ -108,7 +111,7 @@ class Upkeep:
         elif len(table) < config.k:
             after = min(after, self._repeat_after)
             self._repeat_after *= 2
-        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
+        self._set(_REFRESH, now, after, effects)
         if table and not self._refreshing:
             self._targets.append(self._contacts.own)
             # Keys of other buckets are chosen when their turn comes: the first lookup fills them.
@@ -146,7 +149,7 @@ class Upkeep:
 
     def _tick(self, now: float, effects: Effects) -> None:
         config = self._config
-        effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
+        self._set(_TICK, now, config.upkeep_interval, effects)
         self._contacts.upkeep(now, effects)
         self._operations.begin_waiting(now, effects)
         if now >= self._next_expiry:
