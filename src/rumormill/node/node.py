@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, PeerView, Receipt
+from rumormill.core.api import Completeness, FetchedHistory, PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
@@ -31,7 +31,7 @@ from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
-from rumormill.node import topics
+from rumormill.node import fetching, topics
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.config import parsed_ticket
 from rumormill.node.life import NodeLife
@@ -357,6 +357,28 @@ class Node(NodeLife):
         span = (since_offset, since, limit)
         return await read_history(self._log, topic, *span, self.access.opened, chosen)
 
+    async def fetch_history(
+        self,
+        topic: TopicName,
+        *,
+        start: Iterable[str | MessageId] = (),
+        since: float = 0.0,
+        most: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+        progress: Callable[[int], None] | None = None,
+    ) -> FetchedHistory:
+        """Get a topic's history beyond this node's log into the log, where `history` reads it.
+
+        In Pulsarcast, neighbours and the author are asked, and then the links are followed through
+        the DHT, from the events that are known and from those that `start` names, back to those of
+        a time (`since`) or until `most` events have come; 0 for all. Elsewhere it is `sync`.
+        `progress` is told every second how many have come. What is missing is named.
+        """
+        self._check_running()
+        check_topic(topic, self._store_config)
+        wish = (topic, tuple(start), since, most, timeout, progress)
+        return await fetching.fetch_history(self._spec, self._driver, self._log, *wish)
+
     async def fetch(
         self,
         event: str | MessageId,
@@ -370,7 +392,7 @@ class Node(NodeLife):
         there. It is not kept. `LocalError` when it is not to be had, or not in time.
         """
         self._check_running()
-        found = await topics.fetch_event(self._spec, self._driver, event, timeout)
+        found = await fetching.fetch_event(self._spec, self._driver, event, timeout)
         opened = self.access.opened(found)
         if opened is None:
             raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")
@@ -466,6 +488,7 @@ class Topic:
     subscribe = _of_topic(Node.subscribe)
     unsubscribe = _of_topic(Node.unsubscribe)
     history = _of_topic(Node.history)
+    fetch_history = _of_topic(Node.fetch_history)
     synced = _of_topic(Node.sync)
     wait_until_ready = _of_topic(Node.wait_until_ready)
     set_validator = _of_topic(Node.set_validator)
