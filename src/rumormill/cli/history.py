@@ -1,4 +1,4 @@
-"""`rumormill history` and `peers`: what a home has, with or without a running node."""
+"""`rumormill history`, `get`, `peers`: what a home has or gets, with or without a running node."""
 
 import argparse
 import asyncio
@@ -18,15 +18,23 @@ from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
+from rumormill.core.where import Filter
 from rumormill.daemon.control_messages import BATCH_EVENTS, ControlError, Events, Synced
 from rumormill.daemon.control_service import ControlClient, read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
+from rumormill.protocols.pulsarcast.format import cid as cids
 
 Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 _COMPLETE_SECONDS = 60.0
 """How long nodes may take to answer, unless it is said."""
+
+_GET_SECONDS = 30.0
+"""How long a single event is looked for, unless it is said."""
+
+_NAMED = 20
+"""Events that are named one by one when they are missing."""
 
 _LOOK_SECONDS = 1.0
 """How often a terminal is told how far it is."""
@@ -44,21 +52,36 @@ def run_history(options: argparse.Namespace) -> int:
     since = moment("--since", options.since, time.time())
     count = whole("--count", options.count)
     span = _Span(offset or 0, since, count)
+    if options.where is not None and (verifies or options.graph):
+        raise CommandError("--where goes neither with --graph nor with verify", USAGE)
     if options.complete:
-        run_async(_complete(topic, resolved))
+        wish = {
+            "start": tuple(options.from_event or ()),
+            "since": since or 0.0,
+            "most": whole("--most", options.most) or 0,
+        }
+        run_async(_complete(topic, resolved, wish))
+    elif options.from_event or options.most:
+        raise CommandError("--from and --most belong to --complete", USAGE)
     if verifies:
         return run_async(_verify(topic, resolved, span, options))
     if options.graph:
         if options.json or options.raw or options.format is not None:
             raise CommandError("choose one of --graph, --format, --json and --raw", USAGE)
         return run_async(_graph(topic, resolved, span))
-    return run_async(_history(topic, resolved, span, choose_printer(options)))
+    where = None if options.where is None else Filter(options.where)
+    return run_async(_history(topic, resolved, span, where, choose_printer(options)))
 
 
-async def _complete(topic: str, resolved: Resolved) -> None:
+async def _complete(topic: str, resolved: Resolved, wish: dict[str, Any]) -> None:
     """Have the running node get what it lacks, and say on stderr how that went."""
-    found = await _compared(topic, resolved, _COMPLETE_SECONDS)
-    print(_told(found), file=sys.stderr)
+    async with _watched(topic, resolved) as client:
+        found = await client.fetch_history(topic, _COMPLETE_SECONDS, **wish)
+    print(found, file=sys.stderr)
+    for event in found.missing[:_NAMED]:
+        print(f"missing\t{cids.text(event)}", file=sys.stderr)
+    if len(found.missing) > _NAMED:
+        print(f"missing\tand {len(found.missing) - _NAMED} more", file=sys.stderr)
 
 
 class _Span(NamedTuple):
@@ -69,12 +92,17 @@ class _Span(NamedTuple):
     most: int | None = None
 
 
-async def _history(topic: str, resolved: Resolved, span: _Span, printer: Printer) -> int:
+async def _history(
+    topic: str, resolved: Resolved, span: _Span, where: Filter | None, printer: Printer
+) -> int:
     """Print what can be read: by the running node's keys, or by those that this command has."""
     access = TopicAccess()
     key_file = resolved.topic_keys.get(topic)
     access.set_keys(topic, key_file)
     unreadable = 0
+    left = span.most
+    if where is not None:  # how many are to be read for that is not known
+        span = span._replace(most=None)
 
     async def opened(*span: Any) -> Events:
         nonlocal unreadable
@@ -86,7 +114,12 @@ async def _history(topic: str, resolved: Resolved, span: _Span, printer: Printer
         async for events in _batches(opened, span):
             clear = [*filter(None, map(access.opened, events))]
             unreadable += len(events) - len(clear)
+            if where is not None:
+                clear = where.matching(clear)[:left]
+                left = None if left is None else left - len(clear)
             await asyncio.to_thread(write_events, clear, printer)
+            if left == 0:
+                break
     if unreadable:
         raise CommandError(
             f"{unreadable} events of {topic} cannot be read with the keys that are here; give one"
@@ -147,6 +180,23 @@ async def _reader(resolved: Resolved, topic: str, *, raw: bool) -> AsyncIterator
         yield lambda *span: asyncio.to_thread(read_history, log, topic, *span)
 
 
+def run_get(options: argparse.Namespace) -> int:
+    """Print one event, wherever it is."""
+    return run_async(_get(begin(options), options, choose_printer(options)))
+
+
+async def _get(resolved: Resolved, options: argparse.Namespace, printer: Printer) -> int:
+    patience = seconds("--timeout", options.timeout) or _GET_SECONDS
+    async with open_session(resolved) as session:
+        if session.ephemeral and not session.joined:
+            raise CommandError(
+                f"nobody to ask: no node runs in {resolved.home}; start one, or give --join TICKET"
+            )
+        event = await session.service.fetch(options.event, patience)
+    await asyncio.to_thread(write_events, [event], printer)
+    return 0
+
+
 def run_peers(options: argparse.Namespace) -> int:
     """List peers."""
     return run_async(_peers(begin(options), as_json=options.json))
@@ -195,12 +245,19 @@ async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
 
 
 async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
+    async with _watched(topic, resolved) as client:
+        return await client.sync(topic, wait)
+
+
+@contextlib.asynccontextmanager
+async def _watched(topic: str | None, resolved: Resolved) -> AsyncIterator[ControlClient]:
+    """The running node, whose progress is shown meanwhile."""
     async with running_node(resolved) as client, running_node(resolved) as watcher:
         if client is None or watcher is None:
             raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
         watching = asyncio.ensure_future(_show_progress(watcher, topic))
         try:
-            return await client.sync(topic, wait)
+            yield client
         finally:
             watching.cancel()
             await asyncio.wait([watching])

@@ -18,6 +18,7 @@ from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.numbers import pairs, retention_rules
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, LocalError
+from rumormill.core.patterns import Pattern, check_plain
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.members.config import MembersConfig
@@ -224,8 +225,9 @@ class Resolved(msgspec.Struct, frozen=True):
             observers=observers,
         )
 
-    def check_topic(self, topic: str) -> None:
-        """Refuse a name that no node would take, or that nobody could type again."""
+    def check_topic(self, topic: str, *, pattern: bool = False) -> None:
+        """Refuse a name that no node would take, or that nobody could type again; and a pattern of
+        names, unless it may be one."""
         most = protocol(self.text("protocol")).max_topic(self.protocol_config)
         try:
             size = len(topic.encode())
@@ -237,6 +239,10 @@ class Resolved(msgspec.Struct, frozen=True):
                 " characters",
                 USAGE,
             )
+        try:
+            (Pattern if pattern else check_plain)(topic)
+        except LocalError as error:
+            raise CommandError(str(error), USAGE) from None
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is opened."""

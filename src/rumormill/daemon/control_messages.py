@@ -12,7 +12,14 @@ from typing import Any, Final, Literal, Union
 
 import msgspec
 
-from rumormill.core.api import NO_OPTIONS, Completeness, PeerView, Receipt, TopicOptions
+from rumormill.core.api import (
+    NO_OPTIONS,
+    Completeness,
+    FetchedHistory,
+    PeerView,
+    Receipt,
+    TopicOptions,
+)
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event
 from rumormill.log.model import TopicExtent
@@ -79,13 +86,16 @@ class Wait(Request, tag="wait", frozen=True):
 
 
 class Subscribe(Request, tag="subscribe", frozen=True):
-    """Send the events of a topic from now on, from an offset, or from a time."""
+    """Send the events of a topic from now on, from an offset, or from a time; or those of all
+    topics of a pattern, from now on or from offset 0."""
 
     topic: str
     offset: int | None = None
     since: float | None = None
     history: Literal["missed", "all", "none"] | None = None
     """What is fetched from other nodes (`Node.subscribe`)."""
+    where: str | None = None
+    """A filter on what events say (`core.where`)."""
 
 
 class Sync(Request, tag="sync", frozen=True):
@@ -106,6 +116,23 @@ class ReadHistory(Request, tag="history", frozen=True):
     since: float | None = None
     limit: int = BATCH_EVENTS
     raw: bool = False
+
+
+class Fetch(Request, tag="fetch", frozen=True):
+    """Get an event by its name alone; the answer is `Events`, with one of them."""
+
+    event: str
+    timeout: float
+
+
+class FetchHistory(Request, tag="fetch-history", frozen=True):
+    """Get a topic's history beyond the log into the log (`Node.fetch_history`)."""
+
+    topic: str
+    timeout: float
+    start: tuple[str, ...] = ()
+    since: float = 0.0
+    most: int = 0
 
 
 class ListTopics(Request, tag="topics", frozen=True):
@@ -206,6 +233,12 @@ class Synced(Answer, tag="synced", frozen=True):
     asked: int
     answered: int
     events: int
+
+
+class HistoryFetched(Answer, tag="history-fetched", frozen=True):
+    """The answer to `FetchHistory`."""
+
+    fetched: FetchedHistory
 
 
 class PeerList(Answer, tag="peer-list", frozen=True):

@@ -7,11 +7,11 @@ it calls there.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rumormill.core.api import Completeness, Linking, PeerView, Publishers, Receipt
+from rumormill.core.api import Completeness, FetchedHistory, Linking, PeerView, Publishers, Receipt
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
-from rumormill.sync.peer import SyncReport
+from rumormill.sync.wishes import SyncReport
 
 
 class ServedSubscription(Protocol):
@@ -108,6 +108,25 @@ class ServedNode(Protocol):
     async def describe_topic(self, topic: Topic) -> dict[str, Any]:
         """Find out what is known of a topic that was created."""
 
+    async def fetch(
+        self,
+        event: str,
+        *,
+        timeout: float,  # noqa: ASYNC109 (as in `Node`)
+    ) -> Event:
+        """Get an event by its name alone."""
+
+    async def fetch_history(
+        self,
+        topic: Topic,
+        *,
+        start: Iterable[str],
+        since: float,
+        most: int,
+        timeout: float | None,  # noqa: ASYNC109 (as in `Node`)
+    ) -> FetchedHistory:
+        """Get a topic's history beyond the log into the log."""
+
     async def subscribe(
         self,
         topic: Topic,
@@ -115,6 +134,7 @@ class ServedNode(Protocol):
         history: Literal["missed", "all", "none"] | None,
         since_offset: int | None,
         follow: bool,
+        where: str | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
 

@@ -456,7 +456,7 @@ class Swarm:
     # Housekeeping.
 
     async def keep_house(self) -> None:
-        """Ping connections and close idle ones, for ever."""
+        """Ping the silent, for whom one side's ping is enough, and close idle connections."""
         interval = self.config.keep_alive_interval
         while True:
             await asyncio.sleep(interval)
@@ -467,7 +467,7 @@ class Swarm:
                 elif now - connection.last_used > self.config.idle_timeout:
                     connection.close("idle")
                     continue
-                connection.keep_alive(now)
+                connection.keep_alive(now, 0.9 * interval)
 
     def _is_used(self, connection: Connection) -> bool:
         """Whether anybody has a use for a connection: streams, or traffic on a transient one."""

@@ -17,7 +17,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
-from rumormill.core.inputs import Subscribe
+from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.lan import Lan
@@ -39,7 +39,9 @@ from rumormill.node.config import (
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
+from rumormill.node.patterns import Patterns
 from rumormill.node.retaining import keep_retaining, rules_of
+from rumormill.node.subscription import Subscription
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
@@ -115,8 +117,7 @@ class NodeLife:
         self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
         for settings in (self._config, self._sync, self._members):
             settings.validate()
-        self._mdns = mdns
-        self._resume = resume
+        self._mdns, self._resume = mdns, resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
@@ -187,6 +188,12 @@ class NodeLife:
             await self._swarm.close()
             self._log.close()
             raise
+        self._patterns = Patterns(
+            self._known_topics,
+            lambda: journal.failure,
+            lambda pattern: self._counts.add("rumormill_pattern_topics_left_out", pattern),
+            config.pattern_topics,
+        )
         self._running = True
         self._followed: dict[TopicName, None] = {}
         self._driver.start()
@@ -208,7 +215,7 @@ class NodeLife:
         spec = self._spec
         protocol = spec.build(self.identity, draws(), settings, hooks)
         member = with_members(spec, protocol, self.id, draws(), self._members, hooks)
-        return protocol, SyncedPeer(member, draws(), self._sync, recovers=spec.recovers)
+        return protocol, SyncedPeer(member, draws(), self._sync, spec.check_kept(protocol))
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""
@@ -225,7 +232,7 @@ class NodeLife:
         await topics.take_leave(self._spec, self._driver)
         await self._swarm.close()
         await self._journal.drain()
-        for subscription in self._journal.all_subscriptions():
+        for subscription in [*self._journal.all_subscriptions(), *self._patterns]:
             subscription.close()
         self._driver.stop("closed")
         self._journal.stop()
@@ -244,6 +251,32 @@ class NodeLife:
         """This node's peer id."""
         return self.identity.peer
 
+    def _enter(
+        self,
+        subscription: Subscription,
+        wanted: float | None,
+        follow: bool,
+        topic: TopicName,
+        start: int | None,
+    ) -> None:
+        """Have a subscription take a topic's events, from an offset of the log or from now on."""
+        subscription.enter(topic, start)
+        try:
+            topics.enter_topic(self._spec, self._driver, topic, subscription, wanted)
+        except LocalError:
+            subscription.leave(topic)
+            raise
+        if follow:
+            self._follow(topic)
+        self._journal.add(topic, subscription)
+
+    def _on_closed(self, subscription: Subscription) -> None:
+        self._patterns.remove(subscription)
+        for topic in subscription.topics:
+            alone = self._journal.remove(topic, subscription)
+            if self._running and alone and topic not in self._followed:
+                self._driver.feed(Unsubscribe(topic))
+
     def _follow(self, topic: TopicName) -> None:
         """Follow a topic until it is left, also in later lives of this node (`resume`)."""
         if topic not in self._followed:
@@ -253,6 +286,11 @@ class NodeLife:
     def _forget(self, topic: TopicName) -> None:
         if self._followed.pop(topic, "") is None:
             self._journal.keep_note(followed_note(topic, False))
+
+    def _known_topics(self) -> list[TopicName]:
+        """The topics that this node has heard of: in its log, and from its peers."""
+        view = self._driver.machine.view()
+        return [*dict.fromkeys([*self._log.writer().topics, *view.subscriptions, *view.peers])]
 
     def _check_running(self) -> None:
         if not self._running:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import TopicOptions
+from rumormill.core.api import FetchedHistory, TopicOptions
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
@@ -53,6 +53,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """The signed records of connected peers, for peer exchange."""
     agents: Mapping[PeerId, str] = {}
     """What peers say they are, the programs that they run."""
+    limits: dict[PeerId, int] = {}
+    """Bytes of a message that peers take at most, those that have shown it; the runtime writes."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
 
@@ -86,6 +88,13 @@ class TopicMaking(msgspec.Struct, frozen=True):
     """Make the command that finds out everything about a topic."""
     readable: Callable[[object], dict[str, Any]]
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
+    fetch: Callable[[str | MessageId], object]
+    """Make the command that gets an event by its name alone."""
+    fetch_history: Callable[[Topic, tuple[str | MessageId, ...], float, int], object]
+    """Make the command that gets a topic's history into the log: which events to begin with besides
+    those that are known, from which date on, and how many at most, 0 for all."""
+    fetched: Callable[[object], FetchedHistory]
+    """Read what came of it."""
 
 
 class Servers(msgspec.Struct, frozen=True):
@@ -168,6 +177,11 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Whether it has an overlay of its own that finds peers; else membership finds them."""
     proves_authors: Callable[[Any], bool] = lambda _: False
     """Whether, under a configuration, an event is taken only if its author has signed it."""
+
+    def check_kept(self, machine: Any) -> Callable[[Event], object] | None:
+        """How a machine of this protocol checks events that were fetched, in any thread
+        (`Recovered.checked`); None if it takes none."""
+        return machine.check_kept if self.recovers else None
 
     def configure(
         self, preset: str = "default", changes: Mapping[str, Any] | None = None

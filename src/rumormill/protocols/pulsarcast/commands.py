@@ -7,7 +7,7 @@ import msgspec
 
 from rumormill.core.errors import DecodeError, LocalError
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
 
@@ -87,14 +87,33 @@ class TopicView(msgspec.Struct, frozen=True):
     versions: tuple[TopicDescriptor, ...]
 
 
+class FetchEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Get an event by its CID alone: what is at hand, else from the DHT. Outcome: the `Event`.
+
+    It was verified: its CID, its signatures, and where the topic's descriptor is to be had, that
+    its publisher may publish there.
+    """
+
+    event: str | MessageId
+
+
 class ReadHistory(TopicCommand, frozen=True, kw_only=True):
     """Get the events of a topic, with everything that neighbours and the DHT can add.
 
-    Outcome: a `History`. `limit` 0 means all; a limited history holds the newest events.
+    Outcome: a `History`. `limit` 0 means all; a limited history holds the newest events. Whatever
+    was fetched is in the log; with `bare`, the history does not hold the events besides.
+
+    `start` names events by their CIDs, from which links are followed as well: who knows the last
+    event gets all before it, though everybody is gone who kept them. Links of events that are
+    dated before `since` are not followed. No more than `most` events are fetched, 0 for all.
     """
 
     backwards: bool = False
     limit: int = 0
+    bare: bool = False
+    start: tuple[str | MessageId, ...] = ()
+    since: float = 0.0
+    most: int = 0
 
 
 class History(msgspec.Struct, frozen=True):
@@ -102,18 +121,25 @@ class History(msgspec.Struct, frozen=True):
 
     Every event in it was verified: its CID, its publisher's permission, its signatures where it has
     them. `unsigned` counts those that came from the DHT, which keeps none; `missing` names events
-    that others link to and nobody has; `refused` counts those that failed the check.
+    that others link to and nobody has, or that are beyond a bound; `refused` counts those that
+    failed the check. `answered` counts the peers that gave all they have, `fetched` the events that
+    were not here before; `bounded` says that there would be more of them.
     """
 
     events: tuple[Event, ...]
     missing: tuple[bytes, ...] = ()
     unsigned: int = 0
     refused: int = 0
+    answered: int = 0
+    vouched: bool = False
+    """Whether somebody was asked who must know the topic's newest events: its author."""
+    fetched: int = 0
+    bounded: bool = False
 
     @property
     def complete(self) -> bool:
-        """Whether every link leads to an event."""
-        return not self.missing and not self.refused
+        """Whether every link leads to an event, and somebody said that there are no others."""
+        return self.vouched and not self.missing and not self.refused
 
 
 def cid_of(topic: Topic) -> bytes:
@@ -122,3 +148,15 @@ def cid_of(topic: Topic) -> bytes:
         return cids.parse(topic)
     except DecodeError as error:
         raise LocalError(f"{topic!r} names no topic: {error.detail}") from None
+
+
+def event_cid_of(event: str | MessageId) -> bytes:
+    """The CID that names an event: as text, as an event's id, or as that in hexadecimal digits."""
+    try:
+        if isinstance(event, bytes):
+            return cids.check(event)
+        is_hex = event.startswith(cids.PREFIX.hex())
+        return cids.check(bytes.fromhex(event)) if is_hex else cids.parse(event)
+    except (DecodeError, ValueError) as error:
+        detail = error.detail if isinstance(error, DecodeError) else error
+        raise LocalError(f"{event!r} names no event: {detail}") from None

@@ -15,9 +15,8 @@ This module is the publishing half and the way in; `subscriptions` is the other 
 inputs are `_on_...`; they take the time and append effects.
 """
 
+from functools import partial
 from typing import Final
-
-import msgspec
 
 from rumormill.core import inputs, trace
 from rumormill.core.effects import (
@@ -28,7 +27,7 @@ from rumormill.core.effects import (
     SetTimer,
     Validate,
 )
-from rumormill.core.errors import DecodeError, LimitError, LocalError
+from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Input, PeerDisconnected, Verdict
@@ -45,14 +44,20 @@ from rumormill.protocols.radius.messages import (
     Frame,
     Publication,
     Relay,
-    from_event,
+    check_kept,
     is_signed,
     sign,
 )
-from rumormill.protocols.radius.neighbours import Links
+from rumormill.protocols.radius.neighbours import Links, answer
 from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications
 from rumormill.protocols.radius.rendezvous import few_of, live_subscribers
-from rumormill.protocols.radius.subscriptions import GATHER, RENEW, Subscriptions
+from rumormill.protocols.radius.subscriptions import (
+    GATHER,
+    GREET_RETRY,
+    RENEW,
+    Greet,
+    Subscriptions,
+)
 from rumormill.protocols.recovery import Recovery
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
@@ -61,9 +66,6 @@ RADIUS: Final = "/rumormill/radius/1.0.0"
 
 CLEAN: Final = "clean"
 """The timer at which expired subscriptions are removed."""
-
-_GREET_RETRY: Final = 1.0
-"""Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
 
 NOBODY: Final = "no neighbour and no known subscriber"
 
@@ -81,14 +83,9 @@ _HANDLERS: Final = {
     inputs.SendDropped: "_on_send_dropped",
     inputs.TimerFired: "_on_timer",
     inputs.Validated: "_on_validated",
+    inputs.Command: "_on_command",
     inputs.Recovered: "_on_recovered",
 }
-
-
-class Greet(msgspec.Struct, frozen=True):
-    """The timer at which a neighbour is told interests that could not be sent to it."""
-
-    peer: PeerId
 
 
 def _wrapped(message: Membership) -> Frame:
@@ -139,6 +136,7 @@ class Radius:
         self._last_time = 0
         self._pending: dict[MessageId, Copy] = {}
         self._unsaid: Unsaid[Publication] = Unsaid()
+        self.check_kept = partial(check_kept, verifier=identity)
         self._recovery = Recovery(self.id, hooks.validator, config.max_pending_validations)
         self._rate_limits: dict[PeerId, RateLimit] = {}
         self._strangers = RateLimit(config.verify_rate, config.verify_burst)
@@ -247,6 +245,9 @@ class Radius:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
         reached = self._meet(Copy(self.id, publication, self.pub_hops), now, effects)
         effects.append(Published(own.number, own.event, reached, "" if reached else NOBODY))
+
+    def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
+        answer(event, self.neighbours, effects)
 
     # Peers come and go.
 
@@ -388,18 +389,14 @@ class Radius:
 
     def _on_recovered(self, event: inputs.Recovered, now: float, effects: Effects) -> None:
         """A stored publication that we asked for, however old it is."""
-        peer, given = event.peer, event.event
+        peer, given, checked = event.peer, event.event, event.checked
         if given.topic not in self.subscriptions.own or given.id in self._pending:
             return
-        try:
-            publication = from_event(given)
-        except DecodeError as error:
-            self._recovery.take(peer, given, error.reason, effects)
+        if not isinstance(checked, Publication):
+            self._recovery.take(peer, given, checked, effects)
             return
-        valid = publication.id == given.id and is_signed(publication, self._identity)
-        refusal = None if valid else reasons.INVALID_SIGNATURE
-        self._recovery.take(peer, publication.to_event() if valid else given, refusal, effects)
-        if valid and self.seen.get(given.id) is None:
+        self._recovery.take(peer, checked.to_event(), None, effects)
+        if self.seen.get(given.id) is None:
             self.seen.put(given.id, DIRECT, now)
 
     def _on_verdict(self, copy: Copy, verdict: Verdict, now: float, effects: Effects) -> None:
@@ -493,4 +490,4 @@ class Radius:
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
                 self._letters.on_missing(informants)
         if frame.interests and peer in self.neighbours:
-            effects.append(SetTimer(Greet(peer), now + _GREET_RETRY))
+            effects.append(SetTimer(Greet(peer), now + GREET_RETRY))

@@ -227,6 +227,8 @@ class _Range(msgspec.Struct):
     start: int
     end: int
     known: int = -1
+    most: int = 0
+    """How many events may be known before it is enough; 0 for no bound."""
 
 
 class Agreement(msgspec.Struct, frozen=True):
@@ -347,14 +349,17 @@ class Reconciliation:
         operation: msgspec.Struct,
         now: float,
         effects: Effects,
+        *,
+        most: int = 0,
     ) -> None:
         """Get from a peer what it has of a range and we have not, and the other way round.
 
-        `RangeFetched` follows. There is one range per topic: a new one ends the earlier.
+        `RangeFetched` follows. There is one range per topic: a new one ends the earlier. With
+        `most`, it ends when so many events are known.
         """
         self.end(feed.topic, now, effects)
         self._context.operations.hold(RangeFetched, feed.topic, operation)
-        wanted = self._ranges[feed.topic] = _Range(peer, whole(start), whole(end))
+        wanted = self._ranges[feed.topic] = _Range(peer, whole(start), whole(end), most=most)
         self._ask(feed, wanted, now, effects)
 
     def _ask(self, feed: Feed, wanted: _Range, now: float, effects: Effects) -> None:
@@ -375,8 +380,9 @@ class Reconciliation:
     def on_have(self, peer: PeerId, have: Have, now: float, effects: Effects) -> None:
         """A peer lists what it has of a range: send what it lacks, and ask for what we lack."""
         feed = self._feeds.open.get(have.topic)
-        if feed is None:
-            answer = Events(have.topic, start=have.start, end=have.end)
+        if feed is None:  # an answer that lacks the topic itself: we know nothing of it
+            missing = (have.topic,)
+            answer = Events(have.topic, missing=missing, start=have.start, end=have.end)
             self._context.send(peer, addition(answer), effects)
         else:
             self._read(feed, peer, have, 0, now, effects)
@@ -453,9 +459,13 @@ class Reconciliation:
         feed = self._feeds.open.get(answer.topic)
         if wanted is None or wanted.peer != peer or feed is None or answer.start != wanted.start:
             return
+        if answer.topic in answer.missing:
+            self.end(answer.topic, now, effects)
+            return
         advanced = answer.end > wanted.start or len(feed.timeline) > wanted.known
         wanted.start = min(max(answer.end, wanted.start), wanted.end)
-        if wanted.start >= wanted.end or not advanced:
+        enough = wanted.most and len(feed.timeline) >= wanted.most
+        if wanted.start >= wanted.end or not advanced or enough:
             self.end(answer.topic, now, effects, complete=wanted.start >= wanted.end)
         else:
             self._ask(feed, wanted, now, effects)
