@@ -50,7 +50,7 @@ async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
     if count is not None and options.data is None:
         raise CommandError("--count repeats DATA, and there is none", USAGE)
     async with open_session(resolved) as session:
-        if session.ephemeral and not session.joined:
+        if session.ephemeral and not (session.joined or session.looks):
             raise CommandError(
                 f"nobody to publish to: no node runs in {resolved.home} and no `rumormill sub`"
                 " waits there; start one, or give --join TICKET",

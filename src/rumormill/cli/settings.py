@@ -54,6 +54,7 @@ SETTINGS: Final = (
     Setting("listen", "--listen", ["/ip4/127.0.0.1/tcp/0"], many=True),
     Setting("announce", "--announce", [], many=True),
     Setting("join", "--join", [], many=True),
+    Setting("mdns", "--mdns", "on"),
     Setting("supervisors", "--supervisor", [], many=True),
     Setting("topics", "--topic", [], many=True),
     Setting("network", "--network", ""),
@@ -219,6 +220,7 @@ class Resolved(msgspec.Struct, frozen=True):
             retain=self.retain,
             sync=self.sync_config,
             members=self.members_config,
+            mdns=self.text("mdns") == "on",
             resume=resume,
             observers=observers,
         )
@@ -247,6 +249,7 @@ class Resolved(msgspec.Struct, frozen=True):
         assert self.protocol_config
         for key, choices in (
             ("durability", tuple(Durability)),
+            ("mdns", ("on", "off")),
             ("log_level", ("", "debug", "info", "warning", "error")),
             ("log_format", ("text", "json")),
         ):

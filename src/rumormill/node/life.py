@@ -22,6 +22,7 @@ from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
+from rumormill.libp2p.lan import Lan
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
@@ -86,26 +87,27 @@ class NodeLife:
         retain: Retention | Mapping[TopicName, Retention] | None = None,
         sync: SyncConfig | bool = True,
         members: MembersConfig | bool = True,
+        mdns: bool = False,
         resume: bool = False,
         observers: Sequence[Observer] = (),
     ) -> None:
         """Describe a node; nothing is opened before `start`.
 
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are
-        told instead of those, for a node behind a NAT or a proxy. `protocol` is a name, or the
-        specification of a protocol that is not rumormill's own; `parameters` are its own, by name.
-        `protocol_ids` are the versions that are offered to peers, best first; all unless given.
-        `supervisors` are the tickets of all peers that supervise topics, where the protocol has
-        such; with `supervises` this node is one of them. `network` is the key file of a private
-        network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
-        `policies` are files that say who may publish. `message_id`, `application_score`,
-        `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
-        `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
-        see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
-        topic, that of all others under "". `sync` says whether and how what is missing is got from
-        other nodes; `members` whether and how other nodes are found, kept and remembered. With
-        `resume`, topics that were followed when the node was last closed, or killed, are again.
+        multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are told
+        instead, as behind a NAT. `protocol` is a name, or the specification of a protocol that is
+        not rumormill's own; `parameters` are its own, by name. `protocol_ids` are the versions that
+        are offered to peers, best first; all unless given. `supervisors` are the tickets of all
+        peers that supervise topics, where the protocol has such; with `supervises` this node is
+        one. `network` is the key file of a private network: nobody without it is talked to.
+        `topic_keys` are the key files of encrypted topics; `policies` are files that say who may
+        publish. `message_id`, `application_score`, `subscription_filter` and `peer_filter` are
+        functions that FloodSub or GossipSub call; see `protocols.registry.Hooks`. `durability` is
+        `fsync` unless there is no home. `observers` see the trace. `retain` says how much of topics
+        is kept: one rule for all, or by topic, that of all others under "". `sync` says whether and
+        how what is missing is got from others; `members` whether and how other nodes are found,
+        kept and remembered; `mdns`, whether also without a ticket, on our links. With `resume`,
+        topics that were followed when the node ended are again.
         """
         self._home = None if home is None else Path(home)
         self._listen = listened(listen)
@@ -121,7 +123,7 @@ class NodeLife:
         self._members = chosen_settings("members", members, MembersConfig)
         for each in (self._config, self._sync, self._members):
             each.validate()
-        self._resume = resume
+        self._mdns, self._resume = mdns, resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
@@ -208,6 +210,8 @@ class NodeLife:
                 self._followed[topic] = None
                 self._driver.feed(Subscribe(topic))
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+        if self._mdns:
+            self._swarm.spawn(Lan(self._swarm).keep_looking())
         self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
 
     def _machines(self, settings: Config, hooks: Hooks) -> tuple[Machine, Machine]:
@@ -219,7 +223,7 @@ class NodeLife:
         spec = self._spec
         protocol = spec.build(self.identity, draws(), settings, hooks)
         member = with_members(spec, protocol, self.id, draws(), self._members, hooks)
-        return protocol, SyncedPeer(member, draws(), self._sync, recovers=spec.recovers)
+        return protocol, SyncedPeer(member, draws(), self._sync, spec.check_kept(protocol))
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Disregard, Load, Notes
+from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
 from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
@@ -21,6 +21,7 @@ from rumormill.core.where import Filter
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
+from rumormill.log.records import read_records
 
 _PIECE_EVENTS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
@@ -44,6 +45,7 @@ class LogReader:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = ThreadPoolExecutor(1, "rumormill-reader")
+        self._beside = ThreadPoolExecutor(1, "rumormill-checker")
         self._busy = False
         self._closed = False
         self._disregarded = 0
@@ -51,7 +53,9 @@ class LogReader:
 
     def load(self, load: Load, answer: Answer, *, behind: int) -> None:
         """Take a read that must see so many events, counted from the first that was ever taken."""
-        if len(self._waiting) < _MAX_LOADS:
+        if isinstance(load.query, Computation):
+            self._compute(load, answer)
+        elif len(self._waiting) < _MAX_LOADS:
             self._waiting.append((behind, load, answer))
         else:
             self.refused += 1
@@ -67,6 +71,17 @@ class LogReader:
         self._thread.submit(self._read, load).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._on_read, answer, done)
         )
+
+    def _compute(self, load: Load, answer: Answer) -> None:
+        """Have work done that needs no log, beside the reads."""
+        if not self._closed:
+            self._beside.submit(self._read, load).add_done_callback(
+                lambda done: self._loop.call_soon_threadsafe(self._on_computed, answer, done)
+            )
+
+    def _on_computed(self, answer: Answer, working: "Future[Loaded]") -> None:
+        if not self._closed:
+            answer(working.result())
 
     def know(self, effect: Disregard) -> None:
         """Have the log know an event that is not wanted, behind what is being read.
@@ -86,11 +101,13 @@ class LogReader:
         """Read nothing more: who is still answered may ask on, and hears nothing."""
         self._closed = True
         self._waiting.clear()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._beside):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
         """Wait until what is being read is read; not on the event loop."""
         self._thread.shutdown()
+        self._beside.shutdown()
 
     def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
         self._busy = False
@@ -100,11 +117,16 @@ class LogReader:
 
     def _read(self, load: Load) -> Loaded:
         log, query = self._log, load.query
+        if isinstance(query, Computation):
+            return Loaded(load.number, answer=query.work_out())
         try:
             if isinstance(query, Notes):
                 notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
                 more = len(notes) > _PIECE_EVENTS
                 return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+            if isinstance(query, Records):
+                records, more = read_records(log, query.after, _PIECE_EVENTS, _PIECE_BYTES)
+                return Loaded(load.number, more=more, records=tuple(records))
             if isinstance(query, HistoryQuery):
                 with log.histories() as histories:
                     return Loaded(load.number, answer=query.work_out(histories))
