@@ -41,7 +41,9 @@ OLDER = "libp2p-0.39"
 
 
 @pytest.fixture(
-    params=["go", pytest.param(OLDER, marks=pytest.mark.slow)], ids=["libp2p-0.51", OLDER], scope="module"
+    params=["go", pytest.param(OLDER, marks=pytest.mark.slow)],
+    ids=["libp2p-0.51", OLDER],
+    scope="module",
 )
 def golang(request: pytest.FixtureRequest) -> Program:
     """go-libp2p, today's and an older one."""
