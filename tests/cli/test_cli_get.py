@@ -1,15 +1,24 @@
 """`rumormill get`: an event by its CID alone, from nodes that are killed with -9."""
 
+import contextlib
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from processes import Terminal, rumormill
+from processes import PATIENCE, Terminal, rumormill
+from rumormill.log.event_log import EventLog
+from rumormill.log.records import read_records
+from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast.format import cid as cids
 
 PULSAR = ("--protocol", "pulsarcast")
-QUICK = ("--set", "kademlia.bootstrap_delay=0.05", "--set", "subscribe_retry_delay=0.1")
+QUICK = (
+    "--set", "kademlia.bootstrap_delay=0.05",
+    "--set", "kademlia.upkeep_interval=0.5",
+    "--set", "subscribe_retry_delay=0.1",
+)  # fmt: skip
 UNKNOWN = cids.text(cids.of(b"nobody has this"))
 
 
@@ -73,3 +82,39 @@ def test_what_cannot_be_had_is_said_in_one_sentence(homes: Path) -> None:
         done = rumormill("get", UNKNOWN, "--home", homes / "b")
         assert done.returncode == 1
         assert "no peer is known that could be asked" in done.stderr
+
+
+def test_an_event_outlives_a_kill_of_all_holders(homes: Path) -> None:
+    """Author and holders are killed with -9; the holders come back, and have it on disk."""
+    names = ("b", "c")
+    with contextlib.ExitStack() as nodes:
+        author = nodes.enter_context(node(homes / "a"))
+        ticket = author.prints()[0]
+        started = [nodes.enter_context(node(homes / name, "--join", ticket)) for name in names]
+        done = rumormill("topics", "create", "news", "--home", homes / "a")
+        topic = done.stdout.strip()
+        done = rumormill("pub", topic, "on disk", "--json", "--home", homes / "a")
+        event = json.loads(done.stdout)["id"]
+        for cid in (bytes.fromhex(event), cids.parse(topic)):
+            wait_until_kept(homes / "b", cid)
+        for each in (author, *started):
+            each.kill()
+        first = nodes.enter_context(node(homes / "b"))
+        ticket = first.prints()[0]
+        away = ("--home", homes / "e", *PULSAR, *QUICK, "--join", ticket)
+        done = rumormill("get", event, *away)
+        assert (done.returncode, done.stdout) == (0, "on disk\n"), done.stderr
+        done = rumormill("topics", "show", topic, *away)
+        assert done.returncode == 0, done.stderr
+
+
+def wait_until_kept(home: Path, cid: bytes) -> None:
+    """Wait until a node that runs has a record on its disk."""
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        with EventLog(home, read_only=True) as log:
+            records, _ = read_records(log, b"", 1000, 1 << 30)
+        if content_key(cid) in [record.key for record in records]:
+            return
+        assert time.monotonic() < give_up, "it was never kept"
+        time.sleep(0.05)

@@ -134,7 +134,7 @@ def test_who_was_lost_is_found_again_when_it_can_be_reached() -> None:
             events = await bob.subscribe("news")
             await alice.wait_until_ready("news")
             port = bob.tickets[0].split("/")[4]
-            await bob._swarm._listening.close()
+            await bob._swarm.listening.close()
             for connection in list(alice._swarm._all):
                 connection.abort("the cable is cut")
             alice._swarm._bans.ban(bob.id, None, asyncio.get_running_loop().time())

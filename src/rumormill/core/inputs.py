@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.event import Event, Note
+from rumormill.core.event import Event, KeptRecord, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 
@@ -104,19 +104,21 @@ class Loaded(Input, frozen=True):
     events: tuple[Event, ...] = ()
     more: bool = False
     notes: tuple[Note, ...] = ()
+    records: tuple[KeptRecord, ...] = ()
     answer: object = None
-    """What a `HistoryQuery` has worked out; None where the log could not be read."""
+    """What a `HistoryQuery` or a `Computation` has worked out; None where that was not possible."""
 
 
 class Recovered(Input, frozen=True, gc=False):
     """A peer gave us a stored event that we asked it for.
 
     It is judged like one that arrives, appended and delivered, and goes no further: whoever lacks
-    it asks as well.
+    it asks as well. `checked` is what the protocol's own `check_kept` has made of it.
     """
 
     peer: PeerId
     event: Event
+    checked: object
 
 
 class Command(Input, frozen=True):

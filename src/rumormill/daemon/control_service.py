@@ -19,6 +19,7 @@ from rumormill.core.api import PeerView, Receipt, TopicOptions
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
+from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
@@ -46,6 +47,7 @@ class Service(ABC):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
@@ -206,17 +208,20 @@ class NodeService(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
         A reader who does not keep up costs no memory: the subscription reads what it missed from
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
+        if is_pattern(topic) and (offset or since is not None):
+            raise LocalError(f"{topic!r} stands for many topics: begin now, or with all of each")
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
         if offset != 0 and not _end_of(self._node.log, topic):
             start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
-            topic, history=history, since_offset=start, follow=False
+            topic, history=history, since_offset=start, follow=False, where=where
         )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
@@ -366,11 +371,12 @@ class ControlClient(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since, history)
+            request = messages.Subscribe(topic, offset, since, history, where)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

@@ -123,6 +123,7 @@ class ServedNode(Protocol):
         history: Literal["missed", "all", "none"] | None,
         since_offset: int | None,
         follow: bool,
+        where: str | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
 

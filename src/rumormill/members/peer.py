@@ -324,7 +324,7 @@ class MemberPeer:
     def _wake(self, at: float, effects: Effects) -> None:
         if at < self._tick_at:
             self._tick_at = at
-            effects.append(SetTimer(_TICK, at))
+            effects.append(SetTimer(_TICK, at, patient=bool(self._links.all)))
 
     def _look_soon(self, now: float, effects: Effects) -> None:
         self._next_look = min(self._next_look, now + _SOON * (0.5 + self._randomness.random()))

@@ -177,6 +177,7 @@ class SyncNode:
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
+        where: str | None = None,
         timeout: float | None = None,
     ) -> "SyncSubscription":
         """Subscribe to a topic: an iterator of events (`Node.subscribe`).
@@ -185,7 +186,12 @@ class SyncNode:
         """
         subscription = self._call(
             lambda: self._node.subscribe(
-                topic, since_offset=since_offset, buffer=buffer, overflow=overflow, follow=follow
+                topic,
+                since_offset=since_offset,
+                buffer=buffer,
+                overflow=overflow,
+                follow=follow,
+                where=where,
             )
         )
         return SyncSubscription(self, subscription, timeout)

@@ -25,7 +25,9 @@ from rumormill.core.errors import (
 from rumormill.core.event import UNASSIGNED, Event, filled
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
+from rumormill.core.patterns import check_plain
 from rumormill.libp2p.address_book import AddressBook
+from rumormill.log.model import StoreConfig, check_topic
 from rumormill.node.config import parsed_ticket
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
@@ -114,14 +116,37 @@ def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
     return msgspec.structs.replace(options, allowed_publishers=named)
 
 
+def check_name(name: Topic, config: StoreConfig) -> None:
+    """Refuse what cannot be a topic's name, a pattern of names among it."""
+    check_topic(name, config)
+    check_plain(name)
+
+
+def check_pattern(name: Topic, spec: ProtocolSpec, since_offset: int | None) -> None:
+    """Refuse a pattern where topics have no names, and offsets that could be of one topic only."""
+    if spec.topics is not None:
+        raise LocalError(
+            f"{name!r} is a pattern of names, and topics of {spec.name} are known by their hashes:"
+            " subscribe to each by its own"
+        )
+    if since_offset:
+        raise LocalError(
+            f"since_offset: {since_offset} is a place in one topic, and {name!r} stands for many;"
+            " 0 is the beginning of each"
+        )
+
+
 def enter_topic(
-    spec: ProtocolSpec, driver: Driver, subscription: Subscription, since: float | None
+    spec: ProtocolSpec,
+    driver: Driver,
+    topic: Topic,
+    subscription: Subscription,
+    since: float | None,
 ) -> None:
     """Enter a topic, to have its events from a time on (`Subscribe`).
 
     One that has to be found and cannot be ends the subscription with an error.
     """
-    topic = subscription.topic
     driver.feed(Subscribe(topic, since=since))
     if spec.topics is None:
         return

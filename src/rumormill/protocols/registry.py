@@ -173,6 +173,11 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     proves_authors: Callable[[Any], bool] = lambda _: False
     """Whether, under a configuration, an event is taken only if its author has signed it."""
 
+    def check_kept(self, machine: Any) -> Callable[[Event], object] | None:
+        """How a machine of this protocol checks events that were fetched, in any thread
+        (`Recovered.checked`); None if it takes none."""
+        return machine.check_kept if self.recovers else None
+
     def configure(
         self, preset: str = "default", changes: Mapping[str, Any] | None = None
     ) -> Config:

@@ -22,19 +22,20 @@ from rumormill.core.effects import (
     Append,
     Ask,
     ById,
+    Computation,
     Effects,
     Load,
     SetTimer,
     Validate,
 )
 from rumormill.core.errors import PeerError
-from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery, topic_tag
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Asked, Input, Loaded, Recovered
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
+from rumormill.sync.checking import Check, Checked
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.following import Following, Remember
@@ -104,12 +105,11 @@ class SyncedPeer:
         protocol: Machine,
         randomness: Randomness,
         config: SyncConfig,
-        *,
-        recovers: bool = True,
+        check: Check | None,
     ) -> None:
         self.protocol = protocol
-        self._recovers = recovers
-        """Whether the protocol takes what was fetched; else it repairs histories itself."""
+        self._check = check
+        """How the protocol checks what was fetched; None if it repairs histories itself."""
         self._copies = Copies(randomness, config.timeout)
         self._randomness = randomness
         self._config = config
@@ -240,13 +240,18 @@ class SyncedPeer:
     def _wake(self, at: float, effects: Effects) -> None:
         if at < self._tick_at:
             self._tick_at = at
-            effects.append(SetTimer(_TICK, at))
+            effects.append(SetTimer(_TICK, at, patient=not self._hurries()))
+
+    def _hurries(self) -> bool:
+        """Whether somebody waits, or something is known to be missing."""
+        offers = [partner for partner in self._partners.values() if partner.offered]
+        return bool(self._wishes or self._gaps.known or offers)
 
     def _on_tick(self, now: float, effects: Effects) -> None:
         if now >= self._next_round:
             self._next_round = self._after_interval(now)
             self._choose(now)
-        if self._recovers and self._following.since and (self._config.enabled or self._wishes):
+        if self._check and self._following.since and (self._config.enabled or self._wishes):
             for peer, partner in list(self._partners.items()):
                 if partner.due <= now and len(self._sessions) < _MAX_SESSIONS:
                     self._begin(peer, partner, now, effects)
@@ -303,7 +308,7 @@ class SyncedPeer:
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
         followed = self._following.since
         wanted = [topic for topic in topics or followed if topic in followed]
-        partners = list(self._partners if self._recovers and wanted else ())
+        partners = list(self._partners if self._check and wanted else ())
         for peer in partners:
             self._schedule(self._partners[peer], now, effects)
         self._wishes.begin(number, wanted, partners, effects)
@@ -327,11 +332,14 @@ class SyncedPeer:
                 self._load(session, step, effects)
                 return
             if isinstance(step, Arrived):
-                self._hand_on(session, step, now, effects)
+                assert self._check is not None
+                self._load(session, step.to_check(self._check), effects)
             else:
                 self._ask(session, step, now, effects)
 
-    def _load(self, session: Session, query: HistoryQuery | ById, effects: Effects) -> None:
+    def _load(
+        self, session: Session, query: HistoryQuery | ById | Computation, effects: Effects
+    ) -> None:
         number = self._number()
         self._numbers[number] = session.peer
         effects.append(Load(number, "", query))
@@ -347,18 +355,17 @@ class SyncedPeer:
             message = SyncMessage(body)
             effects.append(Ask(session.peer, number, message, self._config.timeout))
 
-    def _hand_on(self, session: Session, arrived: Arrived, now: float, effects: Effects) -> None:
+    def _hand_on(self, session: Session, fetched: Checked, now: float, effects: Effects) -> None:
         """Give events to the protocol, which judges and appends them."""
         good = forged = 0
-        for sent in arrived.events:
-            event = Event(arrived.topic, sent.data, sent.author, sent.id, proof=sent.proof)
+        for event, checked in fetched.events:
             judged: Effects = []
-            self.protocol.handle(Recovered(session.peer, event), now, judged)
+            self.protocol.handle(Recovered(session.peer, event, checked), now, judged)
             good += any(type(effect) in (Append, Validate) for effect in judged)
             forged += any(type(effect) is trace.RejectMessage for effect in judged)
             effects += judged
         try:
-            session.note_stored(arrived.topic, good, forged, now)
+            session.note_stored(fetched.topic, good, forged, now)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
         else:
@@ -371,7 +378,9 @@ class SyncedPeer:
         session = self._waiting(loaded.number)
         if session is None:
             return
-        if session.storing:
+        if isinstance(loaded.answer, Checked):
+            self._hand_on(session, loaded.answer, now, effects)
+        elif session.storing:
             session.storing -= 1
         elif loaded.answer is None:
             self._end(session.peer, "log not read", now, effects)

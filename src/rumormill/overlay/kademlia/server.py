@@ -124,19 +124,20 @@ class Server:
             return None
         own = self._records.own(key)
         if own is None:
-            refused = self.hold(record, now)
+            refused = self.hold(record, asker, now)
             if refused:
                 effects.append(trace.Refuse(asker, refused))
                 return None
         elif own.value != value:
             own.value, own.received = value, now
+            self._records.changed[key] = None
         return KadMessage(KadType.PUT_VALUE, key, record)
 
-    def hold(self, record: Record, now: float) -> str:
+    def hold(self, record: Record, source: PeerId, now: float) -> str:
         """Keep a valid record for others; return why not, or an empty string.
 
-        The sender may say that it is older than it seems: a record that holders pass on among
-        themselves expires as if its publisher had sent it. It cannot make one older that we hold.
+        The sender may say that it is older than it seems, as other implementations do of what they
+        pass on: then it expires sooner. It cannot make one older that we hold.
         """
         received, proof = record.received, record.proof
         if received is None or received > now:
@@ -148,7 +149,7 @@ class Server:
             received = max(received, held.received)
             proof = self._good_proof(held, proof)
         due = now + self._config.replicate_interval
-        return self._records.hold(Held(record.key, record.value, received, due, proof))
+        return self._records.hold(Held(record.key, record.value, received, due, proof, source))
 
     def _good_proof(self, held: Held, other: bytes) -> bytes:
         """Of two proofs of one value the one that vouches for it; it is looked at only when they

@@ -24,6 +24,7 @@ from rumormill.core.inputs import Received
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.keeping import LOAD as RECORDS_LOAD
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
 from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VALIDATORS
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
@@ -77,6 +78,7 @@ class PulsarcastPeer:
                 **DEFAULT_VALIDATORS,
                 CONTENT_NAMESPACE: BlockValidator(identity, required=config.require_signatures),
             },
+            disk=True,
         )
         trees, feeds = self.trees, self.feeds = Trees(), Feeds(shared)
         fetcher = self._fetcher = BlockFetcher(shared, self.dht)
@@ -142,6 +144,7 @@ class PulsarcastPeer:
                 "parent": parents,
                 "child": {topic: tuple(branch.children) for topic, branch in branches.items()},
             },
+            records=self.dht.records.counts,
         )
 
     # Peers and the network.
@@ -218,6 +221,12 @@ class PulsarcastPeer:
             else:
                 assert isinstance(barrier, bytes)
                 self._operations.tell(context.EventStored(barrier, error), now, effects)
+
+    def _on_loaded(self, event: inputs.Loaded, now: float, effects: Effects) -> None:
+        if event.number == RECORDS_LOAD:
+            self.dht.handle(event, now, effects)
+        else:
+            self._operations.tell(event, now, effects)
 
     # What peers send.
 
@@ -363,7 +372,7 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
     inputs.Publish: PulsarcastPeer._on_publish,
     inputs.Stored: PulsarcastPeer._on_stored,
     inputs.NotStored: PulsarcastPeer._on_stored,
-    inputs.Loaded: lambda peer, *loaded: peer._operations.tell(*loaded),
+    inputs.Loaded: PulsarcastPeer._on_loaded,
     inputs.Command: PulsarcastPeer._on_command,
     inputs.PeerConnected: PulsarcastPeer._on_peer_connected,
     inputs.PeerDisconnected: PulsarcastPeer._on_peer_disconnected,
