@@ -40,6 +40,9 @@ def test_an_address_tells_what_to_dial_and_whom_to_expect() -> None:
     assert Multiaddr.tcp("::1", 1).endpoint == Endpoint("::1", 1)
     assert Multiaddr.tcp("example.org", 1).endpoint == Endpoint("example.org", 1)
     assert Multiaddr.tcp("example.org", 1).peer_id is None
+    for text, version in (("/dns/a.b/tcp/1", 0), ("/dns4/a.b/tcp/1", 4), ("/dns6/a.b/tcp/1", 6)):
+        assert Multiaddr.parse(text).endpoint == Endpoint("a.b", 1, version=version)
+        assert str(Multiaddr.tcp("a.b", 1, version=version)) == text
     assert Multiaddr.parse(f"/p2p/{PEER}").endpoint is None
     assert Multiaddr.parse("/ip4/1.2.3.4").endpoint is None
     assert Multiaddr.parse("/tcp/1/ip4/1.2.3.4").endpoint is None
@@ -200,7 +203,7 @@ def test_websocket_lies_above_a_port(tail: str, binary: str, way: Way) -> None:
         assert str(address) == f"/{name}/{host}/tcp/443{tail}/p2p/{PEER}"
         assert bytes.fromhex(binary) in address.encode()
         assert Multiaddr.decode(address.encode()) == address
-        assert address.endpoint == Endpoint(host, 443, way)
+        assert address.endpoint == Endpoint(host, 443, way, 4 if name == "dns4" else 0)
     assert str(Endpoint("::1", 80, Way.WEBSOCKET)) == "[::1]:80/ws"
 
 
@@ -211,4 +214,4 @@ def test_other_orders_of_the_same_are_read_and_not_dialled(tail: str) -> None:
 
 def test_a_host_may_be_called_like_a_transport() -> None:
     """Names of hosts are values, not protocols."""
-    assert Multiaddr.parse("/dns4/ws/tcp/80").endpoint == Endpoint("ws", 80)
+    assert Multiaddr.parse("/dns4/ws/tcp/80").endpoint == Endpoint("ws", 80, version=4)

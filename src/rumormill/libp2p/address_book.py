@@ -140,4 +140,5 @@ def _nearness(host: str) -> int:
 @lru_cache(4096)
 def encoded(endpoint: Endpoint) -> bytes:
     """An endpoint as a binary multiaddr."""
-    return Multiaddr.tcp(endpoint.host, endpoint.port, way=endpoint.way).encode()
+    at = endpoint
+    return Multiaddr.tcp(at.host, at.port, way=at.way, version=at.version).encode()

@@ -115,7 +115,7 @@ class Mdns:
             at, own = address.endpoint, str(self._link.ip)
             if at is not None and at.host in ("0.0.0.0", own):
                 port = port or at.port
-                here = Multiaddr.tcp(own, at.port, keys.PeerId(self._peer), at.way)
+                here = Multiaddr.tcp(own, at.port, keys.PeerId(self._peer), way=at.way)
                 texts.append(_PREFIX + str(here).encode())
         if not texts:
             return b""

@@ -7,6 +7,7 @@ so places, limits and times for a handshake hold for HTTP as well.
 
 import asyncio
 import functools
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,6 +19,8 @@ from rumormill.wire.multiaddr import Endpoint, Way
 if TYPE_CHECKING:
     from rumormill.libp2p.websocket import WebSocketSession
 
+_FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+"""Of sockets, by the version of IP."""
 _MAX_UNREAD: Final = 1 << 20
 """Bytes of pongs and closings that wait for a peer that does not read."""
 
@@ -32,7 +35,7 @@ async def dial(endpoint: Endpoint, connection: Connection) -> None:
     if endpoint.way is Way.SECURE_WEBSOCKET:
         tls = _authorities()
     await asyncio.get_running_loop().create_connection(
-        lambda: made, endpoint.host, endpoint.port, ssl=tls
+        lambda: made, endpoint.host, endpoint.port, ssl=tls, family=_FAMILIES[endpoint.version]
     )
 
 

@@ -67,6 +67,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     host: str
     port: int
     way: Way = Way.PLAIN
+    version: int = 0
+    """Of IP, 4 or 6: in which a name is looked up (`/dns4`, `/dns6`); 0 for either."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -127,12 +129,20 @@ class Multiaddr(msgspec.Struct, frozen=True):
         return cls(tuple(components))
 
     @classmethod
-    def tcp(cls, host: str, port: int, peer_id: PeerId | None = None, way: Way = Way.PLAIN) -> Self:
-        """Build the address of a TCP port at an IP address or a DNS name."""
+    def tcp(
+        cls,
+        host: str,
+        port: int,
+        peer_id: PeerId | None = None,
+        *,
+        way: Way = Way.PLAIN,
+        version: int = 0,
+    ) -> Self:
+        """Build the address of a TCP port at an IP address or a DNS name (see `Endpoint`)."""
         try:
             kind = "ip4" if ipaddress.ip_address(host).version == 4 else "ip6"
         except ValueError:
-            kind = "dns"
+            kind = f"dns{version}" if version else "dns"
         tail = "" if peer_id is None else f"/p2p/{peer_id}"
         return cls.parse(f"/{kind}/{host}/tcp/{port}{way}{tail}")
 
@@ -154,7 +164,8 @@ class Multiaddr(msgspec.Struct, frozen=True):
         if codes[1:2] != (TCP,) or codes[0] not in _HOSTS or way is None:
             return None
         (host_code, host), (_, port) = self.components[:2]
-        return Endpoint(_format_value(host_code, host), int.from_bytes(port), way)
+        version = {DNS4: 4, DNS6: 6}.get(host_code, 0)
+        return Endpoint(_format_value(host_code, host), int.from_bytes(port), way, version)
 
     @property
     def dnsaddr(self) -> str | None:
