@@ -22,7 +22,7 @@ from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
-from rumormill.libp2p.lan import Lan
+from rumormill.libp2p.lan import Lan, heard_on
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
@@ -124,8 +124,7 @@ class NodeLife:
         for each in (self._config, self._sync, self._members):
             each.validate()
         self._mdns, self._resume = mdns, resume
-        self._rules = rules_of(retain)
-        self._observers = tuple(observers)
+        self._rules, self._observers = rules_of(retain), tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
         self.access = TopicAccess(topic_keys, policies)
         """Keys and policies of topics: they may be given and changed while the node runs."""
@@ -288,6 +287,13 @@ class NodeLife:
             alone = self._journal.remove(topic, subscription)
             if self._running and alone and topic not in self._followed:
                 self._driver.feed(Unsubscribe(topic))
+
+    @property
+    def links(self) -> list[str]:
+        """The networks around this machine in which nodes find each other by mDNS, this one too."""
+        self._check_running()
+        found = heard_on(self._swarm.listening.addresses) if self._mdns else []
+        return [str(link.network) for link in found]
 
     def _follow(self, topic: TopicName) -> None:
         """Follow a topic until it is left, also in later lives of this node (`resume`)."""

@@ -27,7 +27,6 @@ from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
-from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
@@ -81,13 +80,6 @@ class Node(NodeLife):
             for address in self._swarm.addresses_of(peer)[:_TICKET_ADDRESSES_OF_A_NODE]
         ]
         return ",".join(addresses[:MAX_TICKET_ADDRESSES])
-
-    @property
-    def links(self) -> list[str]:
-        """The networks around this machine in which nodes find each other by mDNS, this one too."""
-        self._check_running()
-        found = heard_on(self._swarm.listening.addresses) if self._mdns else []
-        return [str(link.network) for link in found]
 
     @property
     def peers(self) -> list[PeerView]:
