@@ -93,6 +93,9 @@ with a node for this command only, which joins --join or a `sub` of the same hom
 topic TOPIC          the topic's name
 data [DATA]          the message; without it, stdin
 @peer
+--key KEY            what the messages are about; who gets them has it beside the data
+-H, --header NAME=VALUE*  a note on them, by name; may be repeated
+--content-type TYPE  what kind of data they are, such as application/json
 --count N            publish DATA so often
 --rate N             at most so many messages a second
 --sleep SECONDS      pause between messages
@@ -106,6 +109,7 @@ examples:
   seq 1000 | rumormill pub numbers --rate 100
   rumormill pub news < story.txt --send-on eof
   rumormill pub news ping --count 10 --sleep 1 --json
+  rumormill pub orders '{"pieces": 2}' --key order-17 -H region=north
 """,
     "sub": """\
 print the messages of a topic as they come

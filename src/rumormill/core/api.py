@@ -44,6 +44,15 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
 NO_OPTIONS: Final = TopicOptions()
 
 
+class Message(msgspec.Struct, frozen=True):
+    """What is published, where it is more than data: see `Node.publish`."""
+
+    data: bytes | str
+    key: bytes | str | None = None
+    headers: Mapping[str, str] | None = None
+    content_type: str | None = None
+
+
 class Receipt(msgspec.Struct, frozen=True):
     """An event was published.
 

@@ -21,7 +21,7 @@ from rumormill.core.api import (
     TopicOptions,
 )
 from rumormill.core.errors import RumormillError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Head
 from rumormill.log.model import TopicExtent
 
 VERSION: Final = 1
@@ -71,10 +71,11 @@ class Join(Request, tag="join", frozen=True):
 
 
 class Publish(Request, tag="publish", frozen=True):
-    """Publish messages in this order."""
+    """Publish messages in this order, each with this key, headers and content type, if given."""
 
     topic: str
     data: list[bytes]
+    head: Head | None = None
 
 
 class Wait(Request, tag="wait", frozen=True):

@@ -15,9 +15,9 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from rumormill.core.api import FetchedHistory, PeerView, Receipt, TopicOptions
+from rumormill.core.api import FetchedHistory, Message, PeerView, Receipt, TopicOptions
 from rumormill.core.errors import LocalError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Head
 from rumormill.core.ids import Topic
 from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
@@ -63,9 +63,11 @@ class Service(ABC):
         """Read the files of topics' keys and policies again."""
         expected(await self.answer(messages.Reload()), messages.Done)
 
-    async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
+    async def publish(
+        self, topic: Topic, data: Sequence[bytes], head: Head | None = None
+    ) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
-        request = messages.Publish(topic, list(data))
+        request = messages.Publish(topic, list(data), head)
         return expected(await self.answer(request), messages.Receipts).receipts
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
@@ -162,12 +164,12 @@ class NodeService(Service):
             case messages.Reload():
                 node.access.reload()
                 return messages.Done()
-            case messages.Publish(topic, data):
+            case messages.Publish(topic, data, head):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
                         f"a batch has 1 to {messages.BATCH_EVENTS} messages"
                     )
-                return messages.Receipts(await node.publish_many(topic, data))
+                return messages.Receipts(await node.publish_many(topic, _items(data, head)))
             case messages.Wait() | messages.Sync():
                 try:
                     return await self._in_time(request)
@@ -261,6 +263,12 @@ class NodeService(Service):
                 lost = subscription.dropped
         finally:
             subscription.close()
+
+
+def _items(data: list[bytes], head: Head | None) -> Sequence[bytes | Message]:
+    if head is None:
+        return data
+    return [Message(each, head.key, head.headers, head.content_type) for each in data]
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:
