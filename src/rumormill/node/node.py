@@ -377,10 +377,9 @@ class Node(NodeLife):
     ) -> FetchedHistory:
         """Get a topic's history beyond this node's log into the log, where `history` reads it.
 
-        In Pulsarcast, neighbours and the author are asked, and then the links are followed through
-        the DHT, from the events that are known and from those that `start` names, back to those of
-        a time (`since`) or until `most` events have come; 0 for all. Elsewhere it is `sync`.
-        `progress` is told every second how many have come. What is missing is named.
+        In Pulsarcast neighbours and the author are asked, then links are followed through the DHT,
+        from what is known and what `start` names, back to a time (`since`) or until `most` came; 0
+        for all. Elsewhere it is `sync`. `progress` hears every second how many came.
         """
         self._check_running()
         check_topic(topic, self._store_config)
@@ -395,9 +394,8 @@ class Node(NodeLife):
     ) -> Event:
         """Get an event by its CID alone (Pulsarcast), from here or from the DHT.
 
-        Its author need not be there, and the topic need not be followed. The event was verified:
-        its CID, its signatures, and where the topic can be found, that its publisher may publish
-        there. It is not kept. `LocalError` when it is not to be had, or not in time.
+        Its author need not be there, nor the topic be followed. CID, signatures, and permission
+        where the topic can be found, were verified. It is not kept. `LocalError`: none, or late.
         """
         self._check_running()
         found = await fetching.fetch_event(self._spec, self._driver, event, timeout)
