@@ -132,7 +132,6 @@ class NodeLife:
         self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
         self._doors: dict[Doors, None] = {}
-        _NODES.add(self)
 
     # Life.
 
@@ -203,6 +202,7 @@ class NodeLife:
             config.pattern_topics,
         )
         self._running = True
+        _NODES.add(self)
         self._followed: dict[TopicName, None] = {}
         self._driver.start()
         if self._resume:
@@ -234,6 +234,7 @@ class NodeLife:
         if not self._running:
             return
         self._running = False
+        _NODES.discard(self)
         self._housekeeping.cancel()
         self._retaining.cancel()
         self._validators.close()
@@ -327,8 +328,7 @@ _NODES: Final[weakref.WeakSet[NodeLife]] = weakref.WeakSet()
 def _mark_copies() -> None:
     """In a fork: what is here of nodes are copies, without their threads and with their sockets."""
     for node in _NODES:
-        if node._running:
-            node.forked, node._running = True, False
+        node.forked, node._running = True, False
 
 
 os.register_at_fork(after_in_child=_mark_copies)
