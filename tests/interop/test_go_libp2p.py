@@ -149,7 +149,7 @@ async def test_identify_and_ping_are_answered_both_ways(golang: Program, we_dial
         await ping(ours, go)
         await keep_alive(ours, go)
         peer = connection_to(ours, go).remote_peer
-        assert ("127.0.0.1", int(go.ticket.split("/")[4])) in ours._swarm.book.endpoints(peer)
+        assert ("127.0.0.1", int(go.ticket.split("/")[4]), 0) in ours._swarm.book.endpoints(peer)
         assert peer in ours._swarm.book.records
         assert not ours._swarm.counts
 
@@ -171,7 +171,7 @@ async def test_a_ticket_of_another_transport_is_refused_by_name(
         (plain,) = [ticket for ticket in tickets if ticket != foreign]
         await ours.connect(plain)
         peer = connection_to(ours, go).remote_peer
-        endpoint = ("127.0.0.1", int(plain.split("/")[4]))
+        endpoint = ("127.0.0.1", int(plain.split("/")[4]), 0)
         await until(lambda: peer in ours._swarm.book.records, "identify has come")
         assert endpoint in ours._swarm.book.endpoints(peer)
 

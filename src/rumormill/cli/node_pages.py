@@ -189,7 +189,11 @@ options:
 @position
 @where
 --count N            print at most so many events
---complete           first compare with all connected nodes, and fetch what is missing
+--complete           first fetch what other nodes have, and in pulsarcast what the DHT has, as
+    far back as links go or --since says; what is missing is named on stderr
+--from CID*          with --complete: this event is one of the topic, go back from there too; may be
+    repeated
+--most N             with --complete: fetch at most so many events
 --graph              draw which event follows which
 @output
 
@@ -199,6 +203,7 @@ examples:
   rumormill history readings --where 'data.celsius > 30'
   rumormill history news --since 2026-01-31T12:00:00 --count 5
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
+  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --complete --most 1000
   rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
     "get": """\

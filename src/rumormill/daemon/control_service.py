@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from rumormill.core.api import Message, PeerView, Receipt, TopicOptions
+from rumormill.core.api import FetchedHistory, Message, PeerView, Receipt, TopicOptions
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
 from rumormill.core.ids import Topic
@@ -96,6 +96,19 @@ class Service(ABC):
         answer = expected(await self.answer(messages.Fetch(event, seconds)), messages.Events)
         return answer.events[0]
 
+    async def fetch_history(
+        self,
+        topic: Topic,
+        seconds: float,
+        *,
+        start: tuple[str, ...] = (),
+        since: float = 0.0,
+        most: int = 0,
+    ) -> FetchedHistory:
+        """Get a topic's history beyond the log into the log."""
+        request = messages.FetchHistory(topic, seconds, start, since, most)
+        return expected(await self.answer(request), messages.HistoryFetched).fetched
+
     async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
         return expected(await self.answer(messages.ListTopics()), messages.TopicList)
@@ -162,8 +175,8 @@ class NodeService(Service):
                     return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
-            case messages.Fetch(event, timeout):
-                return messages.Events([await node.fetch(event, timeout=timeout)])
+            case messages.Fetch() | messages.FetchHistory():
+                return await self._fetch(request)
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -175,6 +188,20 @@ class NodeService(Service):
                 return messages.TopicShown(await node.describe_topic(topic))
             case _:
                 return messages.PeerList(node.peers)
+
+    async def _fetch(self, request: messages.Fetch | messages.FetchHistory) -> messages.Answer:
+        """Get what others have."""
+        if isinstance(request, messages.Fetch):
+            event = await self._node.fetch(request.event, timeout=request.timeout)
+            return messages.Events([event])
+        fetched = await self._node.fetch_history(
+            request.topic,
+            start=request.start,
+            since=request.since,
+            most=request.most,
+            timeout=request.timeout,
+        )
+        return messages.HistoryFetched(fetched)
 
     async def _in_time(self, request: messages.Wait | messages.Sync) -> messages.Answer:
         """Carry out what may take as long as the command says."""

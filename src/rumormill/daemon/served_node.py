@@ -7,7 +7,15 @@ it calls there.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rumormill.core.api import Completeness, Linking, Message, PeerView, Publishers, Receipt
+from rumormill.core.api import (
+    Completeness,
+    FetchedHistory,
+    Linking,
+    Message,
+    PeerView,
+    Publishers,
+    Receipt,
+)
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
@@ -115,6 +123,17 @@ class ServedNode(Protocol):
         timeout: float,  # noqa: ASYNC109 (as in `Node`)
     ) -> Event:
         """Get an event by its name alone."""
+
+    async def fetch_history(
+        self,
+        topic: Topic,
+        *,
+        start: Iterable[str],
+        since: float,
+        most: int,
+        timeout: float | None,  # noqa: ASYNC109 (as in `Node`)
+    ) -> FetchedHistory:
+        """Get a topic's history beyond the log into the log."""
 
     async def subscribe(
         self,

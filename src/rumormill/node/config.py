@@ -146,7 +146,7 @@ def listen_endpoint(address: str) -> tuple[str, int]:
     """Host and port of a TCP multiaddr."""
     endpoint = tcp_address(address).tcp_endpoint
     assert endpoint is not None
-    return endpoint
+    return endpoint[:2]
 
 
 def tcp_address(text: str) -> Multiaddr:

@@ -144,9 +144,7 @@ class NodeLife:
 
     async def start(self) -> None:
         """Open identity and log, listen, and take part in the network."""
-        self.check_process()
-        if self._running:
-            raise LocalError("the node is running already")
+        self._check_startable()
         spec, config = self._spec, self._config
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
@@ -309,6 +307,11 @@ class NodeLife:
         if not self._running:
             self.check_process()
             raise LocalError("the node is not running; use `async with Node(...)` or `start`")
+
+    def _check_startable(self) -> None:
+        self.check_process()
+        if self._running:
+            raise LocalError("the node is running already")
 
     def check_process(self) -> None:
         """Refuse to be used where only a copy of the node is."""

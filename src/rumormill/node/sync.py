@@ -164,6 +164,7 @@ class SyncNode:
     unsubscribe = _waited_for(Node.unsubscribe)
     history = _waited_for(Node.history)
     fetch = _waited_for(Node.fetch)
+    fetch_history = _waited_for(Node.fetch_history)
     command = _waited_for(Node.command)
     set_supervisors = _waited_for(Node.set_supervisors)
     serve = _turned(Node.serve, SyncDoors)
