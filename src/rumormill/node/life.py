@@ -22,7 +22,7 @@ from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
-from rumormill.libp2p.lan import Lan, heard_on
+from rumormill.libp2p.lan import Lan
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
@@ -131,7 +131,6 @@ class NodeLife:
         self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
         self._doors: dict[Doors, None] = {}
-        _NODES.add(self)
 
     # Life.
 
@@ -144,9 +143,7 @@ class NodeLife:
 
     async def start(self) -> None:
         """Open identity and log, listen, and take part in the network."""
-        self.check_process()
-        if self._running:
-            raise LocalError("the node is running already")
+        self._check_startable()
         spec, config = self._spec, self._config
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
@@ -202,6 +199,7 @@ class NodeLife:
             config.pattern_topics,
         )
         self._running = True
+        _NODES.add(self)
         self._followed: dict[TopicName, None] = {}
         self._driver.start()
         if self._resume:
@@ -233,6 +231,7 @@ class NodeLife:
         if not self._running:
             return
         self._running = False
+        _NODES.discard(self)
         self._housekeeping.cancel()
         self._retaining.cancel()
         self._validators.close()
@@ -288,13 +287,6 @@ class NodeLife:
             if self._running and alone and topic not in self._followed:
                 self._driver.feed(Unsubscribe(topic))
 
-    @property
-    def links(self) -> list[str]:
-        """The networks around this machine in which nodes find each other by mDNS, this one too."""
-        self._check_running()
-        found = heard_on(self._swarm.listening.addresses) if self._mdns else []
-        return [str(link.network) for link in found]
-
     def _follow(self, topic: TopicName) -> None:
         """Follow a topic until it is left, also in later lives of this node (`resume`)."""
         if topic not in self._followed:
@@ -315,6 +307,11 @@ class NodeLife:
             self.check_process()
             raise LocalError("the node is not running; use `async with Node(...)` or `start`")
 
+    def _check_startable(self) -> None:
+        self.check_process()
+        if self._running:
+            raise LocalError("the node is running already")
+
     def check_process(self) -> None:
         """Refuse to be used where only a copy of the node is."""
         if self.forked:
@@ -333,8 +330,7 @@ _NODES: Final[weakref.WeakSet[NodeLife]] = weakref.WeakSet()
 def _mark_copies() -> None:
     """In a fork: what is here of nodes are copies, without their threads and with their sockets."""
     for node in _NODES:
-        if node._running:
-            node.forked, node._running = True, False
+        node.forked, node._running = True, False
 
 
 os.register_at_fork(after_in_child=_mark_copies)

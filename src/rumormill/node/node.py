@@ -15,9 +15,9 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, FetchedHistory, Message, PeerView, Receipt
+from rumormill.core.api import Completeness, FetchedHistory, Message, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
@@ -27,16 +27,14 @@ from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
-from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
 from rumormill.node import fetching, topics
 from rumormill.node.callbacks import TopicValidator
-from rumormill.node.config import parsed_ticket
-from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.payloads import payload, payloads
+from rumormill.node.presence import Presence
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.synced import (
     completeness_of,
@@ -46,46 +44,15 @@ from rumormill.node.synced import (
     with_copies,
 )
 from rumormill.sync.wishes import SyncReport
-from rumormill.wire import keys
-from rumormill.wire.multiaddr import Multiaddr
-from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
 
-_TICKET_ADDRESSES_OF_A_NODE: Final = 4
-"""Our choice: one of each kind of network, and a ticket that can still be sent in a message."""
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(NodeLife):
+class Node(Presence):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
-    # Who we are, and who is there.
-
-    @property
-    def tickets(self) -> list[str]:
-        """What another node needs to join us: our addresses with our id, each of them enough."""
-        self._check_running()
-        peer = keys.PeerId(self.id)
-        return [f"{address}/p2p/{peer}" for address in self._swarm.own_addresses]
-
-    def network_ticket(self, *, nodes: int = 8) -> str:
-        """One ticket that names this node and peers that it could dial, so many in all: it is of
-        use as long as one of them is there."""
-        self._check_running()
-        found = self._swarm.connections.items()
-        peers = [self.id, *[peer for peer, connection in found if connection.outbound]]
-        addresses = [
-            f"{Multiaddr.decode(address)}/p2p/{keys.PeerId(peer)}"
-            for peer in peers[:nodes]
-            for address in self._swarm.addresses_of(peer)[:_TICKET_ADDRESSES_OF_A_NODE]
-        ]
-        return ",".join(addresses[:MAX_TICKET_ADDRESSES])
-
-    @property
-    def peers(self) -> list[PeerView]:
-        """The connected peers."""
-        self._check_running()
-        return self._driver.view_peers()
+    # What is here, and who else may see it.
 
     @property
     def log(self) -> EventLog:
@@ -129,30 +96,6 @@ class Node(NodeLife):
             tls=tls,
             home=self._home if home is None else Path(home),
         )
-
-    @property
-    def refusals(self) -> dict[str, int]:
-        """What peers were refused or cut off for, how often, by reason."""
-        self._check_running()
-        return self._swarm.refusals()
-
-    async def connect(self, ticket: str, *, keep: bool = True) -> str:
-        """Connect to the node of a ticket, or to the first of several; return its peer id.
-
-        That is the way into a network, which finds the other nodes and keeps enough of them; this
-        one may be let go when there are many, and is sought again when it is lost. Without
-        membership (`members=False`) nobody is sought, and with `keep` the connection is made
-        again whenever it is lost.
-        """
-        self._check_running()
-        addresses = await resolve(parsed_ticket(ticket))
-        keep = keep and not self._members.enabled
-        return str(keys.PeerId(await self._swarm.connect(addresses, keep=keep)))
-
-    def subscribers(self, topic: TopicName) -> int:
-        """How many connected peers subscribe to a topic."""
-        self._check_running()
-        return len(self._driver.machine.view().peers.get(topic, ()))
 
     async def wait_until_ready(
         self,
