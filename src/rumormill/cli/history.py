@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rumormill.cli.grammar import USAGE, CommandError
+from rumormill.cli.grammar import TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
-from rumormill.daemon.control_messages import BATCH_EVENTS, ControlError, Events, Synced
+from rumormill.daemon.control_messages import BATCH_EVENTS, Events, Synced
 from rumormill.daemon.control_service import ControlClient, read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
@@ -26,10 +26,10 @@ from rumormill.node.topic_access import TopicAccess
 Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 _COMPLETE_SECONDS = 60.0
-"""How long nodes may take to answer, unless it is said."""
+"""How long nothing may come before it is called over, unless it is said."""
 
 _LOOK_SECONDS = 1.0
-"""How often a terminal is told how far it is."""
+"""How often it is looked how far it is."""
 
 
 def run_history(options: argparse.Namespace) -> int:
@@ -195,36 +195,42 @@ async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
 
 
 async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
+    """Compare, until that is done or nothing has come for so long."""
     async with running_node(resolved) as client, running_node(resolved) as watcher:
         if client is None or watcher is None:
             raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
-        watching = asyncio.ensure_future(_show_progress(watcher, topic))
+        comparing = asyncio.ensure_future(client.sync(topic, None))
+        watching = asyncio.ensure_future(_watch(watcher, topic, wait))
         try:
-            return await client.sync(topic, wait)
+            await asyncio.wait([comparing, watching], return_when=asyncio.FIRST_COMPLETED)
+            if comparing.done():
+                return comparing.result()
+            watching.result()
+            why = f"not every node has answered, and nothing has come for {wait:g} seconds"
+            raise CommandError(why, TIMEOUT)
         finally:
+            comparing.cancel()
             watching.cancel()
-            await asyncio.wait([watching])
+            await asyncio.wait([comparing, watching])
 
 
-async def _show_progress(watcher: ControlClient, topic: str | None) -> None:
-    """Say every second, on a terminal, how many events the log has got since it began."""
-    if not sys.stderr.isatty():
-        return
+async def _watch(watcher: ControlClient, topic: str | None, wait: float) -> None:
+    """Return when the log has got nothing for so long; say on a terminal how much it has got."""
     first: int | None = None
-    shown = ""
+    latest, quiet_from, shown = 0, time.monotonic(), ""
     try:
-        while True:
+        while time.monotonic() < quiet_from + wait:
             listed = (await watcher.topics()).topics
             stored = sum(line.next_offset for line in listed if topic in (None, line.name))
             first = stored if first is None else first
-            if stored > first:
+            if stored > max(first, latest):
+                latest, quiet_from = stored, time.monotonic()
                 shown = f"\r{stored - first:,} events more in the log"
-                print(shown, end="", file=sys.stderr, flush=True)
-            await asyncio.sleep(_LOOK_SECONDS)
-    except ControlError:
-        return  # whoever waits for the outcome is told
+                if sys.stderr.isatty():
+                    print(shown, end="", file=sys.stderr, flush=True)
+            await asyncio.sleep(min(_LOOK_SECONDS, wait))
     finally:
-        if shown:
+        if shown and sys.stderr.isatty():
             print(file=sys.stderr)
 
 
