@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.event import Event, Note
+from rumormill.core.event import Event, KeptRecord, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 
@@ -104,6 +104,7 @@ class Loaded(Input, frozen=True):
     events: tuple[Event, ...] = ()
     more: bool = False
     notes: tuple[Note, ...] = ()
+    records: tuple[KeptRecord, ...] = ()
     answer: object = None
     """What a `HistoryQuery` or a `Computation` has worked out; None where that was not possible."""
 
@@ -173,11 +174,15 @@ class Received(Input, frozen=True, gc=False):
 
 
 class Asked(Input, frozen=True, gc=False):
-    """A peer puts a question; `number` is the runtime's, for the `Answer`."""
+    """A peer puts a question; `number` is the runtime's, for the `Answer`.
+
+    `address` is where it came from, as in `PeerConnected`: who asks need not be connected.
+    """
 
     peer: PeerId
     number: int
     message: WireMessage
+    address: str = ""
 
 
 class Answered(Input, frozen=True, gc=False):

@@ -19,6 +19,7 @@ from rumormill.core.api import PeerView, Receipt, TopicOptions
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
+from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
@@ -46,6 +47,7 @@ class Service(ABC):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
@@ -86,6 +88,11 @@ class Service(ABC):
         """Some events of the log; `raw`, as they are there."""
         request = messages.ReadHistory(topic, offset, since, limit, raw)
         return expected(await self.answer(request), messages.Events)
+
+    async def fetch(self, event: str, seconds: float) -> Event:
+        """An event by its name alone."""
+        answer = expected(await self.answer(messages.Fetch(event, seconds)), messages.Events)
+        return answer.events[0]
 
     async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
@@ -153,6 +160,8 @@ class NodeService(Service):
                     return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
+            case messages.Fetch(event, timeout):
+                return messages.Events([await node.fetch(event, timeout=timeout)])
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -199,17 +208,20 @@ class NodeService(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
         A reader who does not keep up costs no memory: the subscription reads what it missed from
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
+        if is_pattern(topic) and (offset or since is not None):
+            raise LocalError(f"{topic!r} stands for many topics: begin now, or with all of each")
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
         if offset != 0 and not _end_of(self._node.log, topic):
             start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
-            topic, history=history, since_offset=start, follow=False
+            topic, history=history, since_offset=start, follow=False, where=where
         )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
@@ -359,11 +371,12 @@ class ControlClient(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since, history)
+            request = messages.Subscribe(topic, offset, since, history, where)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

@@ -108,6 +108,14 @@ class ServedNode(Protocol):
     async def describe_topic(self, topic: Topic) -> dict[str, Any]:
         """Find out what is known of a topic that was created."""
 
+    async def fetch(
+        self,
+        event: str,
+        *,
+        timeout: float,  # noqa: ASYNC109 (as in `Node`)
+    ) -> Event:
+        """Get an event by its name alone."""
+
     async def subscribe(
         self,
         topic: Topic,
@@ -115,6 +123,7 @@ class ServedNode(Protocol):
         history: Literal["missed", "all", "none"] | None,
         since_offset: int | None,
         follow: bool,
+        where: str | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
 

@@ -23,13 +23,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rumormill.core.event import UNASSIGNED, Event, Note
+from rumormill.core.event import UNASSIGNED, Event, Kept
 from rumormill.core.history import Deleted
 from rumormill.log import errors
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
-from rumormill.log.notes import put_notes
+from rumormill.log.records import put_kept
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
 
@@ -51,7 +51,7 @@ class Call(msgspec.Struct):
 
     events: Sequence[Event]
     size: int
-    notes: Sequence[Note]
+    notes: Sequence[Kept]
     ticket: Ticket = msgspec.field(default_factory=Future)
 
 
@@ -332,7 +332,7 @@ class Writer:
 
         def insert(group: Group, put: Callable[[Group, list[Call]], list[_Places]]) -> None:
             results[:] = put(group, calls)
-            put_notes(self.db, notes)
+            put_kept(self.db, notes)
             group.noted = bool(notes)
 
         try:

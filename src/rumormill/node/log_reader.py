@@ -12,14 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Computation, Disregard, Load, Notes
+from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
 from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
+from rumormill.core.where import Filter
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
+from rumormill.log.records import read_records
 
 _PIECE_EVENTS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
@@ -122,6 +124,9 @@ class LogReader:
                 notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
                 more = len(notes) > _PIECE_EVENTS
                 return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+            if isinstance(query, Records):
+                records, more = read_records(log, query.after, _PIECE_EVENTS, _PIECE_BYTES)
+                return Loaded(load.number, more=more, records=tuple(records))
             if isinstance(query, HistoryQuery):
                 with log.histories() as histories:
                     return Loaded(load.number, answer=query.work_out(histories))
@@ -175,10 +180,12 @@ async def read_history(
     since: float | None,
     limit: int | None,
     opened: Callable[[Event], Event | None],
+    where: Filter | None,
 ) -> list[Event]:
     """Return the events of a topic from an offset and a time of reception on, at most `limit`.
 
-    `opened` gives each as it is handed out, and None for those that are not.
+    `opened` gives each as it is handed out, and None for those that are not; of these, the filter
+    chooses.
     """
     found: list[Event] = []
     extent = log.topic(topic)
@@ -189,10 +196,13 @@ async def read_history(
         first = await asyncio.to_thread(log.read_since, topic, since, 1)
         start = max(start, first[0].offset if first else extent.next_offset)
     while start < extent.next_offset and (limit is None or len(found) < limit):
-        want = _PIECE_EVENTS if limit is None else min(_PIECE_EVENTS, limit - len(found))
+        want = _PIECE_EVENTS
+        if limit is not None and where is None:
+            want = min(want, limit - len(found))
         events = await asyncio.to_thread(log.read, topic, start, want)
         if not events:
             break
-        found += filter(None, map(opened, events))
+        readable = [*filter(None, map(opened, events))]
+        found += readable if where is None else await asyncio.to_thread(where.matching, readable)
         start = events[-1].offset + 1
-    return found
+    return found[:limit]

@@ -20,10 +20,14 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 from rumormill.core.api import Completeness, PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
+from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
+from rumormill.core.patterns import is_pattern
+from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
+from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
@@ -75,6 +79,13 @@ class Node(NodeLife):
             for address in self._swarm.addresses_of(peer)[:_TICKET_ADDRESSES_OF_A_NODE]
         ]
         return ",".join(addresses[:MAX_TICKET_ADDRESSES])
+
+    @property
+    def links(self) -> list[str]:
+        """The networks around this machine in which nodes find each other by mDNS, this one too."""
+        self._check_running()
+        found = heard_on(self._swarm.listening.addresses) if self._mdns else []
+        return [str(link.network) for link in found]
 
     @property
     def peers(self) -> list[PeerView]:
@@ -154,7 +165,7 @@ class Node(NodeLife):
         timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> None:
         """Wait until so many peers that we could publish to subscribe to a topic."""
-        self._check_running()
+        self._check_name(topic)
         topics.enter_to_publish(self._spec, self._driver, topic)
         try:
             async with asyncio.timeout(timeout):
@@ -171,7 +182,7 @@ class Node(NodeLife):
 
     def topic(self, name: TopicName) -> "Topic":
         """The topic of a name, as an object with this node's calls. Nothing is joined."""
-        check_topic(name, self._store_config)
+        topics.check_name(name, self._store_config)
         return Topic(self, name)
 
     async def create_topic(
@@ -191,8 +202,7 @@ class Node(NodeLife):
         `name` is its CID, by which everybody subscribes to it. Options: see `TopicOptions`; a peer
         is an id as text or bytes, or "author".
         """
-        self._check_running()
-        check_topic(name, self._store_config)
+        self._check_name(name)
         options = topics.topic_options(
             allowed_publishers, request_to_publish, linking, sub_topics, parent
         )
@@ -220,6 +230,7 @@ class Node(NodeLife):
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
+        where: str | None = None,
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
@@ -234,40 +245,51 @@ class Node(NodeLife):
         say how many events may wait and what happens when more come. Closing the subscription
         does not leave the topic: `unsubscribe` does, or with `follow=False` the end of the last
         subscription, unless it is followed.
+
+        `where` is a filter on what events say, such as `data.celsius > 30`: others are not handed
+        out (see `core.where`). A pattern of names, `news/*` or `news/#`, subscribes to every such
+        topic that this node knows, and to others when they become known (see `node.patterns`).
         """
         self._check_running()
         check_topic(topic, self._store_config)
         if since_offset == 0 and since is None:
             history = history or "all"
         wanted = wanted_since(history, since)
+        chosen = None if where is None else Filter(where)
         told = (self._on_closed, self._on_lost, self.access.opened)
-        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *told)
-        if follow:
-            self._follow(topic)
-        topics.enter_topic(self._spec, self._driver, subscription, wanted)
-        self._journal.add(subscription)
+        reads = since_offset is not None
+        subscription = Subscription(
+            topic, self._log, buffer, overflow, chosen, *told, reads_log=reads
+        )
+        if is_pattern(topic):
+            topics.check_pattern(topic, self._spec, since_offset)
+            enter = functools.partial(self._enter, subscription, wanted, follow)
+            self._patterns.add(subscription, since_offset, enter)
+        else:
+            self._enter(subscription, wanted, follow, topic, since_offset)
         try:
-            await remembered(self._driver, topic)
+            for name in subscription.topics:
+                await remembered(self._driver, name)
         except BaseException:
             subscription.close()
             raise
         return subscription
 
-    def _on_closed(self, subscription: Subscription) -> None:
-        self._journal.remove(subscription)
-        topic, others = subscription.topic, self._journal.all_subscriptions()
-        followed = topic in self._followed or any(each.topic == topic for each in others)
-        if self._running and not followed:
-            self._driver.feed(Unsubscribe(topic))
-
     async def unsubscribe(self, topic: TopicName) -> None:
-        """Leave a topic and end its subscriptions."""
+        """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
+        has no other subscription."""
         self._check_running()
-        for subscription in self._journal.all_subscriptions():
-            if subscription.topic == topic:
-                subscription.close()
-        self._forget(topic)
-        self._driver.feed(Unsubscribe(topic))
+        given = self._journal.all_subscriptions()
+        ended = [each for each in [*given, *self._patterns] if each.topic == topic]
+        for subscription in ended:
+            subscription.close()
+        left = [topic]
+        if is_pattern(topic):
+            kept = {name for each in self._journal.all_subscriptions() for name in each.topics}
+            left = [name for each in ended for name in each.topics if name not in kept]
+        for name in left:
+            self._forget(name)
+            self._driver.feed(Unsubscribe(name))
 
     async def publish(
         self,
@@ -286,7 +308,7 @@ class Node(NodeLife):
         for a peer that has stopped reading. Where this node may not publish itself and may ask to
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
-        self._check_publishable(topic)
+        self._check_name(topic)
         receipt = await self._journal.publish(topic, bytes(data))
         return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
 
@@ -297,20 +319,21 @@ class Node(NodeLife):
         that is impossible, for example too long, raises: nothing behind it is published then, and
         what stands before it may be or not. Waits for peers as `publish` does.
         """
-        self._check_publishable(topic)
+        self._check_name(topic)
         return await self._journal.publish_many([(topic, bytes(data), None) for data in items])
 
     async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
-            self._check_publishable(topic)
+            self._check_name(topic)
         # Who has stopped waiting does not take back what was published.
         return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(list(items))))
 
-    def _check_publishable(self, topic: TopicName) -> None:
+    def _check_name(self, topic: TopicName) -> None:
+        """Refuse what is no topic's name; the last one is not looked at again."""
         self._check_running()
         if topic != self._checked_topic:
-            check_topic(topic, self._store_config)
+            topics.check_name(topic, self._store_config)
             self._checked_topic = topic
 
     async def history(
@@ -320,21 +343,42 @@ class Node(NodeLife):
         since_offset: int = 0,
         since: float | None = None,
         limit: int | None = None,
+        where: str | None = None,
     ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
-        retention has deleted, or that no key reads, are passed over. At most `limit` come back.
+        retention has deleted, that no key reads, or that the filter `where` does not match, are
+        passed over. At most `limit` come back.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
+        self._check_name(topic)
+        chosen = None if where is None else Filter(where)
+        span = (since_offset, since, limit)
+        return await read_history(self._log, topic, *span, self.access.opened, chosen)
+
+    async def fetch(
+        self,
+        event: str | MessageId,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+    ) -> Event:
+        """Get an event by its CID alone (Pulsarcast), from here or from the DHT.
+
+        Its author need not be there, and the topic need not be followed. The event was verified:
+        its CID, its signatures, and where the topic can be found, that its publisher may publish
+        there. It is not kept. `LocalError` when it is not to be had, or not in time.
+        """
         self._check_running()
-        check_topic(topic, self._store_config)
-        opened = self.access.opened
-        return await read_history(self._log, topic, since_offset, since, limit, opened)
+        found = await topics.fetch_event(self._spec, self._driver, event, timeout)
+        opened = self.access.opened(found)
+        if opened is None:
+            raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")
+        return opened
 
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
-        self._check_running()
+        self._check_name(topic)
         return completeness_of(self._driver, topic)
 
     async def sync(
@@ -349,6 +393,8 @@ class Node(NodeLife):
         the moment of the call. It happens by itself all the time; this is for who wants to know.
         """
         self._check_running()
+        if topic is not None:
+            topics.check_name(topic, self._store_config)
         return await sync_now(self._driver, () if topic is None else (topic,), timeout)
 
     async def command(self, body: object) -> Any:
@@ -374,6 +420,7 @@ class Node(NodeLife):
 
         One that raises, or returns no verdict, has rejected the event (`callback_failures`).
         """
+        topics.check_name(topic, self._store_config)
         self._validators.set(topic, validator)
 
     @property

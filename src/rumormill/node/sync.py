@@ -162,6 +162,7 @@ class SyncNode:
     publish_many = _waited_for(Node.publish_many)
     unsubscribe = _waited_for(Node.unsubscribe)
     history = _waited_for(Node.history)
+    fetch = _waited_for(Node.fetch)
     command = _waited_for(Node.command)
     set_supervisors = _waited_for(Node.set_supervisors)
     serve = _turned(Node.serve, SyncDoors)
@@ -176,6 +177,7 @@ class SyncNode:
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
+        where: str | None = None,
         timeout: float | None = None,
     ) -> "SyncSubscription":
         """Subscribe to a topic: an iterator of events (`Node.subscribe`).
@@ -184,7 +186,12 @@ class SyncNode:
         """
         subscription = self._call(
             lambda: self._node.subscribe(
-                topic, since_offset=since_offset, buffer=buffer, overflow=overflow, follow=follow
+                topic,
+                since_offset=since_offset,
+                buffer=buffer,
+                overflow=overflow,
+                follow=follow,
+                where=where,
             )
         )
         return SyncSubscription(self, subscription, timeout)

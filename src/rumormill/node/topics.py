@@ -7,6 +7,7 @@ there is a member of the topic, whom others count on until it takes its leave.
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -14,10 +15,19 @@ import msgspec
 
 from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.core.config import Config
-from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.errors import (
+    ConfigError,
+    DecodeError,
+    LimitError,
+    LocalError,
+    OutOfTimeError,
+)
+from rumormill.core.event import UNASSIGNED, Event, filled
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
+from rumormill.core.patterns import check_plain
 from rumormill.libp2p.address_book import AddressBook
+from rumormill.log.model import StoreConfig, check_topic
 from rumormill.node.config import parsed_ticket
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
@@ -106,14 +116,37 @@ def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
     return msgspec.structs.replace(options, allowed_publishers=named)
 
 
+def check_name(name: Topic, config: StoreConfig) -> None:
+    """Refuse what cannot be a topic's name, a pattern of names among it."""
+    check_topic(name, config)
+    check_plain(name)
+
+
+def check_pattern(name: Topic, spec: ProtocolSpec, since_offset: int | None) -> None:
+    """Refuse a pattern where topics have no names, and offsets that could be of one topic only."""
+    if spec.topics is not None:
+        raise LocalError(
+            f"{name!r} is a pattern of names, and topics of {spec.name} are known by their hashes:"
+            " subscribe to each by its own"
+        )
+    if since_offset:
+        raise LocalError(
+            f"since_offset: {since_offset} is a place in one topic, and {name!r} stands for many;"
+            " 0 is the beginning of each"
+        )
+
+
 def enter_topic(
-    spec: ProtocolSpec, driver: Driver, subscription: Subscription, since: float | None
+    spec: ProtocolSpec,
+    driver: Driver,
+    topic: Topic,
+    subscription: Subscription,
+    since: float | None,
 ) -> None:
     """Enter a topic, to have its events from a time on (`Subscribe`).
 
     One that has to be found and cannot be ends the subscription with an error.
     """
-    topic = subscription.topic
     driver.feed(Subscribe(topic, since=since))
     if spec.topics is None:
         return
@@ -133,6 +166,23 @@ async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> di
     if making is None:
         raise LocalError(f"a topic of {spec.name} has a name and no description")
     return making.readable(await driver.command(making.describe(topic)))
+
+
+async def fetch_event(
+    spec: ProtocolSpec, driver: Driver, event: str | MessageId, patience: float
+) -> Event:
+    """Get an event by its name alone, where events have names that say what they are."""
+    if spec.topics is None:
+        raise LocalError(
+            f"an event of {spec.name} cannot be had by its name alone; one of pulsarcast can"
+        )
+    try:
+        async with asyncio.timeout(patience):
+            found = await driver.command(spec.topics.fetch(event))
+    except TimeoutError:
+        raise OutOfTimeError(f"the event was not found within {patience:g} seconds") from None
+    assert isinstance(found, Event)
+    return filled(found, time.time(), UNASSIGNED, spec.name)
 
 
 def appointed(

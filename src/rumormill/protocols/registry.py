@@ -53,6 +53,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """The signed records of connected peers, for peer exchange."""
     agents: Mapping[PeerId, str] = {}
     """What peers say they are, the programs that they run."""
+    limits: dict[PeerId, int] = {}
+    """Bytes of a message that peers take at most, those that have shown it; the runtime writes."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
 
@@ -86,6 +88,8 @@ class TopicMaking(msgspec.Struct, frozen=True):
     """Make the command that finds out everything about a topic."""
     readable: Callable[[object], dict[str, Any]]
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
+    fetch: Callable[[str | MessageId], object]
+    """Make the command that gets an event by its name alone."""
 
 
 class Servers(msgspec.Struct, frozen=True):

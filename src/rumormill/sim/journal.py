@@ -15,8 +15,17 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.effects import Append, ById, Computation, Disregard, KeepNote, Load, Notes
-from rumormill.core.event import Event, Note
+from rumormill.core.effects import (
+    Append,
+    ById,
+    Computation,
+    Disregard,
+    KeepNote,
+    Load,
+    Notes,
+    Records,
+)
+from rumormill.core.event import Event, KeptRecord, Note
 from rumormill.core.history import SUM_BITS, Deleted, HistoryQuery, Key, stamp_of, topic_tag
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
@@ -70,6 +79,7 @@ class Journal:
         self._topics: dict[Topic, Kept] = {}
         self._order: dict[tuple[Topic, MessageId], None] = {}
         self._notes: dict[str, Note] = {}
+        self.records: dict[bytes, KeptRecord] = {}
         self._waiting: list[Append | KeepNote] = []
         self._loads: list[Load] = []
 
@@ -103,8 +113,16 @@ class Journal:
                 known = not self.trouble and not self.keep(each.event, now)
                 appends.append(msgspec.structs.replace(each, deliver=False) if known else each)
             elif not self.trouble:
-                self._notes[each.note.key] = each.note
+                self._keep_note(each.note)
         return appends, [self._read(load) for load in loads]
+
+    def _keep_note(self, note: Note | KeptRecord) -> None:
+        if isinstance(note, Note):
+            self._notes[note.key] = note
+        elif note.value is None:
+            self.records.pop(note.key, None)
+        else:
+            self.records[note.key] = note
 
     def crash(self) -> tuple[list[Append], list[Load]]:
         """Lose what was not committed; return it, and the reads that nobody will answer."""
@@ -176,6 +194,10 @@ class Journal:
         query = load.query
         if isinstance(query, Computation):
             return Loaded(load.number, answer=query.work_out())
+        if isinstance(query, Records):
+            behind = sorted(key for key in self.records if key > query.after)
+            records = tuple([self.records[key] for key in behind[:PIECE]])
+            return Loaded(load.number, more=len(behind) > PIECE, records=records)
         if isinstance(query, HistoryQuery):
             return Loaded(load.number, answer=query.work_out(self))
         kept = self._topics.get(load.topic)

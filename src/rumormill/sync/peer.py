@@ -240,7 +240,12 @@ class SyncedPeer:
     def _wake(self, at: float, effects: Effects) -> None:
         if at < self._tick_at:
             self._tick_at = at
-            effects.append(SetTimer(_TICK, at))
+            effects.append(SetTimer(_TICK, at, patient=not self._hurries()))
+
+    def _hurries(self) -> bool:
+        """Whether somebody waits, or something is known to be missing."""
+        offers = [partner for partner in self._partners.values() if partner.offered]
+        return bool(self._wishes or self._gaps.known or offers)
 
     def _on_tick(self, now: float, effects: Effects) -> None:
         if now >= self._next_round:

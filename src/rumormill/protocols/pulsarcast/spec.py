@@ -7,7 +7,12 @@ from rumormill.core.api import ANYONE, TopicOptions
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
-from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic, SubscribeTo
+from rumormill.protocols.pulsarcast.commands import (
+    CreateTopic,
+    DescribeTopic,
+    FetchEvent,
+    SubscribeTo,
+)
 from rumormill.protocols.pulsarcast.config import PRESETS
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.format import cid as cids
@@ -63,6 +68,7 @@ SPEC = ProtocolSpec(
         entered=lambda topic: SubscribeTo(topic=topic),
         describe=lambda topic: DescribeTopic(topic=topic),
         readable=readable_view,
+        fetch=lambda event: FetchEvent(event=event),
     ),
     publishes_from_within=True,
     reads_log=True,
