@@ -40,6 +40,7 @@ from rumormill.sync.messages import decode_sync, encode_sync
 from rumormill.trace.ndjson import NOT_AN_EVENT, decode_line
 from rumormill.trace.protobuf import EventError, decode_batch, decode_event
 from rumormill.wire.dns import DnsMessage, decode_texts
+from rumormill.wire.envelope import decode_envelope, encode_envelope
 from rumormill.wire.frames import FrameReader, frame
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
@@ -204,6 +205,21 @@ def _all_frames(reader: FrameReader, data: bytes) -> list[bytes]:
 def envelope(data: bytes) -> None:
     """A signed peer record."""
     unseal_peer_record(data)
+
+
+@target(decode_envelope)
+def event_envelope(data: bytes) -> object:
+    """A payload with a key and headers: what was read is read again from what we make of it."""
+    found = decode_envelope(data)
+    again = encode_envelope(
+        found.data,
+        key=found.key,
+        headers=found.headers,
+        content_type=found.content_type,
+        created=found.created,
+    )
+    assert decode_envelope(again) == found
+    return some(*msgspec.structs.astuple(found))
 
 
 @target(TopicKeys.decrypt)

@@ -41,7 +41,9 @@ OLDER = "libp2p-0.39"
 
 
 @pytest.fixture(
-    params=["go", pytest.param(OLDER, marks=pytest.mark.slow)], ids=["libp2p-0.51", OLDER], scope="module"
+    params=["go", pytest.param(OLDER, marks=pytest.mark.slow)],
+    ids=["libp2p-0.51", OLDER],
+    scope="module",
 )
 def golang(request: pytest.FixtureRequest) -> Program:
     """go-libp2p, today's and an older one."""
@@ -147,7 +149,7 @@ async def test_identify_and_ping_are_answered_both_ways(golang: Program, we_dial
         await ping(ours, go)
         await keep_alive(ours, go)
         peer = connection_to(ours, go).remote_peer
-        assert ("127.0.0.1", int(go.ticket.split("/")[4])) in ours._swarm.book.endpoints(peer)
+        assert ("127.0.0.1", int(go.ticket.split("/")[4]), 0) in ours._swarm.book.endpoints(peer)
         assert peer in ours._swarm.book.records
         assert not ours._swarm.counts
 
@@ -169,7 +171,7 @@ async def test_a_ticket_of_another_transport_is_refused_by_name(
         (plain,) = [ticket for ticket in tickets if ticket != foreign]
         await ours.connect(plain)
         peer = connection_to(ours, go).remote_peer
-        endpoint = ("127.0.0.1", int(plain.split("/")[4]))
+        endpoint = ("127.0.0.1", int(plain.split("/")[4]), 0)
         await until(lambda: peer in ours._swarm.book.records, "identify has come")
         assert endpoint in ours._swarm.book.endpoints(peer)
 

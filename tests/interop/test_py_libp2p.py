@@ -167,4 +167,4 @@ async def test_identify_and_ping_are_answered_both_ways(python: Program) -> None
         await keep_alive(ours, py)
         peer = connection_to(ours, py).remote_peer
         port = int(py.ticket.split("/")[4])
-        assert ("127.0.0.1", port) in ours._swarm.book.endpoints(peer)
+        assert ("127.0.0.1", port, 0) in ours._swarm.book.endpoints(peer)

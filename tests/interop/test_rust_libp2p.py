@@ -78,7 +78,7 @@ async def test_rusts_older_signed_record_does_not_hide_its_addresses(rust: Progr
         remote = connection_to(ours, peer).remote_peer
         port = int(peer.ticket.split("/")[4])
         known = ours._swarm.book
-        await until(lambda: ("127.0.0.1", port) in known.endpoints(remote), "its port is known")
+        await until(lambda: ("127.0.0.1", port, 0) in known.endpoints(remote), "its port is known")
         assert remote not in known.records
         assert not ours._swarm.counts
 

@@ -19,7 +19,7 @@ def test_whoever_knocks_while_we_close_is_let_go(turns: int) -> None:
         endpoint = listening.addresses[0].tcp_endpoint
         assert endpoint is not None
         await asyncio.sleep(0)
-        with socket.create_connection(endpoint):
+        with socket.create_connection(endpoint[:2]):
             for _ in range(turns):
                 await asyncio.sleep(0)
             await listening.close()

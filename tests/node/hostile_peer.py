@@ -69,7 +69,7 @@ class HostilePeer:
         endpoint = Multiaddr.parse(node.tickets[0]).tcp_endpoint
         assert endpoint is not None
         local = None if self.address is None else (self.address, 0)
-        self._reader, self._writer = await asyncio.open_connection(*endpoint, local_addr=local)
+        self._reader, self._writer = await asyncio.open_connection(*endpoint[:2], local_addr=local)
         return self
 
     def handshake(self) -> NoiseHandshake:

@@ -34,12 +34,15 @@ def test_text_and_bytes_are_the_same_address(text: str, binary: str) -> None:
 def test_an_address_tells_what_to_dial_and_whom_to_expect() -> None:
     """Host, port and peer come out as a dialler needs them."""
     address = Multiaddr.tcp("127.0.0.1", 4001, PEER)
-    assert address.tcp_endpoint == ("127.0.0.1", 4001)
+    assert address.tcp_endpoint == ("127.0.0.1", 4001, 0)
     assert address.peer_id == PEER
     assert isinstance(address.peer_id, PeerId)
-    assert Multiaddr.tcp("::1", 1).tcp_endpoint == ("::1", 1)
-    assert Multiaddr.tcp("example.org", 1).tcp_endpoint == ("example.org", 1)
+    assert Multiaddr.tcp("::1", 1).tcp_endpoint == ("::1", 1, 0)
+    assert Multiaddr.tcp("example.org", 1).tcp_endpoint == ("example.org", 1, 0)
     assert Multiaddr.tcp("example.org", 1).peer_id is None
+    for text, version in (("/dns/a.b/tcp/1", 0), ("/dns4/a.b/tcp/1", 4), ("/dns6/a.b/tcp/1", 6)):
+        assert Multiaddr.parse(text).tcp_endpoint == ("a.b", 1, version)
+        assert str(Multiaddr.tcp("a.b", 1, version=version)) == text
     assert Multiaddr.parse(f"/p2p/{PEER}").tcp_endpoint is None
     assert Multiaddr.parse("/ip4/1.2.3.4").tcp_endpoint is None
     assert Multiaddr.parse("/tcp/1/ip4/1.2.3.4").tcp_endpoint is None
@@ -188,4 +191,4 @@ def test_a_transport_that_is_not_spoken_is_named(text: str, transport: str) -> N
 
 def test_a_host_may_be_called_like_a_transport() -> None:
     """Names of hosts are values, not protocols."""
-    assert Multiaddr.parse("/dns4/ws/tcp/80").tcp_endpoint == ("ws", 80)
+    assert Multiaddr.parse("/dns4/ws/tcp/80").tcp_endpoint == ("ws", 80, 4)

@@ -121,7 +121,7 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     for address in resolved.texts("listen"):
         endpoint = Multiaddr.parse(address).tcp_endpoint
         assert endpoint is not None
-        yield _check_port("listen", Endpoint(*endpoint))
+        yield _check_port("listen", Endpoint(*endpoint[:2]))
     for name, endpoint_of in (("metrics", metrics_endpoint), ("flight", flight_endpoint)):
         wanted = endpoint_of(resolved.text(name))
         if wanted is not None:

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,7 +23,9 @@ from rumormill.daemon.control_messages import BATCH_EVENTS, Events, Synced
 from rumormill.daemon.control_service import ControlClient, read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
+from rumormill.protocols.pulsarcast.format import cid as cids
 
+_Found = TypeVar("_Found")
 Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 _COMPLETE_SECONDS = 60.0
@@ -31,6 +33,9 @@ _COMPLETE_SECONDS = 60.0
 
 _GET_SECONDS = 30.0
 """How long a single event is looked for, unless it is said."""
+
+_NAMED = 20
+"""Events that are named one by one when they are missing."""
 
 _LOOK_SECONDS = 1.0
 """How often it is looked how far it is."""
@@ -51,7 +56,14 @@ def run_history(options: argparse.Namespace) -> int:
     if options.where is not None and (verifies or options.graph):
         raise CommandError("--where goes neither with --graph nor with verify", USAGE)
     if options.complete:
-        run_async(_complete(topic, resolved))
+        wish = {
+            "start": tuple(options.from_event or ()),
+            "since": since or 0.0,
+            "most": whole("--most", options.most) or 0,
+        }
+        run_async(_complete(topic, resolved, wish))
+    elif options.from_event or options.most:
+        raise CommandError("--from and --most belong to --complete", USAGE)
     if verifies:
         return run_async(_verify(topic, resolved, span, options))
     if options.graph:
@@ -62,10 +74,19 @@ def run_history(options: argparse.Namespace) -> int:
     return run_async(_history(topic, resolved, span, where, choose_printer(options)))
 
 
-async def _complete(topic: str, resolved: Resolved) -> None:
+async def _complete(topic: str, resolved: Resolved, wish: dict[str, Any]) -> None:
     """Have the running node get what it lacks, and say on stderr how that went."""
-    found = await _compared(topic, resolved, _COMPLETE_SECONDS)
-    print(_told(found), file=sys.stderr)
+    found = await _watched(
+        topic,
+        resolved,
+        _COMPLETE_SECONDS,
+        lambda client: client.fetch_history(topic, _COMPLETE_SECONDS, **wish),
+    )
+    print(found, file=sys.stderr)
+    for event in found.missing[:_NAMED]:
+        print(f"missing\t{cids.text(event)}", file=sys.stderr)
+    if len(found.missing) > _NAMED:
+        print(f"missing\tand {len(found.missing) - _NAMED} more", file=sys.stderr)
 
 
 class _Span(NamedTuple):
@@ -229,23 +250,32 @@ async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
 
 
 async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
-    """Compare, until that is done or nothing has come for so long."""
+    return await _watched(topic, resolved, wait, lambda client: client.sync(topic, None))
+
+
+async def _watched(
+    topic: str | None,
+    resolved: Resolved,
+    wait: float,
+    ask: Callable[[ControlClient], Awaitable[_Found]],
+) -> _Found:
+    """What the running node answers, unless nothing comes for so long before."""
     async with running_node(resolved) as client, running_node(resolved) as watcher:
         if client is None or watcher is None:
             raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
-        comparing = asyncio.ensure_future(client.sync(topic, None))
+        asking = asyncio.ensure_future(ask(client))
         watching = asyncio.ensure_future(_watch(watcher, topic, wait))
         try:
-            await asyncio.wait([comparing, watching], return_when=asyncio.FIRST_COMPLETED)
-            if comparing.done():
-                return comparing.result()
+            await asyncio.wait([asking, watching], return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
             watching.result()
             why = f"not every node has answered, and nothing has come for {wait:g} seconds"
             raise CommandError(why, TIMEOUT)
         finally:
-            comparing.cancel()
+            asking.cancel()
             watching.cancel()
-            await asyncio.wait([comparing, watching])
+            await asyncio.wait([asking, watching])
 
 
 async def _watch(watcher: ControlClient, topic: str | None, wait: float) -> None:

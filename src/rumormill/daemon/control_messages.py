@@ -12,9 +12,16 @@ from typing import Any, Final, Literal, Union
 
 import msgspec
 
-from rumormill.core.api import NO_OPTIONS, Completeness, PeerView, Receipt, TopicOptions
+from rumormill.core.api import (
+    NO_OPTIONS,
+    Completeness,
+    FetchedHistory,
+    PeerView,
+    Receipt,
+    TopicOptions,
+)
 from rumormill.core.errors import RumormillError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Head
 from rumormill.log.model import TopicExtent
 
 VERSION: Final = 1
@@ -64,10 +71,11 @@ class Join(Request, tag="join", frozen=True):
 
 
 class Publish(Request, tag="publish", frozen=True):
-    """Publish messages in this order."""
+    """Publish messages in this order, each with this key, headers and content type, if given."""
 
     topic: str
     data: list[bytes]
+    head: Head | None = None
 
 
 class Wait(Request, tag="wait", frozen=True):
@@ -116,6 +124,16 @@ class Fetch(Request, tag="fetch", frozen=True):
 
     event: str
     timeout: float
+
+
+class FetchHistory(Request, tag="fetch-history", frozen=True):
+    """Get a topic's history beyond the log into the log (`Node.fetch_history`)."""
+
+    topic: str
+    timeout: float
+    start: tuple[str, ...] = ()
+    since: float = 0.0
+    most: int = 0
 
 
 class ListTopics(Request, tag="topics", frozen=True):
@@ -216,6 +234,12 @@ class Synced(Answer, tag="synced", frozen=True):
     asked: int
     answered: int
     events: int
+
+
+class HistoryFetched(Answer, tag="history-fetched", frozen=True):
+    """The answer to `FetchHistory`."""
+
+    fetched: FetchedHistory
 
 
 class PeerList(Answer, tag="peer-list", frozen=True):

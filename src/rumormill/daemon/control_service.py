@@ -15,9 +15,9 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from rumormill.core.api import PeerView, Receipt, TopicOptions
+from rumormill.core.api import FetchedHistory, Message, PeerView, Receipt, TopicOptions
 from rumormill.core.errors import LocalError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Head
 from rumormill.core.ids import Topic
 from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
@@ -63,9 +63,11 @@ class Service(ABC):
         """Read the files of topics' keys and policies again."""
         expected(await self.answer(messages.Reload()), messages.Done)
 
-    async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
+    async def publish(
+        self, topic: Topic, data: Sequence[bytes], head: Head | None = None
+    ) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
-        request = messages.Publish(topic, list(data))
+        request = messages.Publish(topic, list(data), head)
         return expected(await self.answer(request), messages.Receipts).receipts
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
@@ -93,6 +95,19 @@ class Service(ABC):
         """An event by its name alone."""
         answer = expected(await self.answer(messages.Fetch(event, seconds)), messages.Events)
         return answer.events[0]
+
+    async def fetch_history(
+        self,
+        topic: Topic,
+        seconds: float,
+        *,
+        start: tuple[str, ...] = (),
+        since: float = 0.0,
+        most: int = 0,
+    ) -> FetchedHistory:
+        """Get a topic's history beyond the log into the log."""
+        request = messages.FetchHistory(topic, seconds, start, since, most)
+        return expected(await self.answer(request), messages.HistoryFetched).fetched
 
     async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
@@ -149,19 +164,19 @@ class NodeService(Service):
             case messages.Reload():
                 node.access.reload()
                 return messages.Done()
-            case messages.Publish(topic, data):
+            case messages.Publish(topic, data, head):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
                         f"a batch has 1 to {messages.BATCH_EVENTS} messages"
                     )
-                return messages.Receipts(await node.publish_many(topic, data))
+                return messages.Receipts(await node.publish_many(topic, _items(data, head)))
             case messages.Wait() | messages.Sync():
                 try:
                     return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
-            case messages.Fetch(event, timeout):
-                return messages.Events([await node.fetch(event, timeout=timeout)])
+            case messages.Fetch() | messages.FetchHistory():
+                return await self._fetch(request)
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -173,6 +188,20 @@ class NodeService(Service):
                 return messages.TopicShown(await node.describe_topic(topic))
             case _:
                 return messages.PeerList(node.peers)
+
+    async def _fetch(self, request: messages.Fetch | messages.FetchHistory) -> messages.Answer:
+        """Get what others have."""
+        if isinstance(request, messages.Fetch):
+            event = await self._node.fetch(request.event, timeout=request.timeout)
+            return messages.Events([event])
+        fetched = await self._node.fetch_history(
+            request.topic,
+            start=request.start,
+            since=request.since,
+            most=request.most,
+            timeout=request.timeout,
+        )
+        return messages.HistoryFetched(fetched)
 
     async def _in_time(self, request: messages.Wait | messages.Sync) -> messages.Answer:
         """Carry out what may take as long as the command says."""
@@ -234,6 +263,12 @@ class NodeService(Service):
                 lost = subscription.dropped
         finally:
             subscription.close()
+
+
+def _items(data: list[bytes], head: Head | None) -> Sequence[bytes | Message]:
+    if head is None:
+        return data
+    return [Message(each, head.key, head.headers, head.content_type) for each in data]
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:

@@ -10,12 +10,13 @@ peer out there does not have us knock at doors of our own network, or of our own
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from socket import AF_INET, AF_INET6, AF_UNSPEC
 from typing import Final, TypeVar
 
 from rumormill.core.errors import PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
-from rumormill.wire.multiaddr import Multiaddr, known_addresses
+from rumormill.wire.multiaddr import Multiaddr, TcpEndpoint, known_addresses
 
 T = TypeVar("T")
 
@@ -27,6 +28,8 @@ MAX_HINTS: Final = 4
 """Our choice: a liar's addresses are tried one after another, and each takes its time."""
 
 
+FAMILIES: Final = {0: AF_UNSPEC, 4: AF_INET, 6: AF_INET6}
+"""Of sockets, by the version of IP."""
 WILDCARDS: Final = ("0.0.0.0", "::")
 """Where a node listens that listens everywhere; nobody can be reached there."""
 
@@ -35,16 +38,16 @@ class AddressBook:
     """TCP endpoints by peer, and signed records to pass on."""
 
     def __init__(self) -> None:
-        self._learnt: dict[PeerId, dict[tuple[str, int], None]] = {}
-        self._given: dict[PeerId, dict[tuple[str, int], None]] = {}
-        self._hinted: dict[PeerId, tuple[tuple[str, int], ...]] = {}
+        self._learnt: dict[PeerId, dict[TcpEndpoint, None]] = {}
+        self._given: dict[PeerId, dict[TcpEndpoint, None]] = {}
+        self._hinted: dict[PeerId, tuple[TcpEndpoint, ...]] = {}
         self.agents: dict[PeerId, str] = {}
         """What peers say they are, the programs that they run."""
         self.records: dict[PeerId, bytes] = {}
         """Signed peer records as their owners sealed them, for peer exchange."""
         self.forgotten = 0
 
-    def give(self, peer: PeerId, endpoint: tuple[str, int]) -> None:
+    def give(self, peer: PeerId, endpoint: TcpEndpoint) -> None:
         """Remember an endpoint that the user named."""
         self._given.setdefault(peer, {})[endpoint] = None
 
@@ -58,7 +61,7 @@ class AddressBook:
                 peers[bytes(peer)] = None
         return tuple(peers)
 
-    def learn(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
+    def learn(self, peer: PeerId, endpoints: Iterable[TcpEndpoint]) -> None:
         """Remember endpoints that the network named, instead of those learnt before."""
         self._learnt.pop(peer, None)
         found = dict.fromkeys(endpoints)
@@ -73,7 +76,7 @@ class AddressBook:
             raise PeerError("wrong-peer", "a record of another peer")
         self.learn(peer, endpoints_among(opened.addresses))
 
-    def hint(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
+    def hint(self, peer: PeerId, endpoints: Iterable[TcpEndpoint]) -> None:
         """Remember endpoints that one peer named for another, instead of earlier such hints."""
         found = tuple(dict.fromkeys(endpoints))[:MAX_HINTS]
         if not found:
@@ -95,21 +98,20 @@ class AddressBook:
             self.forgotten += 1
         table[peer] = value
 
-    def endpoints(self, peer: PeerId) -> list[tuple[str, int]]:
+    def endpoints(self, peer: PeerId) -> list[TcpEndpoint]:
         """Where to try a peer: what the user said, what the peer said, what others said."""
         given, learnt = self._given.get(peer, ()), self._learnt.get(peer, ())
         return list(dict.fromkeys([*given, *learnt, *self._hinted.get(peer, ())]))
 
 
-def endpoints_among(addresses: Iterable[bytes]) -> list[tuple[str, int]]:
-    """The TCP endpoints among a peer's addresses, which are binary multiaddrs."""
+def endpoints_among(addresses: Iterable[bytes], here: str = "") -> list[TcpEndpoint]:
+    """The TCP endpoints among a peer's addresses, binary multiaddrs; `here` for a wildcard."""
     endpoints = (address.tcp_endpoint for address in known_addresses(addresses)[0])
-    return [endpoint for endpoint in endpoints if endpoint is not None]
+    found = [endpoint for endpoint in endpoints if endpoint is not None]
+    return [each._replace(host=here) if here and each.host in WILDCARDS else each for each in found]
 
 
-def credible(
-    endpoints: Iterable[tuple[str, int]], hosts: Iterable[str] | None
-) -> list[tuple[str, int]]:
+def credible(endpoints: Iterable[TcpEndpoint], hosts: Iterable[str] | None) -> list[TcpEndpoint]:
     """The endpoints that somebody at one of these hosts could reach; all, if it is no peer's word.
 
     Who is on this machine may know of others on it, who is in a private network of others there.
@@ -117,9 +119,7 @@ def credible(
     """
     near = 2 if hosts is None else max(map(_nearness, hosts), default=0)
     return [
-        (host, port)
-        for host, port in endpoints
-        if host not in WILDCARDS and _nearness(host) <= near
+        each for each in endpoints if each.host not in WILDCARDS and _nearness(each.host) <= near
     ]
 
 
@@ -135,6 +135,6 @@ def _nearness(host: str) -> int:
 
 
 @lru_cache(4096)
-def encoded(host: str, port: int) -> bytes:
+def encoded(host: str, port: int, version: int = 0) -> bytes:
     """An endpoint as a binary multiaddr."""
-    return Multiaddr.tcp(host, port).encode()
+    return Multiaddr.tcp(host, port, version=version).encode()

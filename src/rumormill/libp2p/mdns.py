@@ -112,7 +112,7 @@ class Mdns:
         self.answer_at, self._last_answer = None, now
         texts, port = [], 0
         for address in listening:
-            host, number = address.tcp_endpoint or ("", 0)
+            host, number, _ = address.tcp_endpoint or ("", 0, 0)
             if host in ("0.0.0.0", str(self._link.ip)):
                 port = port or number
                 here = Multiaddr.tcp(str(self._link.ip), number, keys.PeerId(self._peer))
@@ -184,7 +184,7 @@ class Mdns:
                 peer, endpoint = bytes(address.peer_id), address.tcp_endpoint
                 places = found.setdefault(peer, {})
                 if endpoint is not None and endpoint[0] == sender and len(places) < _MAX_ADDRESSES:
-                    places[Multiaddr.tcp(*endpoint).encode()] = None
+                    places[Multiaddr.tcp(*endpoint[:2]).encode()] = None
         found.pop(self._peer, None)
         if not all(found.values()):
             self._count(ELSEWHERE)

@@ -69,7 +69,7 @@ def expanded(addresses: Iterable[Multiaddr], known: Iterable[str] = ()) -> list[
     """The same addresses, with those of this machine and others it has in place of a wildcard."""
     found: dict[Multiaddr, None] = {}
     for address in addresses:
-        host, port = address.tcp_endpoint or ("", 0)
+        host, port, _ = address.tcp_endpoint or ("", 0, 0)
         if host not in WILDCARDS:
             found[address] = None
             continue

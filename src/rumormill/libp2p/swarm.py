@@ -22,8 +22,8 @@ from typing import Any, Final
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import (
+    FAMILIES,
     MAX_HINTS,
-    WILDCARDS,
     AddressBook,
     credible,
     encoded,
@@ -361,7 +361,7 @@ class Swarm:
         self._make_room()
         if self._bans.is_banned(peer, self._now()):
             raise LocalError(f"{keys.PeerId(peer)} was cut off, and is not dialled for a while")
-        found = await race([partial(self._dial_at, peer, *endpoint) for endpoint in endpoints])
+        found = await race([partial(self._dial_at, peer, *each) for each in endpoints])
         if not isinstance(found, list):
             found.transient = transient
             return self.connections.get(peer, found)
@@ -369,14 +369,13 @@ class Swarm:
             return self.connections[peer]
         raise LocalError(f"cannot reach {keys.PeerId(peer)}: {'; '.join(found)}")
 
-    async def _dial_at(self, peer: PeerId, host: str, port: int) -> Connection | str:
+    async def _dial_at(self, peer: PeerId, host: str, port: int, ip: int = 0) -> Connection | str:
         """Dial a peer at one address; return the connection when it is ready, or why it is not."""
-        expected, connection = keys.PeerId(peer), None
+        new = partial(Connection, self, outbound=True, expected_peer=keys.PeerId(peer))
+        loop, connection = asyncio.get_running_loop(), None
         try:
             async with asyncio.timeout(self.config.dial_timeout):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self, outbound=True, expected_peer=expected), host, port
-                )
+                _, connection = await loop.create_connection(new, host, port, family=FAMILIES[ip])
                 await connection.ready_or_failed
                 return connection
         except (OSError, LocalError, TimeoutError) as error:
@@ -432,11 +431,10 @@ class Swarm:
         record = said.check(keys.PeerId(peer))
         self.book.keep_agent(peer, said.agent_version or "")
         stream.connection.spoken = frozenset(said.protocols) or stream.connection.spoken
-        here, _ = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint or ("", 0)
+        here, *_ = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint or ("",)
         self._own.observe(said.observed_address, origin_of(here))
         # Who listens everywhere does so where we see it.
-        endpoints = endpoints_among(said.listen_addresses)
-        self.book.learn(peer, [(here if on in WILDCARDS else on, port) for on, port in endpoints])
+        self.book.learn(peer, endpoints_among(said.listen_addresses, here))
         if record is not None and said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, PeerView, Receipt
+from rumormill.core.api import Completeness, FetchedHistory, Message, PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
@@ -31,20 +31,14 @@ from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
-from rumormill.node import topics
+from rumormill.node import fetching, synced, topics
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.config import parsed_ticket
 from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
+from rumormill.node.payloads import payload, payloads
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.synced import (
-    completeness_of,
-    remembered,
-    sync_now,
-    wanted_since,
-    with_copies,
-)
 from rumormill.sync.wishes import SyncReport
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
@@ -64,6 +58,7 @@ class Node(NodeLife):
     @property
     def tickets(self) -> list[str]:
         """What another node needs to join us: our addresses with our id, each of them enough."""
+        self._check_running()
         peer = keys.PeerId(self.id)
         return [f"{address}/p2p/{peer}" for address in self._swarm.own_addresses]
 
@@ -90,6 +85,7 @@ class Node(NodeLife):
     @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
+        self._check_running()
         return self._driver.view_peers()
 
     @property
@@ -138,6 +134,7 @@ class Node(NodeLife):
     @property
     def refusals(self) -> dict[str, int]:
         """What peers were refused or cut off for, how often, by reason."""
+        self._check_running()
         return self._swarm.refusals()
 
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
@@ -155,6 +152,7 @@ class Node(NodeLife):
 
     def subscribers(self, topic: TopicName) -> int:
         """How many connected peers subscribe to a topic."""
+        self._check_running()
         return len(self._driver.machine.view().peers.get(topic, ()))
 
     async def wait_until_ready(
@@ -208,7 +206,7 @@ class Node(NodeLife):
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._follow(topic)
-        await remembered(self._driver, topic)
+        await synced.remembered(self._driver, topic)
         return Topic(self, topic)
 
     async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
@@ -254,7 +252,7 @@ class Node(NodeLife):
         check_topic(topic, self._store_config)
         if since_offset == 0 and since is None:
             history = history or "all"
-        wanted = wanted_since(history, since)
+        wanted = synced.wanted_since(history, since)
         chosen = None if where is None else Filter(where)
         told = (self._on_closed, self._on_lost, self.access.opened)
         reads = since_offset is not None
@@ -267,13 +265,7 @@ class Node(NodeLife):
             self._patterns.add(subscription, since_offset, enter)
         else:
             self._enter(subscription, wanted, follow, topic, since_offset)
-        try:
-            for name in subscription.topics:
-                await remembered(self._driver, name)
-        except BaseException:
-            subscription.close()
-            raise
-        return subscription
+        return await synced.remembered_all(self._driver, subscription)
 
     async def unsubscribe(self, topic: TopicName) -> None:
         """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
@@ -294,12 +286,19 @@ class Node(NodeLife):
     async def publish(
         self,
         topic: TopicName,
-        data: bytes,
+        data: bytes | str,
         *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
         copies: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> Receipt:
-        """Publish an event; return when it is safe in the log.
+        """Publish an event; return when it is safe in the log. Text is encoded as UTF-8.
+
+        A `key` says what the event is about, `headers` and a `content_type` (as in MIME) more of
+        it; whoever gets it has them too, with our time (`Event.key`, `headers`, `content_type`,
+        `created`). They travel around the data, signed and encrypted with it (`wire.envelope`).
 
         With `copies`, return when so many other nodes have it in their logs as well; `LocalError`
         when they have not within `timeout` seconds, in which case it is published all the same.
@@ -309,18 +308,24 @@ class Node(NodeLife):
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
         self._check_name(topic)
-        receipt = await self._journal.publish(topic, bytes(data))
-        return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
+        said = payload(data, key, headers, content_type)
+        receipt = await self._journal.publish(topic, said)
+        return (
+            await synced.with_copies(self._driver, receipt, copies, timeout) if copies else receipt
+        )
 
-    async def publish_many(self, topic: TopicName, items: Iterable[bytes]) -> list[Receipt]:
+    async def publish_many(
+        self, topic: TopicName, items: Iterable[bytes | str | Message]
+    ) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
 
-        Their offsets rise in that order, and together they cost less than one by one. An event
-        that is impossible, for example too long, raises: nothing behind it is published then, and
-        what stands before it may be or not. Waits for peers as `publish` does.
+        Each is data, or a `Message` with a key, headers or a content type (see `publish`). Their
+        offsets rise in that order, and together they cost less than one by one. An event that is
+        impossible, for example too long, raises: nothing behind it is published then, and what
+        stands before it may be or not. Waits for peers as `publish` does.
         """
         self._check_name(topic)
-        return await self._journal.publish_many([(topic, bytes(data), None) for data in items])
+        return await self._journal.publish_many([(topic, said, None) for said in payloads(items)])
 
     async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
@@ -357,6 +362,28 @@ class Node(NodeLife):
         span = (since_offset, since, limit)
         return await read_history(self._log, topic, *span, self.access.opened, chosen)
 
+    async def fetch_history(
+        self,
+        topic: TopicName,
+        *,
+        start: Iterable[str | MessageId] = (),
+        since: float = 0.0,
+        most: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+        progress: Callable[[int], None] | None = None,
+    ) -> FetchedHistory:
+        """Get a topic's history beyond this node's log into the log, where `history` reads it.
+
+        In Pulsarcast, neighbours and the author are asked, and then the links are followed through
+        the DHT, from the events that are known and from those that `start` names, back to those of
+        a time (`since`) or until `most` events have come; 0 for all. Elsewhere it is `sync`.
+        `progress` is told every second how many have come. What is missing is named.
+        """
+        self._check_running()
+        check_topic(topic, self._store_config)
+        wish = (topic, tuple(start), since, most, timeout, progress)
+        return await fetching.fetch_history(self._spec, self._driver, self._log, *wish)
+
     async def fetch(
         self,
         event: str | MessageId,
@@ -370,7 +397,7 @@ class Node(NodeLife):
         there. It is not kept. `LocalError` when it is not to be had, or not in time.
         """
         self._check_running()
-        found = await topics.fetch_event(self._spec, self._driver, event, timeout)
+        found = await fetching.fetch_event(self._spec, self._driver, event, timeout)
         opened = self.access.opened(found)
         if opened is None:
             raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")
@@ -379,7 +406,7 @@ class Node(NodeLife):
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
         self._check_name(topic)
-        return completeness_of(self._driver, topic)
+        return synced.completeness_of(self._driver, topic)
 
     async def sync(
         self,
@@ -395,7 +422,7 @@ class Node(NodeLife):
         self._check_running()
         if topic is not None:
             topics.check_name(topic, self._store_config)
-        return await sync_now(self._driver, () if topic is None else (topic,), timeout)
+        return await synced.sync_now(self._driver, () if topic is None else (topic,), timeout)
 
     async def command(self, body: object) -> Any:
         """Ask the protocol for something that only it offers; return what came of it.
@@ -466,6 +493,7 @@ class Topic:
     subscribe = _of_topic(Node.subscribe)
     unsubscribe = _of_topic(Node.unsubscribe)
     history = _of_topic(Node.history)
+    fetch_history = _of_topic(Node.fetch_history)
     synced = _of_topic(Node.sync)
     wait_until_ready = _of_topic(Node.wait_until_ready)
     set_validator = _of_topic(Node.set_validator)

@@ -7,7 +7,6 @@ there is a member of the topic, whom others count on until it takes its leave.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -15,15 +14,8 @@ import msgspec
 
 from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.core.config import Config
-from rumormill.core.errors import (
-    ConfigError,
-    DecodeError,
-    LimitError,
-    LocalError,
-    OutOfTimeError,
-)
-from rumormill.core.event import UNASSIGNED, Event, filled
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.patterns import check_plain
 from rumormill.libp2p.address_book import AddressBook
@@ -166,23 +158,6 @@ async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> di
     if making is None:
         raise LocalError(f"a topic of {spec.name} has a name and no description")
     return making.readable(await driver.command(making.describe(topic)))
-
-
-async def fetch_event(
-    spec: ProtocolSpec, driver: Driver, event: str | MessageId, patience: float
-) -> Event:
-    """Get an event by its name alone, where events have names that say what they are."""
-    if spec.topics is None:
-        raise LocalError(
-            f"an event of {spec.name} cannot be had by its name alone; one of pulsarcast can"
-        )
-    try:
-        async with asyncio.timeout(patience):
-            found = await driver.command(spec.topics.fetch(event))
-    except TimeoutError:
-        raise OutOfTimeError(f"the event was not found within {patience:g} seconds") from None
-    assert isinstance(found, Event)
-    return filled(found, time.time(), UNASSIGNED, spec.name)
 
 
 def appointed(

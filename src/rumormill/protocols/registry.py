@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import TopicOptions
+from rumormill.core.api import FetchedHistory, TopicOptions
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
@@ -90,6 +90,11 @@ class TopicMaking(msgspec.Struct, frozen=True):
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
     fetch: Callable[[str | MessageId], object]
     """Make the command that gets an event by its name alone."""
+    fetch_history: Callable[[Topic, tuple[str | MessageId, ...], float, int], object]
+    """Make the command that gets a topic's history into the log: which events to begin with besides
+    those that are known, from which date on, and how many at most, 0 for all."""
+    fetched: Callable[[object], FetchedHistory]
+    """Read what came of it."""
 
 
 class Servers(msgspec.Struct, frozen=True):

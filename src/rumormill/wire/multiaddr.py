@@ -10,7 +10,7 @@ Only the canonical form of an address is accepted, so that equal addresses are e
 import ipaddress
 import re
 from collections.abc import Iterable
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -41,6 +41,15 @@ _OTHER_TRANSPORTS: Final = (
 """Protocols of addresses that others dial and we do not, the most telling first."""
 _FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2}
 _HOSTS: Final = (IP4, IP6, DNS, DNS4, DNS6)
+
+
+class TcpEndpoint(NamedTuple):
+    """Where to dial TCP."""
+
+    host: str
+    port: int
+    version: int = 0
+    """Of IP, 4 or 6: in which a name is looked up (`/dns4`, `/dns6`); 0 for either."""
 
 
 class Multiaddr(msgspec.Struct, frozen=True):
@@ -94,12 +103,12 @@ class Multiaddr(msgspec.Struct, frozen=True):
         return cls(tuple(components))
 
     @classmethod
-    def tcp(cls, host: str, port: int, peer_id: PeerId | None = None) -> Self:
-        """Build the address of a TCP port at an IP address or a DNS name."""
+    def tcp(cls, host: str, port: int, peer_id: PeerId | None = None, *, version: int = 0) -> Self:
+        """Build the address of a TCP port at an IP address or a DNS name (see `TcpEndpoint`)."""
         try:
             kind = "ip4" if ipaddress.ip_address(host).version == 4 else "ip6"
         except ValueError:
-            kind = "dns"
+            kind = f"dns{version}" if version else "dns"
         tail = "" if peer_id is None else f"/p2p/{peer_id}"
         return cls.parse(f"/{kind}/{host}/tcp/{port}{tail}")
 
@@ -114,13 +123,14 @@ class Multiaddr(msgspec.Struct, frozen=True):
         return b"".join(parts)
 
     @property
-    def tcp_endpoint(self) -> tuple[str, int] | None:
+    def tcp_endpoint(self) -> TcpEndpoint | None:
         """The host and port to dial, where the address is a host, a TCP port, and maybe a peer."""
         codes = [code for code, _ in self.components]
         if codes[:2] != [codes[0], TCP] or codes[0] not in _HOSTS or codes[2:] not in ([], [P2P]):
             return None
         (host_code, host), (_, port) = self.components[:2]
-        return _format_value(host_code, host), int.from_bytes(port)
+        version = {DNS4: 4, DNS6: 6}.get(host_code, 0)
+        return TcpEndpoint(_format_value(host_code, host), int.from_bytes(port), version)
 
     @property
     def dnsaddr(self) -> str | None:

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from rumormill.core.api import ANYONE, TopicOptions
+from rumormill.core.api import ANYONE, FetchedHistory, TopicOptions
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
@@ -11,6 +11,8 @@ from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
     FetchEvent,
+    History,
+    ReadHistory,
     SubscribeTo,
 )
 from rumormill.protocols.pulsarcast.config import PRESETS
@@ -46,6 +48,13 @@ def _topic_of(result: object) -> Topic:
     return cids.text(result.cid)
 
 
+def _fetched(result: object) -> FetchedHistory:
+    assert isinstance(result, History)
+    return FetchedHistory(
+        result.fetched, result.missing, result.answered, result.complete, result.bounded
+    )
+
+
 SPEC = ProtocolSpec(
     name="pulsarcast",
     protocol_ids=(OURS, PROTOCOL),
@@ -69,6 +78,10 @@ SPEC = ProtocolSpec(
         describe=lambda topic: DescribeTopic(topic=topic),
         readable=readable_view,
         fetch=lambda event: FetchEvent(event=event),
+        fetch_history=lambda topic, start, since, most: ReadHistory(
+            topic=topic, bare=True, start=start, since=since, most=most
+        ),
+        fetched=_fetched,
     ),
     publishes_from_within=True,
     reads_log=True,
