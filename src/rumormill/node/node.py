@@ -29,20 +29,13 @@ from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
-from rumormill.node import fetching, topics
+from rumormill.node import fetching, synced, topics
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.synced import (
-    completeness_of,
-    remembered,
-    sync_now,
-    wanted_since,
-    with_copies,
-)
 from rumormill.sync.wishes import SyncReport
 
 _Arguments = ParamSpec("_Arguments")
@@ -148,7 +141,7 @@ class Node(Presence):
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._follow(topic)
-        await remembered(self._driver, topic)
+        await synced.remembered(self._driver, topic)
         return Topic(self, topic)
 
     async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
@@ -194,7 +187,7 @@ class Node(Presence):
         check_topic(topic, self._store_config)
         if since_offset == 0 and since is None:
             history = history or "all"
-        wanted = wanted_since(history, since)
+        wanted = synced.wanted_since(history, since)
         chosen = None if where is None else Filter(where)
         told = (self._on_closed, self._on_lost, self.access.opened)
         reads = since_offset is not None
@@ -207,13 +200,7 @@ class Node(Presence):
             self._patterns.add(subscription, since_offset, enter)
         else:
             self._enter(subscription, wanted, follow, topic, since_offset)
-        try:
-            for name in subscription.topics:
-                await remembered(self._driver, name)
-        except BaseException:
-            subscription.close()
-            raise
-        return subscription
+        return await synced.remembered_all(self._driver, subscription)
 
     async def unsubscribe(self, topic: TopicName) -> None:
         """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
@@ -258,7 +245,9 @@ class Node(Presence):
         self._check_name(topic)
         said = payload(data, key, headers, content_type)
         receipt = await self._journal.publish(topic, said)
-        return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
+        return (
+            await synced.with_copies(self._driver, receipt, copies, timeout) if copies else receipt
+        )
 
     async def publish_many(
         self, topic: TopicName, items: Iterable[bytes | str | Message]
@@ -350,7 +339,7 @@ class Node(Presence):
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
         self._check_name(topic)
-        return completeness_of(self._driver, topic)
+        return synced.completeness_of(self._driver, topic)
 
     async def sync(
         self,
@@ -366,7 +355,7 @@ class Node(Presence):
         self._check_running()
         if topic is not None:
             topics.check_name(topic, self._store_config)
-        return await sync_now(self._driver, () if topic is None else (topic,), timeout)
+        return await synced.sync_now(self._driver, () if topic is None else (topic,), timeout)
 
     async def command(self, body: object) -> Any:
         """Ask the protocol for something that only it offers; return what came of it.
