@@ -123,7 +123,7 @@ def test_a_stream_that_is_reset_in_the_packet_that_opened_it_is_no_error() -> No
                 mallory.frames(packet + yamux_frame(WINDOW, RST, stream_id, 0))
             await pair.more()
             assert not mallory.closed
-        assert "duplicate-stream" not in pair.alice.refusals
+            assert "duplicate-stream" not in pair.alice.refusals
 
     run(story)
 

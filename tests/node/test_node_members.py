@@ -133,14 +133,14 @@ def test_who_was_lost_is_found_again_when_it_can_be_reached() -> None:
         async with network(2) as (alice, bob):
             events = await bob.subscribe("news")
             await alice.wait_until_ready("news")
-            port = bob.tickets[0].split("/")[4]
+            address = bob.tickets[0].split("/p2p/")[0]
             await bob._swarm.listening.close()
             for connection in list(alice._swarm._all):
                 connection.abort("the cable is cut")
             alice._swarm._bans.ban(bob.id, None, asyncio.get_running_loop().time())
             await until(lambda: not alice.peers and not bob.peers, "they have lost each other")
             alice._swarm._bans._until.clear()
-            await bob._swarm.listen("127.0.0.1", int(port))
+            await bob._swarm.listen(listen_endpoint(address))
             await alice.wait_until_ready("news", timeout=30)
             await alice.publish("news", b"there you are")
             assert await take(events, 1) == [b"there you are"]

@@ -14,6 +14,7 @@ from radius_rig import Bag, Edge, diameter, distances, interest_of, peer_id
 
 from rumormill.core.effects import Mail, Published, SendAll
 from rumormill.core.inputs import NotStored, Publish, Received, Stored
+from rumormill.core.trace import FailPublish
 from rumormill.protocols.radius.messages import Frame, Spread
 
 SERVING = ("all", "few")
@@ -233,7 +234,8 @@ def test_a_publication_is_nobody_s_before_it_is_stored() -> None:
     assert len(machine.seen) == 0
     effects.clear()
     machine.handle(NotStored((lost.barrier,), "the disk is full"), bag.now, effects)
-    assert effects == [Published(2, None, error="the disk is full")]
+    failed = FailPublish("t", "the disk is full")
+    assert effects == [failed, Published(2, None, error="the disk is full")]
     machine.handle(Stored((stored.barrier,)), bag.now, effects)
     assert [each.peers for each in effects if isinstance(each, SendAll)] == [(peer_id(1),)]
     assert [each.peer for each in effects if isinstance(each, Mail)] == [peer_id(1)]
