@@ -21,6 +21,7 @@ from rumormill.log.notes import read_note
 from rumormill.members.book import Book
 from rumormill.members.config import MembersConfig
 from rumormill.members.peer import TABLE
+from rumormill.node.config import listen_endpoint
 
 QUICK = MembersConfig(interval=1.0, retry=2.0)
 """As by default, and sooner."""
