@@ -97,6 +97,7 @@ data [DATA]          the message; without it, stdin
 --rate N             at most so many messages a second
 --sleep SECONDS      pause between messages
 --send-on {newline,eof}  stdin is one message a line (default), or one message
+--parent CID*        the event that each message follows, in a Pulsarcast topic of custom linking
 --wait SECONDS       wait so long for a subscriber (default 5)
 --json               print each receipt as a JSON line
 -q, --quiet          say nothing but errors
@@ -106,6 +107,7 @@ examples:
   seq 1000 | rumormill pub numbers --rate 100
   rumormill pub news < story.txt --send-on eof
   rumormill pub news ping --count 10 --sleep 1 --json
+  rumormill pub zdpuAoW87Vvr9dAPm... "I agree" --parent zdpuArepliesTo...
 """,
     "sub": """\
 print the messages of a topic as they come
@@ -181,6 +183,8 @@ options:
 @keys
 @position
 --count N            print at most so many events
+--order {offset,links}  as they came into this log (default), or each behind the one that it
+    links to, the same in every log that has the same (Pulsarcast)
 --complete           first compare with all connected nodes, and fetch what is missing
 --graph              draw which event follows which
 @output
@@ -190,6 +194,7 @@ examples:
   rumormill history news --offset -10 --json
   rumormill history news --since 2026-01-31T12:00:00 --count 5
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
+  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --order links
   rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
     "topics": """\

@@ -79,6 +79,8 @@ def event_json(event: Event) -> dict[str, Any]:
         "received": event.received,
         "created": event.created,
     }
+    if event.parents:
+        shown["parents"] = [parent.hex() for parent in event.parents]
     try:
         shown["data"] = event.data.decode()
     except UnicodeDecodeError:

@@ -67,7 +67,7 @@ async def _send(
     published = unheard = 0
     last = note = ""
     async for batch in batches:
-        for receipt in await session.service.publish(options.topic, batch):
+        for receipt in await session.service.publish(options.topic, batch, options.parent or ()):
             published += 1
             if not receipt.peers:
                 unheard += 1

@@ -70,13 +70,15 @@ class Publish(Input, frozen=True, gc=False):
 
     `Published` with the same `number` answers it, once, as soon as the machine knows; a request
     that can never be (a name that is none, data too long) is raised as a `LocalError` at once.
-    With `at_once` the event is appended in answer to this very input, or not at all.
+    With `at_once` the event is appended in answer to this very input, or not at all. `parents` are
+    the events that it is to follow, where a protocol links events and lets publishers say so.
     """
 
     topic: Topic
     data: bytes
     number: int = 0
     at_once: bool = False
+    parents: tuple[MessageId, ...] = ()
 
 
 class Stored(Input, frozen=True):

@@ -64,10 +64,11 @@ class Join(Request, tag="join", frozen=True):
 
 
 class Publish(Request, tag="publish", frozen=True):
-    """Publish messages in this order."""
+    """Publish messages in this order; `parents` are the events that each of them follows."""
 
     topic: str
     data: list[bytes]
+    parents: list[str] = []
 
 
 class Wait(Request, tag="wait", frozen=True):

@@ -61,9 +61,11 @@ class Service(ABC):
         """Read the files of topics' keys and policies again."""
         expected(await self.answer(messages.Reload()), messages.Done)
 
-    async def publish(self, topic: Topic, data: Sequence[bytes]) -> list[Receipt]:
+    async def publish(
+        self, topic: Topic, data: Sequence[bytes], parents: Sequence[str] = ()
+    ) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
-        request = messages.Publish(topic, list(data))
+        request = messages.Publish(topic, list(data), list(parents))
         return expected(await self.answer(request), messages.Receipts).receipts
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
@@ -142,12 +144,12 @@ class NodeService(Service):
             case messages.Reload():
                 node.access.reload()
                 return messages.Done()
-            case messages.Publish(topic, data):
+            case messages.Publish(topic, data, parents):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
                         f"a batch has 1 to {messages.BATCH_EVENTS} messages"
                     )
-                return messages.Receipts(await node.publish_many(topic, data))
+                return messages.Receipts(await node.publish_many(topic, data, parents=parents))
             case messages.Wait() | messages.Sync():
                 try:
                     return await self._in_time(request)

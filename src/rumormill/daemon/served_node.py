@@ -126,7 +126,9 @@ class ServedNode(Protocol):
     ) -> SyncReport:
         """Compare histories with every connected node now."""
 
-    async def publish_many(self, topic: Topic, items: Iterable[bytes]) -> list[Receipt]:
+    async def publish_many(
+        self, topic: Topic, items: Iterable[bytes], *, parents: Iterable[str]
+    ) -> list[Receipt]:
         """Publish in this order; return when all of it is safe in the log."""
 
     async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:

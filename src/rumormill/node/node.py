@@ -20,6 +20,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 from rumormill.core.api import Completeness, PeerView, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
+from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
 from rumormill.daemon.doors import Doors
@@ -260,10 +261,14 @@ class Node(NodeLife):
         topic: TopicName,
         data: bytes,
         *,
+        parents: Iterable[str | MessageId] = (),
         copies: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> Receipt:
         """Publish an event; return when it is safe in the log.
+
+        `parents` are the events that it follows, by their ids or CIDs, where the topic lets its
+        publishers say so (Pulsarcast, `linking="custom"`, one of them): they must exist.
 
         With `copies`, return when so many other nodes have it in their logs as well; `LocalError`
         when they have not within `timeout` seconds, in which case it is published all the same.
@@ -273,18 +278,28 @@ class Node(NodeLife):
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
         self._check_publishable(topic)
-        receipt = await self._journal.publish(topic, bytes(data))
+        named = topics.parent_ids(self._spec, parents)
+        receipt = await self._journal.publish(topic, bytes(data), named)
         return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
 
-    async def publish_many(self, topic: TopicName, items: Iterable[bytes]) -> list[Receipt]:
+    async def publish_many(
+        self,
+        topic: TopicName,
+        items: Iterable[bytes],
+        *,
+        parents: Iterable[str | MessageId] = (),
+    ) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
 
         Their offsets rise in that order, and together they cost less than one by one. An event
         that is impossible, for example too long, raises: nothing behind it is published then, and
-        what stands before it may be or not. Waits for peers as `publish` does.
+        what stands before it may be or not. Waits for peers as `publish` does. With `parents`, each
+        of them follows those (see `publish`).
         """
         self._check_publishable(topic)
-        return await self._journal.publish_many([(topic, bytes(data), None) for data in items])
+        named = topics.parent_ids(self._spec, parents)
+        wishes = [(topic, bytes(data), None) for data in items]
+        return await self._journal.publish_many(wishes, named)
 
     async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
@@ -306,17 +321,22 @@ class Node(NodeLife):
         since_offset: int = 0,
         since: float | None = None,
         limit: int | None = None,
+        order: Literal["offset", "links"] = "offset",
     ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
         retention has deleted, or that no key reads, are passed over. At most `limit` come back.
+        Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind the
+        one that it links to, and otherwise by date: the same order at all nodes that have the same.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
         self._check_running()
         check_topic(topic, self._store_config)
-        opened = self.access.opened
-        return await read_history(self._log, topic, since_offset, since, limit, opened)
+        linked = topics.linked_order(self._spec, order)
+        most, opened = None if linked else limit, self.access.opened
+        found = await read_history(self._log, topic, since_offset, since, most, opened)
+        return (await asyncio.to_thread(linked, found))[:limit] if linked else found
 
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
@@ -344,7 +364,7 @@ class Node(NodeLife):
         tells why there is no result, also when the node is closed meanwhile.
         """
         self._check_running()
-        return await self._driver.command(self.access.prepared_command(body))
+        return await self._driver.command(body)
 
     async def set_supervisors(self, tickets: Sequence[str]) -> None:
         """Name all supervisors anew; with `supervises`, this node stays one of them."""

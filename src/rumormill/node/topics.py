@@ -7,7 +7,7 @@ there is a member of the topic, whom others count on until it takes its leave.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -15,13 +15,14 @@ import msgspec
 from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
 from rumormill.core.config import Config
 from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.event import Event
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.libp2p.address_book import AddressBook
 from rumormill.node.config import parsed_ticket
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
-from rumormill.protocols.registry import ProtocolSpec, Servers
+from rumormill.protocols.registry import ProtocolSpec, Servers, TopicMaking
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
 Who: TypeAlias = str | PeerId
@@ -125,6 +126,31 @@ def enter_topic(
             subscription.fail(error)
 
     asyncio.ensure_future(driver.command(spec.topics.entered(topic))).add_done_callback(ended)
+
+
+def parent_ids(spec: ProtocolSpec, parents: Iterable[str | MessageId]) -> tuple[MessageId, ...]:
+    """Read the names of the events that an event is to follow."""
+    named = [parents] if isinstance(parents, str | bytes) else list(parents)
+    if not named:
+        return ()
+    read = making_of(spec, "parents").event_id
+    return tuple([read(each) if isinstance(each, str) else each for each in named])
+
+
+def linked_order(spec: ProtocolSpec, order: str) -> Callable[[Iterable[Event]], list[Event]] | None:
+    """What puts a history into the order of its links; None where it has that of the log."""
+    if order not in ("offset", "links"):
+        raise ConfigError(f"order: {order!r} is not one of offset, links")
+    return making_of(spec, "order").in_order if order == "links" else None
+
+
+def making_of(spec: ProtocolSpec, option: str) -> TopicMaking:
+    """What a protocol knows of topics that are made; `option` is what only such a protocol has."""
+    if spec.topics is None:
+        raise ConfigError(
+            f"{option}: topics of {spec.name} have no such thing; leave it out, or use pulsarcast"
+        )
+    return spec.topics
 
 
 async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> dict[str, Any]:

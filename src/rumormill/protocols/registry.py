@@ -5,7 +5,7 @@ Modules are imported when a protocol is asked for, not before.
 """
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -80,6 +80,10 @@ class TopicMaking(msgspec.Struct, frozen=True):
     author stands in no list as such, but by its id."""
     topic_of: Callable[[object], Topic]
     """Read the topic's name on the network out of the command's result."""
+    event_id: Callable[[str], MessageId]
+    """Read an event's name as people write it; a `LocalError` where it is none."""
+    in_order: Callable[[Iterable[Event]], list[Event]]
+    """Put events into the order of their links, which is the same for everybody who has them."""
     entered: Callable[[Topic], object]
     """Make the command that waits until a topic that is subscribed to is found and entered."""
     describe: Callable[[Topic], object]

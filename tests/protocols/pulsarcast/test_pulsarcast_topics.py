@@ -13,7 +13,6 @@ from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
     ListVersions,
-    PublishEvent,
     ShowTopic,
     SubscribeTo,
     TopicView,
@@ -150,9 +149,7 @@ def test_who_may_neither_publish_nor_ask_is_told_so() -> None:
     world = World(4)
     topic = world.create(0, request_to_publish=None)
     world.subscribe(topic, 1)
-    assert world.command(1, PublishEvent(topic=topic, data=b"x")).error.endswith(
-        "(may-not-publish)"
-    )
+    assert world.say(1, topic, b"x").error.endswith("(may-not-publish)")
     receipts: list[Published] = []
     world.host(1).receipts = receipts
     world.publish(topic, 1, b"x")

@@ -46,16 +46,6 @@ class UnsubscribeFrom(TopicCommand, frozen=True, kw_only=True):
     meta: bool = True
 
 
-class PublishEvent(TopicCommand, frozen=True, kw_only=True):
-    """Publish, and wait until it is published. Outcome: the event's CID as text.
-
-    `parent` is for topics of custom linking: an event that exists.
-    """
-
-    data: bytes
-    parent: Topic | None = None
-
-
 class Question(TopicCommand, frozen=True, kw_only=True):
     """One of the next four, which ask about a topic and what hangs together with it."""
 
@@ -122,3 +112,12 @@ def cid_of(topic: Topic) -> bytes:
         return cids.parse(topic)
     except DecodeError as error:
         raise LocalError(f"{topic!r} names no topic: {error.detail}") from None
+
+
+def event_of(written: str) -> bytes:
+    """The CID that an event's name is, as people see it or in hexadecimal; else a `LocalError`."""
+    try:
+        is_hex = len(written) == 2 * cids.LENGTH
+        return cids.check(bytes.fromhex(written)) if is_hex else cids.parse(written)
+    except (DecodeError, ValueError):
+        raise LocalError(f"{written!r} names no event: it is no CID such as zdpu…") from None

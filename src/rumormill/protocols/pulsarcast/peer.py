@@ -320,7 +320,12 @@ class PulsarcastPeer:
 
     def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         cid, number = cid_of(event.topic), event.number
-        publication = Publication(cid, event.data, number=number, at_once=event.at_once)
+        parent = event.parents[0] if event.parents else None
+        if len(event.parents) > 1:
+            raise LocalError(f"an event of Pulsarcast follows one other, not {len(event.parents)}")
+        if parent is not None and not cids.is_cid(parent):
+            raise LocalError(f"the parent {parent.hex()} is no CID of an event")
+        publication = Publication(cid, event.data, number, parent=parent, at_once=event.at_once)
         self._publishing.begin(publication, now, effects)
 
     def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
@@ -340,10 +345,6 @@ class PulsarcastPeer:
             case commands.UnsubscribeFrom(topic=topic, meta=meta):
                 self._subscriptions.unsubscribe(cid_of(topic), now, effects, meta=meta)
                 effects.append(Outcome(number))
-            case commands.PublishEvent(topic=topic, data=data, parent=named):
-                parent = None if named is None else cid_of(named)
-                publication = Publication(cid_of(topic), data, command=number, parent=parent)
-                self._publishing.begin(publication, now, effects)
             case commands.ReadHistory():
                 self._reading.begin(number, body, now, effects)
             case commands.Question():

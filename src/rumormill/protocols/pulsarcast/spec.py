@@ -7,7 +7,12 @@ from rumormill.core.api import ANYONE, TopicOptions
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
-from rumormill.protocols.pulsarcast.commands import CreateTopic, DescribeTopic, SubscribeTo
+from rumormill.protocols.pulsarcast.commands import (
+    CreateTopic,
+    DescribeTopic,
+    SubscribeTo,
+    event_of,
+)
 from rumormill.protocols.pulsarcast.config import PRESETS
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.format import cid as cids
@@ -19,6 +24,7 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 from rumormill.protocols.pulsarcast.format.junk import junk_rpc
 from rumormill.protocols.pulsarcast.format.readable import readable_view
 from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc
+from rumormill.protocols.pulsarcast.history.graph import in_order
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.registry import ProtocolSpec, QuerySpec, TopicMaking
 
@@ -60,6 +66,8 @@ SPEC = ProtocolSpec(
     topics=TopicMaking(
         command=_creation,
         topic_of=_topic_of,
+        event_id=event_of,
+        in_order=in_order,
         entered=lambda topic: SubscribeTo(topic=topic),
         describe=lambda topic: DescribeTopic(topic=topic),
         readable=readable_view,
