@@ -124,12 +124,20 @@ topic TOPIC          the topic's name
 --count N            stop after so many events
 --wait SECONDS       stop after so long: exit code 3 if --count was not met
 @output
+topics that were created (Pulsarcast):
+--recursive          take in all sub-topics, and theirs
+--tell-versions      say on stderr when the topic has a new version
+--follow-versions    say so, and take in later versions
+--no-meta            do not subscribe to the meta topic
+--keep-meta          stay in the meta topic when leaving the topic
+options:
 -q, --quiet          say nothing but errors
 
 examples:
   rumormill sub news
   rumormill sub news --count 10 --wait 60 --json
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
+  rumormill sub zdpuAoW87Vvr9dAPm... --recursive --follow-versions --format '%t %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
     "retention": """\
@@ -203,11 +211,12 @@ list topics, create one, or show what is known of one
 List topics: how many events the log has, and how many peers subscribe.
 `topics create NAME` makes a Pulsarcast topic and prints its CID, by which everybody
 else knows it; its author is the home's identity. `topics show CID` prints its
-descriptor, its sub-topics and its versions. Both use the node that runs in the
-home. Without one, create starts a node there for as long as it takes, and show
-reads what the home has kept, or asks the nodes of --join.
+descriptor, its sub-topics and its versions, `topics tree CID` draws all sub-topics
+below it. All use the node that runs in the home. Without one, create starts a node
+there for as long as it takes, and show and tree read what the home has kept, or ask
+the nodes of --join.
 
-action [{list,create,show}]  what to do
+action [{list,create,show,tree}]  what to do
 subject [NAME|CID]   the topic
 a new topic:
 --allow PEER*        who may publish, and nobody else: a peer id, author, or anyone; may be
@@ -229,6 +238,7 @@ examples:
   rumormill topics create notices --no-request-to-publish
   rumormill topics create news --parent zdpuAoW87Vvr9dAPm...
   rumormill topics show zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+  rumormill topics tree zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
     "peers": """\
 list the peers of the running node

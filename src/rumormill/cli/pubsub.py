@@ -12,7 +12,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import begin
@@ -20,7 +20,9 @@ from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import choose_printer, receipt_json, write_events
 from rumormill.cli.session import Session, announced, open_session, run_async
 from rumormill.cli.settings import Resolved
+from rumormill.core.api import Reach
 from rumormill.core.errors import LimitError
+from rumormill.core.event import VERSION, Event
 from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun
 
 _CHUNK = 64 * 1024
@@ -181,6 +183,13 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
     printer = choose_printer(options)
     count = whole("--count", options.count)
     wait = seconds("--wait", options.wait)
+    reach = Reach(
+        recursive=options.recursive,
+        tell_versions=options.tell_versions,
+        follow_versions=options.follow_versions,
+        subscribe_to_meta=False if options.no_meta else None,
+        unsubscribe_from_meta=False if options.keep_meta else None,
+    )
     printed = lost = 0
     async with open_session(resolved) as session, contextlib.AsyncExitStack() as stack:
         if session.ephemeral:
@@ -193,7 +202,7 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
             tickets = (await session.service.welcome()).tickets
             stack.enter_context(announced(resolved.home, tickets))
         batches = session.service.subscribe(
-            options.topic, offset=offset, since=since, history=options.history
+            options.topic, offset=offset, since=since, history=options.history, reach=reach
         )
         try:
             async with asyncio.timeout(wait), contextlib.aclosing(batches):  # type: ignore[type-var]
@@ -203,7 +212,10 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
                             await _introduce(options.topic, session)
                         continue
                     lost += batch.lost
-                    events = batch.events[: None if count is None else count - printed]
+                    news = [event for event in batch.events if event.via != VERSION]
+                    if len(news) < len(batch.events):
+                        _tell_versions(event for event in batch.events if event.via == VERSION)
+                    events = news[: None if count is None else count - printed]
                     await asyncio.to_thread(write_events, events, printer)
                     printed += len(events)
                     if printed == count:
@@ -215,6 +227,16 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
     if lost:
         raise CommandError(f"{lost} events were deleted before they were read", DATA_LOSS)
     return 0
+
+
+def _tell_versions(announcements: Iterable[Event]) -> None:
+    """Say on stderr that there are later versions."""
+    from rumormill.protocols.pulsarcast.tree.sub_topics import announced
+
+    for event in announcements:
+        version = announced(event)
+        if version is not None:
+            print(f"new version of {version.name}: {version.topic}", file=sys.stderr, flush=True)
 
 
 async def _introduce(topic: str, session: Session) -> None:

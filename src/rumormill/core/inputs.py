@@ -51,18 +51,21 @@ class Subscribe(Input, frozen=True):
     With `publish_only` it wants to publish in the topic and to see what it publishes itself, and
     no peer is told of a subscription. `since` is the date from which on events that are missing
     are fetched from others, in seconds, as far as they keep them: 0 for all that was ever
-    published; without one, that of the first subscription.
+    published; without one, that of the first subscription. `meta` says whether the topic's meta
+    topic comes along, where a protocol has such; without it, that is as configured.
     """
 
     topic: Topic
     publish_only: bool = False
     since: float | None = None
+    meta: bool | None = None
 
 
 class Unsubscribe(Input, frozen=True):
-    """The application no longer wants a topic."""
+    """The application no longer wants a topic, nor its meta topic (`meta` as in `Subscribe`)."""
 
     topic: Topic
+    meta: bool | None = None
 
 
 class Publish(Input, frozen=True, gc=False):

@@ -12,7 +12,16 @@ from typing import Any, Final, Literal, Union
 
 import msgspec
 
-from rumormill.core.api import NO_OPTIONS, Completeness, PeerView, Receipt, TopicOptions
+from rumormill.core.api import (
+    ALONE,
+    NO_OPTIONS,
+    Completeness,
+    PeerView,
+    Reach,
+    Receipt,
+    TopicOptions,
+    TopicTree,
+)
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event
 from rumormill.log.model import TopicExtent
@@ -87,6 +96,8 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     since: float | None = None
     history: Literal["missed", "all", "none"] | None = None
     """What is fetched from other nodes (`Node.subscribe`)."""
+    reach: Reach = ALONE
+    """What is taken in besides the topic, likewise."""
 
 
 class Sync(Request, tag="sync", frozen=True):
@@ -122,6 +133,12 @@ class CreateTopic(Request, tag="create-topic", frozen=True):
 
 class ShowTopic(Request, tag="show-topic", frozen=True):
     """Find out what is known of a topic that was created."""
+
+    topic: str
+
+
+class ShowTree(Request, tag="show-tree", frozen=True):
+    """Find all sub-topics of a topic that was created."""
 
     topic: str
 
@@ -199,6 +216,12 @@ class TopicShown(Answer, tag="topic-shown", frozen=True):
     """The answer to `ShowTopic`, as `Node.describe_topic` gives it."""
 
     shown: dict[str, Any]
+
+
+class TreeShown(Answer, tag="tree-shown", frozen=True):
+    """The answer to `ShowTree`."""
+
+    tree: TopicTree
 
 
 class Synced(Answer, tag="synced", frozen=True):

@@ -202,7 +202,11 @@ class ControlServer:
     ) -> None:
         """Send events until the client hangs up; a client that is slow is waited for."""
         batches = self._service.subscribe(
-            request.topic, offset=request.offset, since=request.since, history=request.history
+            request.topic,
+            offset=request.offset,
+            since=request.since,
+            history=request.history,
+            reach=request.reach,
         )
         hung_up = asyncio.ensure_future(reader.read(1))
         sending = asyncio.ensure_future(_send_all(batches, writer))

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from rumormill.core.api import PeerView, Receipt, TopicOptions
+from rumormill.core.api import ALONE, PeerView, Reach, Receipt, TopicOptions, TopicTree
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
@@ -46,6 +46,7 @@ class Service(ABC):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
@@ -101,6 +102,10 @@ class Service(ABC):
     async def show_topic(self, topic: Topic) -> dict[str, Any]:
         """What is known of a topic that was created."""
         return expected(await self.answer(messages.ShowTopic(topic)), messages.TopicShown).shown
+
+    async def show_tree(self, topic: Topic) -> TopicTree:
+        """All sub-topics of a topic that was created."""
+        return expected(await self.answer(messages.ShowTree(topic)), messages.TreeShown).tree
 
     async def peers(self) -> list[PeerView]:
         """Connected peers."""
@@ -164,6 +169,8 @@ class NodeService(Service):
                 return messages.TopicCreated(made.name)
             case messages.ShowTopic(topic):
                 return messages.TopicShown(await node.describe_topic(topic))
+            case messages.ShowTree(topic):
+                return messages.TreeShown(await node.topic_tree(topic))
             case _:
                 return messages.PeerList(node.peers)
 
@@ -201,6 +208,7 @@ class NodeService(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
@@ -211,7 +219,7 @@ class NodeService(Service):
         if offset != 0 and not _end_of(self._node.log, topic):
             start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
-            topic, history=history, since_offset=start, follow=False
+            topic, history=history, since_offset=start, follow=False, **asdict(reach)
         )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
@@ -361,11 +369,12 @@ class ControlClient(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since, history)
+            request = messages.Subscribe(topic, offset, since, history, reach)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

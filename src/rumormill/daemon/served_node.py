@@ -7,7 +7,7 @@ it calls there.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rumormill.core.api import Completeness, Linking, PeerView, Publishers, Receipt
+from rumormill.core.api import Completeness, Linking, PeerView, Publishers, Receipt, TopicTree
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
@@ -108,6 +108,9 @@ class ServedNode(Protocol):
     async def describe_topic(self, topic: Topic) -> dict[str, Any]:
         """Find out what is known of a topic that was created."""
 
+    async def topic_tree(self, topic: Topic) -> TopicTree:
+        """Find all sub-topics of a topic that was created."""
+
     async def subscribe(
         self,
         topic: Topic,
@@ -115,6 +118,11 @@ class ServedNode(Protocol):
         history: Literal["missed", "all", "none"] | None,
         since_offset: int | None,
         follow: bool,
+        recursive: bool,
+        tell_versions: bool,
+        follow_versions: bool,
+        subscribe_to_meta: bool | None,
+        unsubscribe_from_meta: bool | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, PeerView, Receipt
+from rumormill.core.api import Completeness, PeerView, Reach, Receipt, TopicTree, TopicVersion
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
@@ -31,6 +31,7 @@ from rumormill.log.model import check_topic
 from rumormill.node import topics
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.config import parsed_ticket
+from rumormill.node.joint_subscription import Growth, JointSubscription
 from rumormill.node.life import NodeLife
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
@@ -204,6 +205,23 @@ class Node(NodeLife):
         self._check_running()
         return await topics.describe_topic(self._spec, self._driver, topic)
 
+    async def versions(self, topic: TopicName) -> list[TopicVersion]:
+        """Find all versions of a created topic that are known here, the oldest first."""
+        self._check_running()
+        return await topics.list_versions(self._spec, self._driver, topic)
+
+    async def topic_tree(self, topic: TopicName) -> TopicTree:
+        """Find all sub-topics of a created topic, theirs, and so on."""
+        self._check_running()
+        return await topics.find_tree(self._spec, self._driver, topic)
+
+    def version_of(self, event: Event) -> TopicVersion:
+        """Read the version of a topic that an event announces whose `via` is "version"."""
+        found = topics.making_of(self._spec, "version_of").announced(event)
+        if found is None:
+            raise LocalError(f"the event {event.id.hex()} announces no version of a topic")
+        return found
+
     async def subscribe(
         self,
         topic: TopicName,
@@ -214,6 +232,11 @@ class Node(NodeLife):
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
+        recursive: bool = False,
+        tell_versions: bool = False,
+        follow_versions: bool = False,
+        subscribe_to_meta: bool | None = None,
+        unsubscribe_from_meta: bool | None = None,
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
@@ -227,34 +250,62 @@ class Node(NodeLife):
         say how many events may wait and what happens when more come. Closing the subscription
         does not leave the topic: `unsubscribe` does, or with `follow=False` the end of the last
         subscription, unless it is followed.
+
+        Where topics are created (Pulsarcast): `recursive` takes in all sub-topics, and
+        `follow_versions` the later versions of the topic, as long as the subscription is open. With
+        that, or with `tell_versions`, each announcement of a later version comes as an event of the
+        meta topic whose `via` is "version" (`version_of` reads it). `subscribe_to_meta` and, with
+        `follow=False`, `unsubscribe_from_meta` say whether the meta topic comes and goes along with
+        the topic, if that is not as configured.
         """
         self._check_running()
         check_topic(topic, self._store_config)
         if since_offset == 0 and since is None:
             history = history or "all"
         wanted = wanted_since(history, since)
+        reach = Reach(
+            recursive=recursive,
+            tell_versions=tell_versions,
+            follow_versions=follow_versions,
+            subscribe_to_meta=subscribe_to_meta,
+            unsubscribe_from_meta=unsubscribe_from_meta,
+        )
+        spec, driver, journal = self._spec, self._driver, self._journal
+        topics.check_reach(spec, reach)
         told = (self._on_closed, self._on_lost, self.access.opened)
-        subscription = Subscription(topic, self._log, since_offset, buffer, overflow, *told)
+        place = (topic, self._log, since_offset, buffer, overflow, *told)
+        joint = JointSubscription(reach, *place) if reach.joint else None
+        subscription = joint or Subscription(*place)
+        subscription.leaves_meta = unsubscribe_from_meta
         if follow:
             self._follow(topic)
-        topics.enter_topic(self._spec, self._driver, subscription, wanted)
-        return self._journal.add(subscription)
+        versions = tell_versions or follow_versions
+        topics.enter_topic(spec, driver, subscription, wanted, versions or subscribe_to_meta)
+        journal.add(subscription)
+        if joint is not None:
+            start = None if since_offset else since_offset
+            joint.grow(Growth(spec, driver, journal, told, wanted, start, buffer))
+        return subscription
 
     def _on_closed(self, subscription: Subscription) -> None:
         self._journal.remove(subscription)
         topic, others = subscription.topic, self._journal.all_subscriptions()
         followed = topic in self._followed or any(each.topic == topic for each in others)
         if self._running and not followed:
-            self._driver.feed(Unsubscribe(topic))
+            self._driver.feed(Unsubscribe(topic, subscription.leaves_meta))
 
-    async def unsubscribe(self, topic: TopicName) -> None:
-        """Leave a topic and end its subscriptions."""
+    async def unsubscribe(
+        self, topic: TopicName, *, unsubscribe_from_meta: bool | None = None
+    ) -> None:
+        """Leave a topic and end its subscriptions; `unsubscribe_from_meta` as in `subscribe`."""
         self._check_running()
+        topics.check_reach(self._spec, Reach(unsubscribe_from_meta=unsubscribe_from_meta))
         for subscription in self._journal.all_subscriptions():
             if subscription.topic == topic:
+                subscription.leaves_meta = unsubscribe_from_meta
                 subscription.close()
         self._forget(topic)
-        self._driver.feed(Unsubscribe(topic))
+        self._driver.feed(Unsubscribe(topic, unsubscribe_from_meta))
 
     async def publish(
         self,
@@ -428,3 +479,5 @@ class Topic:
     synced = _of_topic(Node.sync)
     wait_until_ready = _of_topic(Node.wait_until_ready)
     set_validator = _of_topic(Node.set_validator)
+    versions = _of_topic(Node.versions)
+    tree = _of_topic(Node.topic_tree)

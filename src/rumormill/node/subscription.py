@@ -18,7 +18,7 @@ from rumormill.log.errors import OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
 
 BUFFER_FULL: Final = "subscriber's buffer full"
-_CATCH_UP: Final = 256
+BATCH: Final = 256
 """Events read from the log at a time."""
 
 
@@ -56,6 +56,8 @@ class Subscription:
         self.topic = topic
         self.dropped = 0
         """Events lost to a full buffer, or to retention before they were read."""
+        self.leaves_meta: bool | None = None
+        """Whether the meta topic is left along with the topic; None for what is configured."""
         self.reads_log = since_offset is not None
         """Whether it is given all that the log gets, and not only what is news."""
         self._log = log
@@ -84,7 +86,7 @@ class Subscription:
             return self._buffer.popleft()
         raise StopAsyncIteration
 
-    async def batch(self, limit: int = _CATCH_UP) -> list[Event]:
+    async def batch(self, limit: int = BATCH) -> list[Event]:
         """Wait for an event; return it with those that follow at once, at most `limit`.
 
         The list is empty when the subscription has ended.
@@ -99,21 +101,25 @@ class Subscription:
 
     async def _wait(self) -> bool:
         """Wait until there is an event in the buffer; false when none will come."""
-        while True:
-            if self._buffer:
-                return True
-            if self._failure is not None:
-                raise self._failure
-            if self._closed:
-                return False
-            if self._behind:
+        while not self._buffer:
+            if self._behind and self._failure is None and not self._closed:
                 await self._catch_up()
-            else:
-                self._waiter = asyncio.get_running_loop().create_future()
-                try:
-                    await self._waiter
-                finally:
-                    self._waiter = None
+            elif not await self._pause():
+                return False
+        return True
+
+    async def _pause(self) -> bool:
+        """Wait until something happens; false when nothing will."""
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            return False
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        return True
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,7 +152,7 @@ class Subscription:
 
     async def _catch_up(self) -> None:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
-        limit = min(_CATCH_UP, self._size)
+        limit = min(BATCH, self._size)
         start = self._next_offset
         try:
             events = await asyncio.to_thread(self._log.read, self.topic, start, limit)

@@ -12,7 +12,17 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
+from rumormill.core.api import (
+    ANYONE,
+    AUTHOR,
+    LINKINGS,
+    Linking,
+    Publishers,
+    Reach,
+    TopicOptions,
+    TopicTree,
+    TopicVersion,
+)
 from rumormill.core.config import Config
 from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
 from rumormill.core.event import Event
@@ -107,15 +117,28 @@ def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
     return msgspec.structs.replace(options, allowed_publishers=named)
 
 
+def check_reach(spec: ProtocolSpec, reach: Reach) -> None:
+    """Refuse what only a protocol with created topics has, and what contradicts itself."""
+    for given in reach.given():
+        making_of(spec, given)
+    if reach.subscribe_to_meta is False and (reach.tell_versions or reach.follow_versions):
+        raise ConfigError("subscribe_to_meta: versions are announced in the meta topic alone")
+
+
 def enter_topic(
-    spec: ProtocolSpec, driver: Driver, subscription: Subscription, since: float | None
+    spec: ProtocolSpec,
+    driver: Driver,
+    subscription: Subscription,
+    since: float | None,
+    meta: bool | None = None,
 ) -> None:
-    """Enter a topic, to have its events from a time on (`Subscribe`).
+    """Enter a topic, with its meta topic or without, to have its events from a time on
+    (`Subscribe`).
 
     One that has to be found and cannot be ends the subscription with an error.
     """
     topic = subscription.topic
-    driver.feed(Subscribe(topic, since=since))
+    driver.feed(Subscribe(topic, since=since, meta=meta))
     if spec.topics is None:
         return
 
@@ -159,6 +182,19 @@ async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> di
     if making is None:
         raise LocalError(f"a topic of {spec.name} has a name and no description")
     return making.readable(await driver.command(making.describe(topic)))
+
+
+async def list_versions(spec: ProtocolSpec, driver: Driver, topic: Topic) -> list[TopicVersion]:
+    """Find the versions of a topic."""
+    making = making_of(spec, "versions")
+    return making.listed(await driver.command(making.versions(topic)))
+
+
+async def find_tree(spec: ProtocolSpec, driver: Driver, topic: Topic) -> TopicTree:
+    """Find what lies below a topic."""
+    found = await driver.command(making_of(spec, "topic_tree").tree(topic))
+    assert isinstance(found, TopicTree)
+    return found
 
 
 def appointed(

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import TopicOptions
+from rumormill.core.api import TopicOptions, TopicVersion
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
@@ -88,6 +88,14 @@ class TopicMaking(msgspec.Struct, frozen=True):
     """Make the command that waits until a topic that is subscribed to is found and entered."""
     describe: Callable[[Topic], object]
     """Make the command that finds out everything about a topic."""
+    tree: Callable[[Topic], object]
+    """Make the command that finds a topic's sub-topics: a `TopicTree`."""
+    versions: Callable[[Topic], object]
+    """Make the command that finds a topic's versions."""
+    listed: Callable[[object], list[TopicVersion]]
+    """Read the versions out of that command's result, the oldest first."""
+    announced: Callable[[Event], TopicVersion | None]
+    """Read the version that an event of a meta topic announces, if it may."""
     readable: Callable[[object], dict[str, Any]]
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
 

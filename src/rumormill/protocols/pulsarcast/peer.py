@@ -311,12 +311,11 @@ class PulsarcastPeer:
                 )
             self._subscriptions.stand_by(cid, now, effects)
             return
-        meta = self._context.config.subscribe_to_meta
-        self._subscriptions.subscribe(cid, now, effects, meta=meta, whole=event.since == 0)
+        whole = event.since == 0
+        self._subscriptions.subscribe(cid, now, effects, meta=event.meta, whole=whole)
 
     def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
-        meta = self._context.config.unsubscribe_from_meta
-        self._subscriptions.unsubscribe(cid_of(event.topic), now, effects, meta=meta)
+        self._subscriptions.unsubscribe(cid_of(event.topic), now, effects, meta=event.meta)
 
     def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         cid, number = cid_of(event.topic), event.number
@@ -338,13 +337,10 @@ class PulsarcastPeer:
         match body:
             case commands.CreateTopic():
                 self._topic_commands.create(number, body, now, effects)
-            case commands.SubscribeTo(topic=topic, meta=meta):
+            case commands.SubscribeTo(topic=topic):
                 cid = cid_of(topic)
-                self._subscriptions.subscribe(cid, now, effects, meta=meta)
+                self._subscriptions.subscribe(cid, now, effects)
                 self.membership.wait_for_way(cid, Arrival(number), now, effects)
-            case commands.UnsubscribeFrom(topic=topic, meta=meta):
-                self._subscriptions.unsubscribe(cid_of(topic), now, effects, meta=meta)
-                effects.append(Outcome(number))
             case commands.ReadHistory():
                 self._reading.begin(number, body, now, effects)
             case commands.Question():

@@ -36,6 +36,7 @@ TOO_LARGE: Final = "too-large"
 BANNED: Final = "banned"
 UNEXPECTED: Final = "unexpected-operation"
 MISPLACED: Final = "misplaced-payload"
+NOT_ITS_AUTHOR: Final = "version-not-its-authors"
 
 # Why a subscription came to nothing.
 UNSUBSCRIBED: Final = "unsubscribed"

@@ -3,13 +3,15 @@
 from functools import partial
 from typing import Any
 
-from rumormill.core.api import ANYONE, TopicOptions
+from rumormill.core.api import ANYONE, TopicOptions, TopicVersion
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast.commands import (
+    BrowseTree,
     CreateTopic,
     DescribeTopic,
+    ListVersions,
     SubscribeTo,
     event_of,
 )
@@ -26,6 +28,7 @@ from rumormill.protocols.pulsarcast.format.readable import readable_view
 from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc
 from rumormill.protocols.pulsarcast.history.graph import in_order
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
+from rumormill.protocols.pulsarcast.tree.sub_topics import announced, version_of
 from rumormill.protocols.registry import ProtocolSpec, QuerySpec, TopicMaking
 
 
@@ -45,6 +48,11 @@ def _creation(name: str, options: TopicOptions) -> CreateTopic:
 def _topic_of(result: object) -> Topic:
     assert isinstance(result, TopicDescriptor)
     return cids.text(result.cid)
+
+
+def _versions(result: object) -> list[TopicVersion]:
+    assert isinstance(result, list)
+    return [version_of(each) for each in result]
 
 
 SPEC = ProtocolSpec(
@@ -70,6 +78,10 @@ SPEC = ProtocolSpec(
         in_order=in_order,
         entered=lambda topic: SubscribeTo(topic=topic),
         describe=lambda topic: DescribeTopic(topic=topic),
+        tree=lambda topic: BrowseTree(topic=topic),
+        versions=lambda topic: ListVersions(topic=topic),
+        listed=_versions,
+        announced=announced,
         readable=readable_view,
     ),
     publishes_from_within=True,

@@ -292,7 +292,8 @@ class Dissemination:
         effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
         if feed.ordered:
             feed.tip = signed.cid
-        self._topics.hear(feed.descriptor, signed.event.payload, effects)
+        event = signed.event
+        self._topics.hear(feed.descriptor, event.author, event.payload, effects)
 
     def _deliver_or_hold(
         self, feed: Feed, peer: PeerId, signed: SignedEvent, now: float, effects: Effects

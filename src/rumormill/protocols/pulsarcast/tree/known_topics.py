@@ -203,8 +203,9 @@ class KnownTopics:
         found = [self._known[cid] for cid in known]
         return sorted(found, key=age)
 
-    def hear(self, meta: TopicDescriptor, payload: bytes, effects: Effects) -> None:
-        """An event of a topic was delivered; in a meta topic it may be a version of the topic."""
+    def hear(self, meta: TopicDescriptor, author: PeerId, payload: bytes, effects: Effects) -> None:
+        """An event of a topic was delivered; in a meta topic it may be a version of the topic, if
+        it is by the one whom the version names as its author."""
         if not meta.name.startswith("meta-"):
             return
         try:
@@ -212,6 +213,9 @@ class KnownTopics:
         except DecodeError:
             return
         if version.meta != meta.cid:
+            return
+        if version.author != author:
+            effects.append(trace.Refuse(author, reasons.NOT_ITS_AUTHOR, cids.text(meta.cid)))
             return
         if version.cid in self._known:
             self.keep(version, dates.seconds(version.created), effects)
