@@ -1,12 +1,12 @@
 """Topics: meta topics, versions, sub-topics, and who may publish."""
 
 import pytest
-from pulsarcast_rig import Lone, World
+from pulsarcast_rig import Lone, World, delivered, publication, refusals
 
 from rumormill.core.api import TopicTree
 from rumormill.core.effects import KeepNote, Outcome, Published
 from rumormill.core.event import Event, Note
-from rumormill.core.inputs import Command, Publish, Subscribe, Unsubscribe
+from rumormill.core.inputs import Command, Publish, Received, Subscribe, Unsubscribe
 from rumormill.core.trace import Refuse, SkipPublish
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
@@ -19,9 +19,17 @@ from rumormill.protocols.pulsarcast.commands import (
     TopicView,
 )
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.descriptors import META, TopicDescriptor, meta_topic
+from rumormill.protocols.pulsarcast.format import dag_cbor, dates, rpc
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    META,
+    EventDescriptor,
+    TopicDescriptor,
+    meta_topic,
+)
+from rumormill.protocols.pulsarcast.format.signing import sign_event
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, note_of, view_of_kept
 from rumormill.protocols.pulsarcast.tree.sub_topics import MOST_BRANCHES, announced, tree_of
+from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.network import peer_id
 
 
@@ -337,3 +345,50 @@ def test_a_version_counts_only_if_its_author_announces_it() -> None:
     assert (found.topic, found.parent) == (second, first)
     news = Event(meta, b"no descriptor", peer_id(0), b"id")
     assert announced(news) is None
+
+
+def test_new_topic_is_understood_and_proves_nothing() -> None:
+    """What a peer tells of is at hand for who wants it; it is no version of another topic, and does
+    not push out what is there."""
+    lone = Lone(0, max_descriptors=3)
+    mine = lone.create()
+    assert mine.meta is not None
+    forged = TopicDescriptor(
+        "news", mine.author, "1980-01-01T00:00:00.000Z", mine.cid, {META: mine.meta}
+    )
+    lone.meet(peer_id(1))
+
+    def told(topic: TopicDescriptor) -> list[str]:
+        message = rpc.RpcMessage(rpc.Operation.NEW_TOPIC, forged.created, topic)
+        return refusals(lone.feed(Received(peer_id(1), rpc.Rpc((message,)))))
+
+    assert told(forged) == []
+    assert lone.machine.topics.get(forged.cid) == forged
+    effects = lone.feed(Command(1, ListVersions(topic=cids.text(mine.cid))))
+    (versions,) = [each.result for each in effects if isinstance(each, Outcome)]
+    assert versions == [mine]
+    another = TopicDescriptor("more", peer_id(1), forged.created)
+    assert told(another) == [reasons.WAITING_FULL]
+    assert lone.machine.topics.get(another.cid) is None
+    later = TopicDescriptor("later", b"a", forged.created, protocol_version="/pulsarcast/2.0.0")
+    assert told(later) == [reasons.OTHER_VERSION]
+
+
+def test_events_of_a_later_protocol_are_not_acted_upon() -> None:
+    """Their version says that they may mean something else."""
+    lone = Lone(0)
+    topic = lone.create(allowed_publishers=None)
+    lone.meet(peer_id(1))
+    created = dates.iso_at(lone.now)
+    for version, reasons_given in (
+        ("/pulsarcast/1.4.0", []),
+        ("/pulsarcast/2.0.0", ["other-version"]),
+    ):
+        event = EventDescriptor(
+            topic.cid, peer_id(1), b"x", created, peer_id(1), None, version,
+            dag_cbor.encode({"name": "weather"}),
+        )  # fmt: skip
+        signed = sign_event(event, SimulatedIdentity(peer_id(1)))
+        effects = lone.receive(peer_id(1), publication(signed))
+        assert refusals(effects) == reasons_given
+        assert delivered(effects) == ([] if reasons_given else [b"x"])

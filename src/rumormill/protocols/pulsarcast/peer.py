@@ -33,6 +33,7 @@ from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
 from rumormill.protocols.pulsarcast.format import additions
 from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
@@ -261,6 +262,8 @@ class PulsarcastPeer:
             self.membership.on_join(peer, payload, terms.get(payload), now, effects)
         elif isinstance(payload, bytes) and op == Operation.LEAVE_TOPIC:
             self.membership.on_leave(peer, payload, part.elsewhere, now, effects)
+        elif isinstance(payload, TopicDescriptor) and op == Operation.NEW_TOPIC:
+            self.topics.learn(peer, payload, effects)
         elif op != Operation.PING:
             self._context.refuse(peer, reasons.UNEXPECTED, None, SLIGHT, now, effects)
 

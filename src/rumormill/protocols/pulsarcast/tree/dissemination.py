@@ -42,7 +42,7 @@ from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.codec import encode_signatures, read_back
 from rumormill.protocols.pulsarcast.format.dates import date_of
-from rumormill.protocols.pulsarcast.format.descriptors import EventLinking
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, is_foreign
 from rumormill.protocols.pulsarcast.format.rpc import Rpc
 from rumormill.protocols.pulsarcast.format.signing import UNSIGNED, SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
@@ -173,6 +173,8 @@ class Dissemination:
             return reasons.FUTURE_DATE
         if len(signed.event.payload) > config.limits.payload_bytes:
             return reasons.TOO_LARGE
+        if is_foreign(signed.event.protocol_version):
+            return reasons.OTHER_VERSION
         return fault_of(signed, self._context.identity, required=config.require_signatures)
 
     def _on_verdict(
