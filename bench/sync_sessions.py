@@ -31,7 +31,8 @@ from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.registry import NO_HOOKS, protocol
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.messages import Events, Fetch, SyncMessage, decode_sync, encode_sync
-from rumormill.sync.peer import SyncedPeer, SyncNow, SyncReport
+from rumormill.sync.peer import SyncedPeer
+from rumormill.sync.wishes import SyncNow, SyncReport
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
 
@@ -109,7 +110,8 @@ class Side:
         spec = protocol("gossipsub")
         routing = spec.build(identity, random.Random(number), spec.configure(), NO_HOOKS)
         self.id = identity.peer
-        self.machine = SyncedPeer(routing, random.Random(number), SyncConfig())
+        check = spec.check_kept(routing)
+        self.machine = SyncedPeer(routing, random.Random(number), SyncConfig(), check)
         self.log = EventLog(home)
         self.timers: list[tuple[float, int, object]] = []
         self.appended: list[Event] = []
@@ -137,6 +139,8 @@ class Side:
         if self.appended:
             self.log.append(self.appended).result()
             self.appended = []
+        if isinstance(load.query, effects.Computation):
+            return inputs.Loaded(load.number, answer=load.query.work_out())
         if not isinstance(load.query, HistoryQuery):
             return inputs.Loaded(load.number)
         with self.log.histories() as histories:

@@ -23,14 +23,20 @@ PATIENCE = 60.0
 """Seconds until a test is called stuck. Nothing is expected to take a noticeable part of it."""
 
 
-def run(story: Callable[[], Coroutine[Any, Any, Result]], *, patience: float = PATIENCE) -> Result:
+def run(
+    story: Callable[[], Coroutine[Any, Any, Result]],
+    *,
+    patience: float = PATIENCE,
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> Result:
     """Run a story to its end, and return what it returns."""
 
     async def bounded() -> Result:
         async with asyncio.timeout(patience):
             return await story()
 
-    result = asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        result = runner.run(bounded())
     gc.collect()  # a socket or coroutine that was dropped warns now, inside the test
     return result
 

@@ -26,6 +26,7 @@ PURE = ("core", "members", "protocols", "overlay", "sync", "wire")
 PURE_LIBP2P = (
     "envelope",
     "identify",
+    "mdns",
     "multistream",
     "noise",
     "pnet",

@@ -11,6 +11,7 @@ the shape of what was read, by which the fuzzer knows something new.
 import asyncio
 import functools
 from collections.abc import Callable
+from ipaddress import IPv4Interface
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.daemon import control_messages, flight_messages
 from rumormill.libp2p.envelope import unseal_peer_record
 from rumormill.libp2p.identify import Identify, IdentifyReader
+from rumormill.libp2p.mdns import Mdns, service_of
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
 from rumormill.libp2p.pnet import PrivateNetwork, PrivateSession
@@ -37,7 +39,7 @@ from rumormill.protocols.skipring.messages import decode_letter, encode_letter
 from rumormill.sync.messages import decode_sync, encode_sync
 from rumormill.trace.ndjson import NOT_AN_EVENT, decode_line
 from rumormill.trace.protobuf import EventError, decode_batch, decode_event
-from rumormill.wire.dns import decode_texts
+from rumormill.wire.dns import DnsMessage, decode_texts
 from rumormill.wire.frames import FrameReader, frame
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
@@ -244,10 +246,22 @@ def multiaddr(data: bytes) -> None:
     assert Multiaddr.parse(str(address)) == address
 
 
-@target(decode_texts)
+@target(decode_texts, DnsMessage.decode)
 def dns(data: bytes) -> int:
     """A name server's answer to the question with number 7."""
+    message = DnsMessage.decode(data)
+    assert DnsMessage.decode(message.encode()).answers == message.answers
     return len(decode_texts(7, data))
+
+
+@target(Mdns.receive)
+def mdns(data: bytes) -> object:
+    """What somebody says on a link."""
+    reasons: list[str] = []
+    link = IPv4Interface("10.1.0.1/24")
+    machine = Mdns(bytes(KEY.peer_id), "us", service_of(None), link, reasons.append)
+    found = machine.receive(data, "10.1.0.7", 0.0)
+    return machine.answer_at, tuple(reasons), tuple(len(each.addresses) for each in found)
 
 
 @target(decode_kad)

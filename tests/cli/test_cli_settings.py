@@ -47,6 +47,7 @@ def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path)
         "listen": ["/ip4/127.0.0.1/tcp/4001", "/ip4/127.0.0.1/tcp/4002"],
         "announce": ["/dns4/mill.example.org/tcp/4001"],
         "join": [],
+        "mdns": "off",
         "supervisors": [],
         "topics": ["a", "b"],
         "network": "swarm.key",

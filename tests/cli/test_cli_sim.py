@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,16 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
     other = figures(*sixty, "--seed", "2", PYTHONHASHSEED="1")
     assert first == again
     assert first["trace_hash"] != other["trace_hash"]
+
+
+def test_unsubscribing_has_figures_of_its_own() -> None:
+    """With the flag they are there, and the load is the same."""
+    calm: Any = figures(*SMALL)
+    restless: Any = figures(*SMALL, "--unsubscribing", "1000")
+    assert restless["published"] == calm["published"]
+    assert calm["unsubscribed"]["left"] == 0 < restless["unsubscribed"]["left"]
+    assert ("left_behind" in calm, "left_behind" in restless) == (False, True)
+    assert "deliveries after that" in rumormill("sim", *SMALL, "--unsubscribing", "1000").stdout
 
 
 def test_the_hash_is_that_of_the_written_trace(tmp_path: Path) -> None:
@@ -182,6 +193,7 @@ WRONG = {
     "no scenario key": ("--set", "links.colour=red"),
     "no latency model": ("--latency", "warp"),
     "no rate of churn": ("--churn", "often"),
+    "no rate of unsubscribing": ("--unsubscribing", "often"),
     "no workload": ("--workload", "reddit2008"),
     "no file": ("missing.toml",),
     "no flag": ("--frobnicate",),

@@ -60,18 +60,18 @@ def javascript() -> Program:
     return Program((str(node), str(script)), folder, dict(os.environ))
 
 
-def golang() -> Program:
-    """Return the go-libp2p peer, built from its pinned sources."""
+def golang(pins: str = "go") -> Program:
+    """Return the go-libp2p peer, built from its sources as pinned in the files of this name."""
     source = HERE / "go"
     if shutil.which("go") is None:
         raise NotInstallableError("go is not installed; go-libp2p's peer is built with it")
 
     def build(folder: Path) -> None:
-        for path in made_from:
-            shutil.copy(path, folder)
+        for path, name in zip(made_from, ("go.mod", "go.sum", "main.go"), strict=True):
+            shutil.copy(path, folder / name)
         _run(["go", "build", "-mod=readonly", "-ldflags=-s -w", "-o", "peer", "."], folder)
 
-    made_from = [source / "go.mod", source / "go.sum", source / "main.go"]
+    made_from = [source / f"{pins}.mod", source / f"{pins}.sum", source / "main.go"]
     folder = _environment("go", made_from, build)
     return Program((str(folder / "peer"),), folder, dict(os.environ))
 

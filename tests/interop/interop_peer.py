@@ -73,6 +73,11 @@ class ForeignPeer:
             await self._process.wait()
         await asyncio.gather(*self._readers)
 
+    @property
+    def process_id(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     async def kill(self) -> None:
         """End the peer as a power cut does."""
         self._process.kill()

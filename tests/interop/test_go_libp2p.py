@@ -2,8 +2,10 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
+import interop_install
 import pytest
 from interop_asserts import (
     NO_MESH,
@@ -32,6 +34,18 @@ from trace_log import TraceLog
 pytestmark = pytest.mark.interop
 
 WE_DIAL = pytest.mark.parametrize("we_dial", [True, False], ids=["we-dial", "go-dials"])
+
+
+OLDER = "libp2p-0.39"
+"""go-libp2p that many still run; its build is another minute, so only where slow tests are run."""
+
+
+@pytest.fixture(
+    params=["go", pytest.param(OLDER, marks=pytest.mark.slow)], ids=["libp2p-0.51", OLDER], scope="module"
+)
+def golang(request: pytest.FixtureRequest) -> Program:
+    """go-libp2p, today's and an older one."""
+    return interop_install.installed(partial(interop_install.golang, request.param))
 
 
 async def protocols_between(ours: Node, go: ForeignPeer) -> set[str]:

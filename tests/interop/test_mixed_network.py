@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from interop_asserts import TOPIC, join
-from interop_peer import PATIENCE, ForeignPeer, Program
+from interop_peer import PATIENCE, ForeignError, ForeignPeer, Program
 
 from live_nodes import until
 from rumormill.node.node import Node
@@ -85,6 +85,7 @@ async def test_ours_end_complete_and_others_are_not_disturbed(
         for node in network.ours:
             others = len(survivors) + len(network.ours) - 1
             await until(partial(sees, node, others), "who was killed is gone")
+        await network.meshed()
         missed = await network.talk("meanwhile")
         await network.add_ours("node 3")
         await network.meshed()
@@ -122,6 +123,9 @@ async def synced(nodes: list[Node], wanted: list[bytes]) -> None:
 async def until_received(peer: ForeignPeer, wanted: set[bytes]) -> None:
     """Wait until a peer has all of some messages, and nothing twice."""
     received = await peer.received(TOPIC, len(wanted))
-    while not wanted <= set(received):
-        received = await peer.received(TOPIC, len(received) + 1)
+    while missing := wanted - set(received):
+        try:
+            received = await peer.received(TOPIC, len(received) + 1)
+        except ForeignError as error:
+            raise AssertionError(f"{peer.ticket} lacks {sorted(missing)}") from error
     assert len(received) == len(set(received))

@@ -260,10 +260,29 @@ def test_what_retention_deleted_does_not_come_back(home):
             assert [event.offset for event in read_all(log)] == [6, 7, 8, 9, 10]
 
 
+def test_what_was_deleted_soon_after_its_date_does_not_come_back_either(home):
+    """A rule of count deletes young events. Its author's own dates tell one from new ones that are
+    not later; others' clocks may differ."""
+    start = NOW * 10**6
+    with EventLog(home) as log:
+        log.append([dated(start + number) for number in range(10)]).result()
+        log.retain({"news": Retention(max_events=4)}, now=NOW + 1.0)
+        (again,) = log.append([dated(start + 5, received=NOW + 2.0)]).result()
+        assert again.gone
+    with EventLog(home) as log:
+        log.retain({"news": Retention(max_events=3)}, now=NOW + 3.0)
+        events = [dated(start + number, received=NOW + 30.0) for number in (3, 6, 7, 20)]
+        others = dated(start + 3, name=b"other", received=NOW + 30.0)
+        results = log.append([*events, others]).result()
+        assert [result.gone for result in results] == [True, True, False, False, False]
+        assert [result.offset for result in results[2:]] == [7, 10, 11]
+
+
 def test_a_new_event_is_kept_whoevers_clock_is_ahead(log):
     """Somebody's date was ahead by less than it may and is deleted: ours are from before that."""
-    log.append([dated((NOW + 50) * 10**6, received=float(NOW)), dated(NOW * 10**6)]).result()
-    log.retain({"news": Retention(max_events=1)}, now=0.0)
+    theirs = dated((NOW + 50) * 10**6, name=b"theirs", received=float(NOW))
+    log.append([theirs, dated(NOW * 10**6)]).result()
+    log.retain({"news": Retention(max_events=1)}, now=float(NOW))
     assert window_of(log).keep_from > (NOW + 49) * 10**6
     (own,) = log.append([dated((NOW + 1) * 10**6)]).result()
     assert (own.offset, own.gone) == (2, False)

@@ -111,7 +111,7 @@ def make_version_1(home, first: int) -> tuple[list[object], list[object]]:
         fill(log, 100)
         fill(log, 50, "more")
         if first:
-            log.retain({"news": Retention(max_events=100 - first)}, now=0.0)
+            log.retain({"news": Retention(max_events=100 - first)}, now=1e10)
     db = sqlite3.connect(home / "events-1.db")
     with db:
         for name in ("histories", "history_keys", "history_sums", "refusals"):

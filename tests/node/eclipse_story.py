@@ -15,22 +15,25 @@ from hostile_peer import HostilePeer
 from live_nodes import take, until
 from rumormill import Node
 from rumormill.members.config import MembersConfig
-from rumormill.members.peer import MEMBERS_PROTOCOL
-from rumormill.overlay.kademlia.messages import KadMessage, KadType, encode_kad
+from rumormill.members.peer import MEMBERS_PROTOCOL, topic_key
+from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, encode_kad
 from rumormill.wire.frames import frame
 
+KEY = topic_key("news")
 HONEST = 8
 SYBILS = 500
 
 
 async def sybil(number: int, target: Node) -> HostilePeer:
-    """Come as a subscriber, and ask as a member does."""
+    """Come as a subscriber, ask as a member does, and say so to the table as well."""
     peer = HostilePeer()
     peer.address = f"45.67.89.{1 + number % 250}"
     await peer.connect(target)
     peer.hello("news")
     question = KadMessage(KadType.FIND_NODE, bytes(peer.key.peer_id))
     peer.open(MEMBERS_PROTOCOL, frame(encode_kad(question)))
+    claim = KadMessage(KadType.ADD_PROVIDER, KEY, providers=(KadPeer(bytes(peer.key.peer_id)),))
+    peer.open(MEMBERS_PROTOCOL, frame(encode_kad(claim)))
     return peer
 
 
@@ -52,11 +55,13 @@ async def main() -> None:
     await asyncio.sleep(2.0)
     ours = {node.id for node in nodes}
     machine: Any = target._driver.machine
+    providers = machine.protocol._table.providers.get(KEY, target._driver.now())
     await nodes[5].publish("news", b"still here")
     heard = [await take(each, 1) for each in events]
     found = {
         "links": [peer in ours for peer in view().links["member"][""]],
         "book": [known.peer in ours for known in machine.protocol._book],
+        "providers": [peer in ours for peer in providers],
         "heard": sum(each == [b"still here"] for each in heard),
     }
     sys.stdout.write(json.dumps(found))

@@ -50,11 +50,13 @@ def test_a_peer_that_takes_no_large_rpc_gets_the_small_ones(resets: bool) -> Non
             await until(lambda: b"something small" in picky.all_heard(), "the small one arrives")
             assert node.subscribers(TOPIC) == 1
             assert len(picky.ended) == 1, "it was given nothing more that it does not take"
+            assert 80_000 < node._driver.limits[bytes(picky.key.peer_id)] < 201_000
             assert [each.protocol for each in node.peers] == [MESHSUB]
         drops = [
             (drop.send_to, drop.reason, drop.meta.messages[0].message_id)
             for drop in log.of(DropRPC)
         ]
+        assert not node._driver.limits
         peer = bytes(picky.key.peer_id)
         assert drops == [(peer, TOO_LARGE, each.id) for each in (large, again)]
         assert len(log.of(AddPeer)) == 1, "it has been a peer all the time"

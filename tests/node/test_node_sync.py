@@ -1,16 +1,19 @@
 """Everybody gets everything in the end, on real nodes: who was away, cut off or late."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from live_nodes import pair, run, take, take_events, until
+from processes import environment
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
-from rumormill.log.notes import read_notes
 from rumormill.node.node import Node
 from rumormill.sync.config import SyncConfig
 
@@ -115,10 +118,40 @@ def test_followed_topics_are_taken_up_again(tmp_path: Path) -> None:
             await bob.subscribe("news")
             await bob.subscribe("weather")
             await bob.unsubscribe("weather")
-            await until(lambda: read_notes(bob.log, "sync/news", "", 1), "since when is noted")
         async with Node(None) as alice:
             await alice.subscribe("news")
             await alice.publish("news", b"while bob was away")
+            async with Node(tmp_path / "bob", resume=True, sync=QUICK) as bob:
+                assert bob._driver.machine.view().subscriptions == ("news",)
+                await meet(bob, alice)
+                await until(lambda: bob.log.topic("news"), "it is in the log")
+
+    run(story)
+
+
+SHORT_LIFE = """
+import asyncio, os, signal, sys
+from rumormill import Node
+
+async def live():
+    async with Node(sys.argv[1]) as node:
+        await node.subscribe("news")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(live())
+"""
+
+
+def test_who_is_killed_when_it_has_subscribed_knows_that_it_has(tmp_path: Path) -> None:
+    """What `subscribe` returned is on the disk: the topic, and since when it is followed."""
+
+    async def story() -> None:
+        killed = [sys.executable, "-c", SHORT_LIFE, str(tmp_path / "bob")]
+        done = await asyncio.to_thread(subprocess.run, killed, env=environment(), check=False)
+        assert done.returncode == -signal.SIGKILL
+        async with Node(None) as alice:
+            await alice.subscribe("news")
+            await alice.publish("news", b"while bob was dead")
             async with Node(tmp_path / "bob", resume=True, sync=QUICK) as bob:
                 assert bob._driver.machine.view().subscriptions == ("news",)
                 await meet(bob, alice)

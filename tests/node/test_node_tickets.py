@@ -90,7 +90,7 @@ def test_what_is_announced_is_in_the_ticket_and_told_to_peers() -> None:
         told = "/dns4/mill.example.org/tcp/443"
         async with Node(None, announce=[told]) as first, Node(None) as second:
             assert first.tickets == [f"{told}/p2p/{PeerId(first.id)}"]
-            (listening,) = first._swarm._listening.addresses
+            (listening,) = first._swarm.listening.addresses
             await second.connect(f"{listening}/p2p/{PeerId(first.id)}")
             book = second._swarm.book
             await until(lambda: ("mill.example.org", 443) in book.endpoints(first.id), "it is told")

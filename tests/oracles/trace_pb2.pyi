@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TraceEvent(_message.Message):
-    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish", "stabilised", "syncEnded")
+    __slots__ = ("type", "peerID", "timestamp", "publishMessage", "rejectMessage", "duplicateMessage", "deliverMessage", "onNewOutboundStream", "onClosedOutboundStream", "recvRPC", "sendRPC", "dropRPC", "join", "leave", "graft", "prune", "nodeUp", "nodeDown", "refuse", "penalise", "undeliverableMessage", "skipPublish", "stabilised", "syncEnded", "failPublish")
     class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PUBLISH_MESSAGE: _ClassVar[TraceEvent.Type]
@@ -32,6 +32,7 @@ class TraceEvent(_message.Message):
         SKIP_PUBLISH: _ClassVar[TraceEvent.Type]
         STABILISED: _ClassVar[TraceEvent.Type]
         SYNC_ENDED: _ClassVar[TraceEvent.Type]
+        FAIL_PUBLISH: _ClassVar[TraceEvent.Type]
     PUBLISH_MESSAGE: TraceEvent.Type
     REJECT_MESSAGE: TraceEvent.Type
     DUPLICATE_MESSAGE: TraceEvent.Type
@@ -53,6 +54,7 @@ class TraceEvent(_message.Message):
     SKIP_PUBLISH: TraceEvent.Type
     STABILISED: TraceEvent.Type
     SYNC_ENDED: TraceEvent.Type
+    FAIL_PUBLISH: TraceEvent.Type
     class PublishMessage(_message.Message):
         __slots__ = ("messageID", "topic")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +216,13 @@ class TraceEvent(_message.Message):
         unequal: int
         events: int
         def __init__(self, peerID: _Optional[bytes] = ..., outcome: _Optional[str] = ..., topics: _Optional[int] = ..., unequal: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
+    class FailPublish(_message.Message):
+        __slots__ = ("topic", "reason")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        reason: str
+        def __init__(self, topic: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
     class RPCMeta(_message.Message):
         __slots__ = ("messages", "subscription", "control", "size", "dataSize", "operations")
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -316,6 +325,7 @@ class TraceEvent(_message.Message):
     SKIPPUBLISH_FIELD_NUMBER: _ClassVar[int]
     STABILISED_FIELD_NUMBER: _ClassVar[int]
     SYNCENDED_FIELD_NUMBER: _ClassVar[int]
+    FAILPUBLISH_FIELD_NUMBER: _ClassVar[int]
     type: TraceEvent.Type
     peerID: bytes
     timestamp: int
@@ -340,7 +350,8 @@ class TraceEvent(_message.Message):
     skipPublish: TraceEvent.SkipPublish
     stabilised: TraceEvent.Stabilised
     syncEnded: TraceEvent.SyncEnded
-    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ..., skipPublish: _Optional[_Union[TraceEvent.SkipPublish, _Mapping]] = ..., stabilised: _Optional[_Union[TraceEvent.Stabilised, _Mapping]] = ..., syncEnded: _Optional[_Union[TraceEvent.SyncEnded, _Mapping]] = ...) -> None: ...
+    failPublish: TraceEvent.FailPublish
+    def __init__(self, type: _Optional[_Union[TraceEvent.Type, str]] = ..., peerID: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., publishMessage: _Optional[_Union[TraceEvent.PublishMessage, _Mapping]] = ..., rejectMessage: _Optional[_Union[TraceEvent.RejectMessage, _Mapping]] = ..., duplicateMessage: _Optional[_Union[TraceEvent.DuplicateMessage, _Mapping]] = ..., deliverMessage: _Optional[_Union[TraceEvent.DeliverMessage, _Mapping]] = ..., onNewOutboundStream: _Optional[_Union[TraceEvent.OnNewOutboundStream, _Mapping]] = ..., onClosedOutboundStream: _Optional[_Union[TraceEvent.OnClosedOutboundStream, _Mapping]] = ..., recvRPC: _Optional[_Union[TraceEvent.RecvRPC, _Mapping]] = ..., sendRPC: _Optional[_Union[TraceEvent.SendRPC, _Mapping]] = ..., dropRPC: _Optional[_Union[TraceEvent.DropRPC, _Mapping]] = ..., join: _Optional[_Union[TraceEvent.Join, _Mapping]] = ..., leave: _Optional[_Union[TraceEvent.Leave, _Mapping]] = ..., graft: _Optional[_Union[TraceEvent.Graft, _Mapping]] = ..., prune: _Optional[_Union[TraceEvent.Prune, _Mapping]] = ..., nodeUp: _Optional[_Union[TraceEvent.NodeUp, _Mapping]] = ..., nodeDown: _Optional[_Union[TraceEvent.NodeDown, _Mapping]] = ..., refuse: _Optional[_Union[TraceEvent.Refuse, _Mapping]] = ..., penalise: _Optional[_Union[TraceEvent.Penalise, _Mapping]] = ..., undeliverableMessage: _Optional[_Union[TraceEvent.UndeliverableMessage, _Mapping]] = ..., skipPublish: _Optional[_Union[TraceEvent.SkipPublish, _Mapping]] = ..., stabilised: _Optional[_Union[TraceEvent.Stabilised, _Mapping]] = ..., syncEnded: _Optional[_Union[TraceEvent.SyncEnded, _Mapping]] = ..., failPublish: _Optional[_Union[TraceEvent.FailPublish, _Mapping]] = ...) -> None: ...
 
 class TraceEventBatch(_message.Message):
     __slots__ = ("batch",)

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from rumormill.sim.churn import Churn
 from rumormill.sim.run import run_scenario
-from rumormill.sim.scenario import Churn, Fault, Links, Scenario, Topology, Workload
+from rumormill.sim.scenario import Fault, Links, Scenario, Topology, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 
 LARGE = """
 from rumormill.sim.run import run_scenario
-from rumormill.sim.scenario import Churn, Links, Scenario, Workload
+from rumormill.sim.churn import Churn
+from rumormill.sim.scenario import Links, Scenario, Workload
 
 scenario = Scenario(
     peers=500,

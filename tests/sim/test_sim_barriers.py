@@ -21,10 +21,11 @@ from rumormill.core.event import Event
 from rumormill.core.inputs import Publish, Stored
 from rumormill.protocols.pubsub.router import PubSubRouter
 from rumormill.protocols.registry import PROTOCOL_NAMES
+from rumormill.sim.churn import Churn
 from rumormill.sim.host import Host
 from rumormill.sim.keeping import Disk
 from rumormill.sim.replay import how_to_repeat
-from rumormill.sim.scenario import Churn, Fault, Links, Scenario, Topology, Workload
+from rumormill.sim.scenario import Fault, Links, Scenario, Topology, Workload
 from rumormill.sim.simulation import Simulation
 
 

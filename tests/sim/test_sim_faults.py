@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
-from rumormill.sim.faults import STRIKES, FaultAction, draw_absences, expand_faults
-from rumormill.sim.scenario import ENDINGS, Churn, Fault, Scenario, Workload
+from rumormill.sim.churn import Churn, draw_absences
+from rumormill.sim.faults import STRIKES, FaultAction, expand_faults
+from rumormill.sim.scenario import ENDINGS, Fault, Scenario, Workload
 from rumormill.sim.workload import build_plan
 
 START = 2.0
@@ -202,7 +203,7 @@ def test_churn_keeps_its_limits(churn: Churn, peers: int, seed: int) -> None:
         assert absence.left < absence.back
         away = [other for other in absences if other.left <= absence.left <= other.back]
         assert len(away) <= max(1, int(churn.max_down * peers))
-        assert len({other.peer for other in away}) == len(away)
+        assert len({other.who for other in away}) == len(away)
 
 
 def test_churn_has_the_rate() -> None:

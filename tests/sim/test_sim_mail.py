@@ -277,7 +277,9 @@ def test_a_question_is_answered_after_the_handshake_and_a_round_trip() -> None:
     prepare(net, Answer(1, Note("here", 60)))
     ask(net)
     net.run(2.0)
-    assert told(net, 1) == [(0.15, Asked(net.host(0).id, 1, Note("where?", 40)))]
+    asker = net.host(0)
+    question = Asked(asker.id, 1, Note("where?", 40), asker.address)
+    assert told(net, 1) == [(0.15, question)]
     assert told(net, 0) == [(0.2, Answered(net.host(1).id, 7, Note("here", 60)))]
     for one, other in ((0, 1), (1, 0)):
         assert len(net.trace(SendRPC, one)) == len(net.trace(RecvRPC, other)) == 1

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rumormill.core.errors import ConfigError
-from rumormill.sim.scenario import Churn, Fault, Scenario, TopologyKind, WorkloadKind
+from rumormill.sim.churn import Churn
+from rumormill.sim.scenario import Fault, Scenario, TopologyKind, WorkloadKind
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "scenarios").glob("*.toml"))
@@ -318,4 +319,4 @@ def test_every_key_is_documented() -> None:
 
 
 def _nested() -> list[str]:
-    return ["topology", "links", "workload", "churn", "disk", "sync"]
+    return ["topology", "links", "workload", "topic", "churn", "unsubscribing", "disk", "sync"]

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from rumormill.core.effects import Answer, Connect, Effects, SetTimer
+from rumormill.core.effects import Answer, Ask, Connect, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Asked, Input, Start, Subscribe, TimerFired
 from rumormill.core.machine import View
 from rumormill.core.trace import DeliverMessage, PublishMessage
 from rumormill.members.config import MembersConfig
-from rumormill.members.peer import with_members
-from rumormill.overlay.kademlia.messages import KadMessage, KadPeer
+from rumormill.members.peer import topic_key, with_members
+from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType
 from rumormill.protocols.registry import PROTOCOL_NAMES, Hooks, protocol
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
@@ -148,16 +148,18 @@ def test_who_comes_back_rejoins_from_memory_when_its_ticket_leads_nowhere() -> N
 
 
 class Sybil:
-    """One of an attacker's many ids: it answers like a member, names its fellows, and comes back
-    whenever it is let go."""
+    """One of an attacker's many ids: it answers like a member, names its fellows, says that it
+    subscribes to the topic, and comes back whenever it is let go."""
 
-    def __init__(self, victims: list[PeerId], fellows: tuple[KadPeer, ...]) -> None:
+    def __init__(self, peer: PeerId, victims: list[PeerId], fellows: tuple[KadPeer, ...]) -> None:
+        self._claim = KadMessage(KadType.ADD_PROVIDER, topic_key("t"), providers=(KadPeer(peer),))
         self._victims = victims
         self._fellows = fellows
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         if isinstance(event, Start | TimerFired):
             effects += [Connect(peer) for peer in self._victims]
+            effects += [Ask(peer, 1, self._claim, 5.0, one_way=True) for peer in self._victims]
             effects.append(SetTimer("again", now + 5.0))
         elif isinstance(event, Asked) and isinstance(event.message, KadMessage):
             question = event.message
@@ -194,7 +196,7 @@ def test_five_hundred_ids_in_one_group_hold_no_more_than_their_share() -> None:
     protocols = protocol("gossipsub").protocol_ids
     sybils = []
     for number in range(500):
-        sybil = Sybil([honest[0].id, honest[number % 30].id], fellows)
+        sybil = Sybil(peer_id(30 + number), [honest[0].id, honest[number % 30].id], fellows)
         address = f"45.67.89.{number % 250}"
         sybils.append(network.add_host(protocols, lambda *_, sybil=sybil: sybil, address))
     evil = {host.id for host in sybils}
@@ -212,11 +214,25 @@ def test_five_hundred_ids_in_one_group_hold_no_more_than_their_share() -> None:
         machine: Any = host.machine
         remembered = [known for known in machine._book if known.peer in evil]
         assert len(remembered) <= CONFIG.remembered // 8
+        providers = machine._table.providers.get(topic_key("t"), network.engine.now)
+        assert 0 < len(evil & {*providers}) <= 64 // 8
     # Without the attacker, the honest ones are still one network.
     for host in sybils:
         network.crash(host)
     network.engine.run_until(61.0)
     assert components(network) == [30]
+
+
+def test_whose_ticket_everybody_has_is_not_overrun_by_those_who_start() -> None:
+    """A hundred come within two seconds, and go to others when they have been told of some."""
+    wanted = scenario("gossipsub", 100, join_interval="0.02s", workload={"messages": 0})
+    simulation = Simulation(wanted)
+    first = simulation.network.hosts[0]
+    for look in range(1, 60):
+        simulation.run(until=look / 5)
+        assert len(first.machine.view().links["member"][""]) <= 2 * CONFIG.most
+        assert len(first.links) <= 3 * CONFIG.most  # some have not said what they are
+    assert components(simulation.network) == [100]
 
 
 @pytest.mark.slow
@@ -243,5 +259,6 @@ def test_two_thousand_with_churn_are_one_network_with_bounded_degrees() -> None:
         degrees = sorted(len(host.links) for host in up)
         assert degrees[len(degrees) // 2] >= CONFIG.wanted
         assert degrees[len(degrees) * 95 // 100] <= CONFIG.most + 2
+        assert degrees[-1] <= 2 * CONFIG.most + 4  # and those who have not said what they are
     simulation.run()
     assert metrics.summary()["delivery_ratio"] > 0.99

@@ -198,7 +198,8 @@ FINGERPRINT = """
 import hashlib, random
 from rumormill.sim.faults import expand_faults
 from rumormill.sim.latency import build_bandwidth, parse_latency
-from rumormill.sim.scenario import Churn, Fault, Scenario, Topology, Workload
+from rumormill.sim.churn import Churn
+from rumormill.sim.scenario import Fault, Scenario, Topology, Workload
 from rumormill.sim.topology import build_topology
 from rumormill.sim.workload import build_plan
 

@@ -1,4 +1,4 @@
-"""A table of trace hashes: each protocol, calm and stormy, to the byte.
+"""A table of trace hashes: each protocol, calm, stormy and restless, to the byte.
 
 A change that is not meant to change behaviour leaves all of them as they are. One that is meant to
 says in docs/decisions.md what changed and why, and renews the table: run this file as a program.
@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from rumormill.sim.churn import Churn, Unsubscribing
 from rumormill.sim.run import run_scenario
-from rumormill.sim.scenario import Churn, Fault, Links, Scenario, Topology, Workload
+from rumormill.sim.scenario import Fault, Links, Scenario, Topology, Workload
 
 TABLE = Path(__file__).with_name("trace_hashes.json")
 
@@ -47,6 +48,12 @@ WEATHERS: dict[str, dict[str, Any]] = {
             Fault(kind="slow-reader", at=5.0, fraction=0.2, duration=3.0),
         ),
         "seed": 12,
+    },
+    "restless": {
+        "cool_down": 10.0,
+        "workload": Workload(kind="poisson", topics=3, messages=60, rate=10.0),
+        "unsubscribing": Unsubscribing(fraction=4.0, away=3.0, distribution="exponential"),
+        "seed": 13,
     },
 }
 

@@ -10,11 +10,13 @@ from typing import Any, Self
 from rumormill.core.event import Event
 from rumormill.core.trace import (
     DeliverMessage,
+    FailPublish,
     Join,
     Leave,
     NodeDown,
     NodeUp,
     PublishMessage,
+    SkipPublish,
     TracePayload,
     UndeliverableMessage,
 )
@@ -87,7 +89,8 @@ def odd_trace(entries: int = 3000) -> Batch:
         peer, topic = dice.choice(peers), dice.choice(topics)
         message, about = dice.choice(published[-9:])
         wild = number < 2 * entries // 3
-        kind = dice.choices(range(7), (4, 1, 3, 3, 4, 90, 3) if wild else (4, 1, 0, 0, 4, 90, 3))[0]
+        falls = (3, 3) if wild else (0, 0)
+        kind = dice.choices(range(9), (4, 1, *falls, 4, 90, 3, 1, 1))[0]
         if kind == 0:
             payload = Join(topic)
         elif kind == 1:
@@ -101,8 +104,12 @@ def odd_trace(entries: int = 3000) -> Batch:
             published.append((payload.message_id, topic))
         elif kind == 5:
             payload = DeliverMessage(message, about, dice.choice(peers), dice.choice(("", "sync")))
-        else:
+        elif kind == 6:
             payload = UndeliverableMessage(message, about, "queue-full")
+        elif kind == 7:
+            payload = FailPublish(topic, "refused")
+        else:
+            payload = SkipPublish(topic, "publisher down")
         trace.append((number / 8, peer, payload))
         if number == 2 * entries // 3:
             trace += [(number / 8, peer, NodeUp()) for peer in peers[:4]]

@@ -70,7 +70,7 @@ def test_delivery_quality_equals_the_simulators_figures(milled: Milled, protocol
     assert found["expected"] == figures["expected_deliveries"]
     assert found["dropped"] == sum(figures["dropped"].values())
     for name in (
-        "published", "delivered", "pending", "remote_deliveries", "extra_deliveries",
+        "planned", "published", "delivered", "pending", "remote_deliveries", "extra_deliveries",
         "repeated_deliveries", "messages_sent", "duplicates", "hops_max",
     ):  # fmt: skip
         assert found[name] == figures[name], name
@@ -90,6 +90,10 @@ def test_completeness_equals_the_simulators_figures(milled: Milled, protocol: st
     assert found["incomplete"] == times["incomplete"]
     assert found["delivered"] == figures["delivered"]
     assert found["synced_deliveries"] == figures["sync"]["deliveries"]
+    assert (found["planned"], found["published"]) == (figures["planned"], figures["published"])
+    for name in ("failed", "skipped"):
+        assert found[name] == sum(figures[f"{name}_publications"].values()), name
+        assert found[name] > 0 or protocol != ODD, name
     for name in ("p50", "p99", "max"):
         assert found[f"time_to_complete_{name}"] == pytest.approx(times[name], abs=ROUNDING), name
     judged = milled.rows("messages", f"all/{protocol}")

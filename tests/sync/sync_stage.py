@@ -52,7 +52,7 @@ class Stage:
 
         def honest(peer: bytes, rng: random.Random) -> Machine:
             machine = self.spec.build(SimulatedIdentity(peer), rng, self.config, hooks)
-            return SyncedPeer(machine, rng, SyncConfig())
+            return SyncedPeer(machine, rng, SyncConfig(), self.spec.check_kept(machine))
 
         host = self.network.add_host(self.spec.protocol_ids, build or honest)
         host.journal = Journal(indexed=True, **journal)

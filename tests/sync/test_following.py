@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rumormill.core.effects import KeepNote
+from rumormill.core.effects import KeepNote, Load, Outcome
 from rumormill.core.event import Note
 from rumormill.core.inputs import Loaded
 from rumormill.sync.following import Following
@@ -20,3 +20,22 @@ def test_a_topic_is_followed_from_the_moment_of_its_subscription() -> None:
     again.subscribe("news", None, 500.0, [])
     assert again.on_notes(Loaded(7, notes=(Note(kept.key, kept.value),)), [])
     assert again.since == {"news": 100_000_000}, "who comes again wants what it has missed"
+
+
+def test_a_command_is_answered_when_it_is_on_the_disk_since_when_a_topic_is_followed() -> None:
+    """That is read back behind what was kept: who finds nothing there says that it is not so."""
+    following, effects = Following(7), list[Any]()
+    following.begin(effects)
+    following.subscribe("news", None, 100.0, effects)
+    following.remember(8, 1, "news", effects)
+    assert [type(effect) for effect in effects] == [Load], "the log has not said what it has"
+    following.on_notes(Loaded(7), effects)
+    kept, read = effects[1:]
+    assert (read.number, read.query.prefix) == (8, kept.note.key)
+    assert following.on_read_back(Loaded(8, notes=(kept.note,)), effects)
+    following.remember(9, 2, "news", effects)
+    assert following.on_read_back(Loaded(9), effects)
+    known, unknown = [effect for effect in effects if isinstance(effect, Outcome)]
+    assert (known.number, known.error) == (1, "")
+    assert (unknown.number, unknown.error.split(":")[0]) == (2, "'news'")
+    assert not following.on_read_back(Loaded(10), effects)

@@ -9,8 +9,8 @@ from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Unsubscribe
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.sync_liar import SyncLiar
-from rumormill.sync.peer import SyncNow
 from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
+from rumormill.sync.wishes import SyncNow
 
 WORDS = ("one", "two", "three", "four", "five")
 MINUTE = 60.0

@@ -140,6 +140,27 @@ def test_only_what_is_wanted_is_fetched() -> None:
     assert asks(one, other, since=int((NOW - 75) * 1e6)).events == 1
 
 
+@pytest.mark.parametrize(("started", "fetched"), [(NOW - 20, 3), (NOW - 9999, 6)])
+def test_who_numbers_from_its_start_is_missed_too(started: float, fetched: int) -> None:
+    """Other implementations count on from when they were started, which may be before we followed.
+    Once we have one such event, others are wanted too: from it on, or all if its date tells
+    nothing; what dates can tell is not."""
+    counted = [event(int(started * 1e9) + n, author=b"counts") for n in range(4)]
+    ours = [dated(NOW - age, author=b"clock") for age in (500, 400, 300, 5)]
+    one, other = store_of([]), store_of([*counted, *ours])
+    since = int((NOW - 10) * 1e6)
+    assert asks(one, other, since=since).events == 1, "a date tells what is older, while it can"
+    one.keep(counted[0], NOW - 7)
+    assert asks(one, other, since=since).events == fetched
+    assert ids_of(one) >= {each.id for each in counted}
+
+
+def test_what_was_published_before_it_was_followed_is_no_wrong_date() -> None:
+    """Nor does it make anybody want more."""
+    one, other = store_of([dated(NOW - 500)]), store_of([dated(NOW - 400), dated(NOW - 5)])
+    assert asks(one, other, since=int((NOW - 10) * 1e6)).events == 1
+
+
 def test_a_partner_that_has_less_gives_nothing() -> None:
     """That is not its fault, and it is not asked for long."""
     events = [dated(NOW - 500 + n) for n in range(300)]

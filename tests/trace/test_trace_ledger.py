@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from rumormill.core.trace import (
     DeliverMessage,
     DropRPC,
+    FailPublish,
     Join,
     Leave,
     MessageMeta,
@@ -17,7 +18,7 @@ from rumormill.core.trace import (
     UndeliverableMessage,
 )
 from rumormill.trace import ledger as ledger_module
-from rumormill.trace.ledger import OTHER_REASONS, Ledger
+from rumormill.trace.ledger import NOT_PUBLISHED, OTHER_REASONS, Ledger
 
 A, B, C, D = b"a", b"b", b"c", b"d"
 M1, M2 = b"m1", b"m2"
@@ -321,3 +322,10 @@ def test_any_sequence_keeps_the_sums_and_agrees_with_the_plain_rules(happenings)
     ledger.close()
     model.close()
     check()
+
+
+def test_what_could_not_be_published_is_owed_to_those_who_would_have_been_owed_it():
+    """Nobody can get it: three pairs are dropped, and who joins later was owed nothing."""
+    ledger = ledger_of(*three_up(), (A, FailPublish("t", "refused")), (D, NodeUp()), (D, Join("t")))
+    assert standing(ledger) == (3, 0, 0, {NOT_PUBLISHED: 3})
+    assert ledger.sums()["t"].published == 0

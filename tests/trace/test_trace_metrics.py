@@ -12,9 +12,11 @@ from rumormill.core.trace import (
     DeliverMessage,
     DropRPC,
     DuplicateMessage,
+    FailPublish,
     GraftMeta,
     IHaveMeta,
     Join,
+    Leave,
     MessageMeta,
     NodeDown,
     NodeUp,
@@ -26,6 +28,7 @@ from rumormill.core.trace import (
     RejectMessage,
     RpcMeta,
     SendRPC,
+    SkipPublish,
     SubMeta,
     UndeliverableMessage,
 )
@@ -279,3 +282,35 @@ def test_any_trace_gives_the_same_keys_as_json_however_it_is_batched(trace, bord
     summary = metrics.summary()
     assert list(summary) == list(summary_of([]))
     assert json.dumps(summary) == json.dumps(summary_of(trace))
+
+
+def test_a_refusal_to_publish_does_not_look_better_than_a_loss():
+    """One of two planned publications is refused: half of what was owed is delivered, and the event
+    that never was is never complete. One planned for a peer that was away is owed to nobody."""
+    unmade = [(2.0, A, FailPublish("t", "refused")), (3.0, A, SkipPublish("t", "publisher down"))]
+    summary = summary_of([*line_of_four(), *unmade])
+    assert (summary["planned"], summary["published"]) == (3, 1)
+    assert summary["failed_publications"] == {"refused": 1}
+    assert summary["skipped_publications"] == {"publisher down": 1}
+    assert (summary["delivery_ratio"], summary["dropped"]) == (0.5, {"not-published": 4})
+    assert summary["complete_ratio"] == 0.5
+    assert (summary["time_to_complete"]["events"], summary["time_to_complete"]["incomplete"]) == (
+        2,
+        1,
+    )
+
+
+def test_what_reaches_a_peer_after_it_has_left():
+    """Two copies of D's come after it left, one of them is even delivered; joining ends it, and
+    what concerns other topics is none of it."""
+    left = [
+        (1.4, D, Leave("t")),
+        *line_of_four()[-2:],
+        (1.8, D, RecvRPC(B, data(M))),
+        (1.8, D, RecvRPC(B, RpcMeta(messages=(MessageMeta(b"o", "other"),)))),
+        (1.9, D, Join("t")),
+        (2.0, D, RecvRPC(A, data(M))),
+    ]
+    summary = summary_of([*line_of_four()[:-2], *left])
+    assert summary["unsubscribed"] == {"left": 1, "deliveries": 1, "copies": 2}
+    assert summary_of(line_of_four())["unsubscribed"] == {"left": 0, "deliveries": 0, "copies": 0}

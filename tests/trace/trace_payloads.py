@@ -90,5 +90,6 @@ ONE_OF_EACH: list[Entry] = [
         trace.SkipPublish("news", "publisher down"),
         trace.Stabilised("news", True),
         trace.SyncEnded(b"peer-b", "complete", 3, 1, 250),
+        trace.FailPublish("news", "the disk is full"),
     )
 ]

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import LogObserver, begin
+from rumormill.cli.reaching import reach
 from rumormill.cli.session import find_tickets, run_async
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import ConfigError, LocalError
@@ -31,6 +32,7 @@ from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.node import Node
 from rumormill.trace.writers import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.tickets import read_ticket
 
 _log = logging.getLogger("rumormill.node")
 
@@ -119,7 +121,7 @@ async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: b
             tls=tls if all(tls) else None,
             home=resolved.home,
         ) as doors:
-            _announce(node.tickets, resolved, doors, as_json=options.json)
+            _announce(node, resolved, doors, as_json=options.json)
             wanted = [*resolved.texts("join"), *find_tickets(resolved.home)]
             joining = [asyncio.ensure_future(_keep_joining(node, each)) for each in wanted]
             await stop.wait()
@@ -163,20 +165,22 @@ def _stop_with_stdin(stop: asyncio.Event) -> None:
         raise CommandError("--until-eof: stdin is no pipe", USAGE) from None
 
 
-def _announce(tickets: list[str], resolved: Resolved, doors: Doors, *, as_json: bool) -> None:
+def _announce(node: Node, resolved: Resolved, doors: Doors, *, as_json: bool) -> None:
     port = None if doors.metrics is None else int(doors.metrics.rpartition(":")[2])
     fields = {"home": str(resolved.home), "protocol": resolved.text("protocol")}
     if as_json:
-        shown = {"tickets": tickets, **fields, "metrics_port": port, "flight": doors.flight}
+        shown = {"tickets": node.tickets, **fields, "metrics_port": port, "flight": doors.flight}
         print(json.dumps(shown), flush=True)
     else:
-        print("\n".join(tickets), flush=True)
+        print("\n".join(node.tickets), flush=True)
     fields["network"] = str(resolved.network or "open")
     if port is not None:
         fields["metrics_port"] = str(port)
     if doors.flight is not None:
         fields |= {"flight": doors.flight, "token": str(resolved.home / TOKEN_FILE)}
     _log.info("running", extra={"fields": fields})
+    told = [address for ticket in node.tickets for address in read_ticket(ticket)]
+    _log.info("reachable %s", reach(told, node.links))
 
 
 async def _keep_joining(node: Node, ticket: str) -> None:

@@ -26,11 +26,14 @@ from typing import Final
 import msgspec
 
 from rumormill.cli.grammar import FAILURE
+from rumormill.cli.reaching import reach
 from rumormill.cli.session import run_async, running_node
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.errors import LocalError
 from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
+from rumormill.libp2p.lan import heard_on
+from rumormill.libp2p.own_addresses import expanded
 from rumormill.log.errors import NotAStoreError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_note
@@ -111,6 +114,7 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     yield _check_daemon(resolved.home, running)
     yield _check_store(resolved.home)
     yield _check_members(resolved)
+    yield _check_reach(resolved)
     if running:
         yield run_async(_check_histories(resolved))
         return  # the addresses are taken by the node itself
@@ -260,6 +264,15 @@ def _check_members(resolved: Resolved) -> Check:
         return Check("members", OK, "nobody is looked for (members.enabled=false)")
     advice = "" if len(book) or tickets else "to join a network: --join TICKET, of any of its nodes"
     return Check("members", OK, text, advice)
+
+
+def _check_reach(resolved: Resolved) -> Check:
+    """Who could reach a node that is run with these settings."""
+    listening = [Multiaddr.parse(each) for each in resolved.texts("listen")]
+    announced = [Multiaddr.parse(each) for each in resolved.texts("announce")]
+    found = heard_on(listening) if resolved.text("mdns") == "on" else []
+    text = reach(announced or expanded(listening), [str(link.network) for link in found])
+    return Check("reach", OK, text)
 
 
 def _check_port(name: str, endpoint: Endpoint) -> Check:

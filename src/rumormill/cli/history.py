@@ -1,4 +1,4 @@
-"""`rumormill history` and `peers`: what a home has, with or without a running node."""
+"""`rumormill history`, `get`, `peers`: what a home has or gets, with or without a running node."""
 
 import argparse
 import asyncio
@@ -18,6 +18,7 @@ from rumormill.cli.printing import Printer, choose_printer, write_events
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
+from rumormill.core.where import Filter
 from rumormill.daemon.control_messages import BATCH_EVENTS, ControlError, Events, Synced
 from rumormill.daemon.control_service import ControlClient, read_history
 from rumormill.log.event_log import EventLog
@@ -27,6 +28,9 @@ Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 _COMPLETE_SECONDS = 60.0
 """How long nodes may take to answer, unless it is said."""
+
+_GET_SECONDS = 30.0
+"""How long a single event is looked for, unless it is said."""
 
 _LOOK_SECONDS = 1.0
 """How often a terminal is told how far it is."""
@@ -44,6 +48,8 @@ def run_history(options: argparse.Namespace) -> int:
     since = moment("--since", options.since, time.time())
     count = whole("--count", options.count)
     span = _Span(offset or 0, since, count, options.order == "links")
+    if options.where is not None and (verifies or options.graph):
+        raise CommandError("--where goes neither with --graph nor with verify", USAGE)
     if options.complete:
         run_async(_complete(topic, resolved))
     if verifies:
@@ -52,7 +58,8 @@ def run_history(options: argparse.Namespace) -> int:
         if options.json or options.raw or options.format is not None:
             raise CommandError("choose one of --graph, --format, --json and --raw", USAGE)
         return run_async(_graph(topic, resolved, span))
-    return run_async(_history(topic, resolved, span, choose_printer(options)))
+    where = None if options.where is None else Filter(options.where)
+    return run_async(_history(topic, resolved, span, where, choose_printer(options)))
 
 
 async def _complete(topic: str, resolved: Resolved) -> None:
@@ -70,12 +77,17 @@ class _Span(NamedTuple):
     linked: bool = False
 
 
-async def _history(topic: str, resolved: Resolved, span: _Span, printer: Printer) -> int:
+async def _history(
+    topic: str, resolved: Resolved, span: _Span, where: Filter | None, printer: Printer
+) -> int:
     """Print what can be read: by the running node's keys, or by those that this command has."""
     access = TopicAccess()
     key_file = resolved.topic_keys.get(topic)
     access.set_keys(topic, key_file)
     unreadable = 0
+    left = span.most
+    if where is not None:  # how many are to be read for that is not known
+        span = span._replace(most=None)
 
     async def opened(*span: Any) -> Events:
         nonlocal unreadable
@@ -87,7 +99,12 @@ async def _history(topic: str, resolved: Resolved, span: _Span, printer: Printer
         async for events in _batches(opened, span):
             clear = [*filter(None, map(access.opened, events))]
             unreadable += len(events) - len(clear)
+            if where is not None:
+                clear = where.matching(clear)[:left]
+                left = None if left is None else left - len(clear)
             await asyncio.to_thread(write_events, clear, printer)
+            if left == 0:
+                break
     if unreadable:
         raise CommandError(
             f"{unreadable} events of {topic} cannot be read with the keys that are here; give one"
@@ -152,6 +169,23 @@ async def _reader(resolved: Resolved, topic: str, *, raw: bool) -> AsyncIterator
             return
     with EventLog(resolved.home, read_only=True) as log:
         yield lambda *span: asyncio.to_thread(read_history, log, topic, *span)
+
+
+def run_get(options: argparse.Namespace) -> int:
+    """Print one event, wherever it is."""
+    return run_async(_get(begin(options), options, choose_printer(options)))
+
+
+async def _get(resolved: Resolved, options: argparse.Namespace, printer: Printer) -> int:
+    patience = seconds("--timeout", options.timeout) or _GET_SECONDS
+    async with open_session(resolved) as session:
+        if session.ephemeral and not session.joined:
+            raise CommandError(
+                f"nobody to ask: no node runs in {resolved.home}; start one, or give --join TICKET"
+            )
+        event = await session.service.fetch(options.event, patience)
+    await asyncio.to_thread(write_events, [event], printer)
+    return 0
 
 
 def run_peers(options: argparse.Namespace) -> int:

@@ -164,7 +164,8 @@ def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:
     for row in sorted(mine, key=lambda row: str(row["run"])):
         share = "–" if row["delivery_ratio"] is None else f"{row['delivery_ratio']:.2%}"
         late = "–" if row["latency_p99"] is None else f"{row['latency_p99']:.3f} s"
-        print(f"{row['run']}: {row['protocol']}, {share} delivered, p99 {late}")
+        made = f"{row['published']} of {row['planned']} published"
+        print(f"{row['run']}: {row['protocol']}, {made}, {share} delivered, p99 {late}")
     print(f"{lake.path}/parts/{part}")
 
 

@@ -115,9 +115,11 @@ print the messages of a topic as they come
 Print messages as they come. Through the node that runs in the home, if one does;
 otherwise with a node for this command only, which prints its ticket to stderr.
 
-topic TOPIC          the topic's name
+topic TOPIC          the topic's name; or a pattern of names: 'news/*' is all that are one level
+    below news, 'news/#' all that are below it
 @peer
 @position
+@where
 --all                begin with the oldest event of the log, and fetch what was published before
 --history {missed,all,none}  what is fetched from other nodes: what was missed since the
     first subscription (default), whatever they keep (with --all), or nothing
@@ -137,6 +139,7 @@ examples:
   rumormill sub news
   rumormill sub news --count 10 --wait 60 --json
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
+  rumormill sub 'news/*' --where 'data.urgent == true' --format '%t %s\\n'
   rumormill sub zdpuAoW87Vvr9dAPm... --recursive --follow-versions --format '%t %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
@@ -190,6 +193,7 @@ subject [SUBJECT]
 options:
 @keys
 @position
+@where
 --count N            print at most so many events
 --order {offset,links}  as they came into this log (default), or each behind the one that it
     links to, the same in every log that has the same (Pulsarcast)
@@ -200,10 +204,30 @@ options:
 examples:
   rumormill history news
   rumormill history news --offset -10 --json
+  rumormill history readings --where 'data.celsius > 30'
   rumormill history news --since 2026-01-31T12:00:00 --count 5
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --order links
   rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+""",
+    "get": """\
+get one event by its CID, from the DHT
+
+Print the event of a CID, wherever it is: in this home's topics or in the DHT of the
+network. Its author need not be there, and its topic need not be followed. Its name,
+its signatures and, where the topic can be found, its publisher's permission are
+checked. Through the node that runs in the home, if one does; otherwise with a node
+for this command only, which joins --join. For pulsarcast.
+
+event CID            the event's CID, or its id as `history --json` shows it
+@peer
+--timeout SECONDS = 30  stop after so long: exit code 3
+@output
+
+examples:
+  rumormill get zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+  rumormill get zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --json --timeout 5 \\
+      --protocol pulsarcast --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
     "topics": """\
 list topics, create one, or show what is known of one

@@ -89,6 +89,7 @@ network:
 --bandwidth MODEL    unlimited, 10mbit, 10mbit/50mbit (up/down), regions
 --churn RATE         peers that leave per minute, as 12, or of all, as 5%
 load:
+--unsubscribing RATE  subscriptions that end per minute, as 12, or of all, as 5%
 --workload KIND      fixed, poisson, zipf, reddit2007
 --messages N         how many; of reddit2007 the first N
 --topics N           how many topics

@@ -23,6 +23,7 @@ from rumormill.cli.settings import Resolved
 from rumormill.core.api import Reach
 from rumormill.core.errors import LimitError
 from rumormill.core.event import VERSION, Event
+from rumormill.core.where import Filter
 from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun
 
 _CHUNK = 64 * 1024
@@ -48,7 +49,7 @@ async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
     if count is not None and options.data is None:
         raise CommandError("--count repeats DATA, and there is none", USAGE)
     async with open_session(resolved) as session:
-        if session.ephemeral and not session.joined:
+        if session.ephemeral and not (session.joined or session.looks):
             raise CommandError(
                 f"nobody to publish to: no node runs in {resolved.home} and no `rumormill sub`"
                 " waits there; start one, or give --join TICKET",
@@ -174,7 +175,9 @@ def run_sub(options: argparse.Namespace) -> int:
 
 
 async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
-    resolved.check_topic(options.topic)
+    resolved.check_topic(options.topic, pattern=True)
+    if options.where is not None:
+        Filter(options.where)  # what is wrong with it is said before anything is started
     offset = whole("--offset", options.offset, least=-(2**53))
     if sum((options.all, offset is not None, options.since is not None)) > 1:
         raise CommandError("choose one of --all, --offset and --since", USAGE)
@@ -202,7 +205,12 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
             tickets = (await session.service.welcome()).tickets
             stack.enter_context(announced(resolved.home, tickets))
         batches = session.service.subscribe(
-            options.topic, offset=offset, since=since, history=options.history, reach=reach
+            options.topic,
+            offset=offset,
+            since=since,
+            history=options.history,
+            where=options.where,
+            reach=reach,
         )
         try:
             async with asyncio.timeout(wait), contextlib.aclosing(batches):  # type: ignore[type-var]

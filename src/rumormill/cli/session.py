@@ -38,6 +38,7 @@ _MAX_BYTES: Final = 2048
 _DECIDED_BY_THE_NODE = (
     "listen",
     "announce",
+    "mdns",
     "protocol",
     "preset",
     "supervisors",
@@ -55,6 +56,8 @@ class Session(msgspec.Struct):
     """Whether the node ends with this command, and its log with it."""
     joined: int
     """To how many nodes this command has connected it."""
+    looks: bool = False
+    """Whether it looks for nodes by itself."""
 
 
 def run_async(work: Coroutine[Any, Any, _Found]) -> _Found:
@@ -126,7 +129,7 @@ async def _own_node(resolved: Resolved) -> AsyncIterator[Session]:
             raise LocalError("; ".join(failures))
         joined = len(tickets) - len(failures)
         joined += len(resolved.texts("supervisors"))  # they introduce us to all others
-        yield Session(service, True, joined)
+        yield Session(service, True, joined, bool(node.links))
 
 
 @contextlib.contextmanager

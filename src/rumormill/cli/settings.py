@@ -18,6 +18,7 @@ from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.numbers import pairs, retention_rules
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, LocalError
+from rumormill.core.patterns import Pattern, check_plain
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.members.config import MembersConfig
@@ -53,6 +54,7 @@ SETTINGS: Final = (
     Setting("listen", "--listen", ["/ip4/127.0.0.1/tcp/0"], many=True),
     Setting("announce", "--announce", [], many=True),
     Setting("join", "--join", [], many=True),
+    Setting("mdns", "--mdns", "on"),
     Setting("supervisors", "--supervisor", [], many=True),
     Setting("topics", "--topic", [], many=True),
     Setting("network", "--network", ""),
@@ -218,12 +220,14 @@ class Resolved(msgspec.Struct, frozen=True):
             retain=self.retain,
             sync=self.sync_config,
             members=self.members_config,
+            mdns=self.text("mdns") == "on",
             resume=resume,
             observers=observers,
         )
 
-    def check_topic(self, topic: str) -> None:
-        """Refuse a name that no node would take, or that nobody could type again."""
+    def check_topic(self, topic: str, *, pattern: bool = False) -> None:
+        """Refuse a name that no node would take, or that nobody could type again; and a pattern of
+        names, unless it may be one."""
         most = protocol(self.text("protocol")).max_topic(self.protocol_config)
         try:
             size = len(topic.encode())
@@ -235,12 +239,17 @@ class Resolved(msgspec.Struct, frozen=True):
                 " characters",
                 USAGE,
             )
+        try:
+            (Pattern if pattern else check_plain)(topic)
+        except LocalError as error:
+            raise CommandError(str(error), USAGE) from None
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is opened."""
         assert self.protocol_config
         for key, choices in (
             ("durability", tuple(Durability)),
+            ("mdns", ("on", "off")),
             ("log_level", ("", "debug", "info", "warning", "error")),
             ("log_format", ("text", "json")),
         ):

@@ -24,6 +24,8 @@ node:
 options:
 --join TICKET*       enter the network of this node, or of one of those that the ticket names; one
     ticket is enough, and who was here before needs none; may be repeated
+--mdns {on,off}      find nodes on the same link, and be found, without a ticket: on unless said
+    otherwise, for a node that --listen lets others reach
 --supervisor TICKET*  who supervises topics, where the protocol needs it (skipring); name all of
     them
 --listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0, which only this machine
@@ -61,6 +63,8 @@ options:
     "position": """\
 --since TIME         begin so long ago (90s, 15m, 1h, 2d) or at an ISO time
 --offset N           begin at this offset of the log; -5: with the last five""",
+    "where": """\
+--where FILTER       only events that it matches, as 'data.celsius > 30 and topic == "roof"'""",
     "output": """\
 --format TEXT        how to print an event: %t topic, %o offset, %a author, %s payload, %S its
     size, %T time received, %i id, %% and \\n \\t \\0 (default '%s\\n')

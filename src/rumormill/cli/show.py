@@ -23,6 +23,7 @@ MISSING = "–"
 
 _REASONS = {
     "dropped": "dropped",
+    "failed_publications": "publications failed",
     "skipped_publications": "publications skipped",
     "rpcs_dropped": "RPCs dropped",
     "rejected": "rejected",
@@ -83,6 +84,7 @@ def progress_bar(runs: int) -> Iterator[Callable[[str], Advance]]:
 
 
 def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
+    yield "planned publications", f"{figures['planned']:,}"
     yield "published", f"{figures['published']:,}"
     yield "delivered", f"{figures['delivered']:,}"
     yield "delivery ratio", as_percent(figures["delivery_ratio"])
@@ -107,10 +109,25 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
     yield "control sent", as_size(figures["control_bytes"])
     yield "load, p99 / mean", as_number(figures["load_p99_over_mean"])
     yield "load, max / mean", as_number(figures["load_max_over_mean"])
+    yield from _leaving_rows(figures)
     yield from _sync_rows(figures["sync"])
     for key, name in _REASONS.items():
         for reason, count in figures[key].items():
             yield f"{name}: {reason}", f"{count:,}"
+
+
+def _leaving_rows(figures: Figures) -> Iterator[tuple[str, str]]:
+    """What unsubscribing did, where the scenario has any."""
+    behind = figures.get("left_behind")
+    if behind is None:
+        return
+    left = figures["unsubscribed"]
+    yield "unsubscribed", f"{left['left']:,}"
+    yield "deliveries after that", f"{left['deliveries']:,}"
+    yield "copies after that", f"{left['copies']:,}"
+    yield "subscriptions away at the end", f"{behind['ended']:,}"
+    yield "entries left of them", f"{behind['entries']:,}"
+    yield "links left of them", f"{behind['links']:,}"
 
 
 def _sync_rows(sync: Figures) -> Iterator[tuple[str, str]]:

@@ -24,11 +24,13 @@ from rumormill.cli.show import progress_bar, show_runs
 from rumormill.core.config import Config, nearest
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import protocol
-from rumormill.sim.scenario import Churn, Scenario
+from rumormill.sim.churn import Churn, Unsubscribing
+from rumormill.sim.scenario import Scenario
 from rumormill.trace.files import SUFFIXES
 
 FLAGS: Final = {
-    **{flag: flag for flag in ("protocol", "preset", "peers", "seed", "join", "start", "churn")},
+    **{flag: flag for flag in ("protocol", "preset", "peers", "seed", "join", "start")},
+    **{flag: flag for flag in ("churn", "unsubscribing")},
     **{flag: f"links.{flag}" for flag in ("latency", "jitter", "loss", "bandwidth")},
     **{flag: f"workload.{flag}" for flag in ("messages", "topics", "rate", "size")},
     "topology": "topology.kind",
@@ -83,9 +85,11 @@ def read_scenario(options: argparse.Namespace) -> tuple[Scenario, dict[str, str]
     kind = changes.get("workload.kind", scenario.workload.kind)
     if kind == "reddit2007" and "workload.messages" in changes:
         changes["workload.limit"] = changes.pop("workload.messages")
-    if isinstance(changes.get("churn"), str):
-        churn = Churn.parse(changes.pop("churn"))
-        changes |= {"churn.rate": churn.rate, "churn.fraction": churn.fraction}
+    for kind in (Churn, Unsubscribing):
+        if isinstance(changes.get(kind.table), str):
+            given = kind.parse(changes.pop(kind.table))
+            changes[f"{kind.table}.rate"] = given.rate
+            changes[f"{kind.table}.fraction"] = given.fraction
     return scenario.changed(changes), parameters
 
 

@@ -84,7 +84,7 @@ class TopicTree(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class Reach(msgspec.Struct, frozen=True):
     """What a subscription takes in besides its topic, where topics are created: see
     `Node.subscribe`."""
 
@@ -101,9 +101,19 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in names if getattr(self, name) != getattr(alone, name)]
 
     @property
+    def versions(self) -> bool:
+        """Whether later versions of the topic are of interest."""
+        return self.tell_versions or self.follow_versions
+
+    @property
     def joint(self) -> bool:
-        """Whether events of several topics come together."""
-        return self.recursive or self.tell_versions or self.follow_versions
+        """Whether something besides the topic is looked for."""
+        return self.recursive or self.versions
+
+    @property
+    def meta(self) -> bool | None:
+        """Whether the meta topic is subscribed to, if that is not as configured."""
+        return self.versions or self.subscribe_to_meta
 
 
 ALONE: Final = Reach()

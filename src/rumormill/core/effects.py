@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from rumormill.core.event import Event, Note
+from rumormill.core.event import Event, Kept
 from rumormill.core.history import HistoryQuery, Key
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
@@ -118,9 +118,9 @@ class Append(Effect, frozen=True, gc=False):
 
 
 class KeepNote(Effect, frozen=True):
-    """Keep a note of the protocol's own; it is safe when the next append is."""
+    """Keep a note or a record of the protocol's own; it is safe when the next append is."""
 
-    note: Note
+    note: Kept
 
 
 class ById(msgspec.Struct, frozen=True):
@@ -142,8 +142,26 @@ class Notes(msgspec.Struct, frozen=True):
     after: str = ""
 
 
+class Computation(msgspec.Struct, frozen=True):
+    """Work that takes a while and needs nothing but itself: done beside all else, where possible.
+
+    It may come before what was appended earlier.
+    """
+
+    def work_out(self) -> object:
+        """Do it; each kind of work says how, and raises nothing."""
+        return None
+
+
+class Records(msgspec.Struct, frozen=True):
+    """The records behind a key, in the order of the keys."""
+
+    after: bytes = b""
+
+
 class Load(Effect, frozen=True):
-    """Read stored events of a topic, or notes, whatever was appended before this effect included.
+    """Read stored events of a topic, notes or records, whatever was appended before this effect
+    included.
 
     `Loaded` follows with the same `number`, which the machine chooses and does not use again while
     the answer is awaited. It holds a bounded piece; where more is there, the machine asks for it
@@ -152,7 +170,7 @@ class Load(Effect, frozen=True):
 
     number: int
     topic: Topic
-    query: ById | FromOffset | Notes | HistoryQuery
+    query: ById | FromOffset | Notes | Records | HistoryQuery | Computation
 
 
 class Disregard(Effect, frozen=True):
@@ -191,6 +209,8 @@ class SetTimer(Effect, frozen=True):
 
     timer: Hashable
     at: float
+    patient: bool = False
+    """Whether it may fire some seconds late when there is a lot to do: nobody waits for it."""
 
 
 class CancelTimer(Effect, frozen=True):

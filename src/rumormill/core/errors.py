@@ -22,6 +22,10 @@ class LimitError(LocalError):
     """A local request would exceed a configured bound."""
 
 
+class OutOfTimeError(LocalError):
+    """What was asked for did not come within the time that the caller gave it."""
+
+
 class PeerError(RumormillError):
     """The remote peer sent something that breaks the protocol.
 

@@ -1,9 +1,10 @@
 """An event: what a publisher said, as protocols, logs and applications hand it to each other.
 
-A note is the other thing that is kept: what a protocol must know again after a restart.
+Two other things are kept: notes, what a protocol must know again after a restart, and records, what
+it holds for other peers.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -22,6 +23,26 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     value: bytes
+
+
+class KeptRecord(msgspec.Struct, frozen=True):
+    """A value under a key of a distributed hash table, which a peer holds for others or published
+    itself; without a value, it is kept no longer.
+
+    `proof` vouches for it, `since` is when it was last published, as far as its holder knows, and
+    `source` who gave it to us.
+    """
+
+    key: bytes
+    value: bytes | None = None
+    proof: bytes = b""
+    since: float = 0.0
+    own: bool = False
+    source: PeerId = b""
+
+
+Kept: TypeAlias = Note | KeptRecord
+"""What is kept beside events."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

@@ -11,13 +11,13 @@ wants of the histories.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from rumormill.core.event import Event
-from rumormill.core.ids import MessageId, Topic
+from rumormill.core.ids import MessageId, PeerId, Topic
 
 UNDATED: Final = 0
 """The stamp of an event whose author has signed no date: such events are ordered by their ids."""
@@ -28,6 +28,8 @@ AHEAD_SECONDS: Final = 60
 _SEQNO_BYTES: Final = 8
 _LATEST: Final = 1e12
 """Seconds since 1970 that are no date any more, but a mistake or a joke."""
+_MAX_AUTHORS: Final = 1024
+"""Authors of whom it is known what was deleted within a minute; our choice."""
 _COUNT_BYTES: Final = 8
 SUM_BITS: Final = 4096
 """Bits of a sum of hashes."""
@@ -66,15 +68,6 @@ def stamp_of(event: Event) -> int:
 def is_ahead(stamp: int, now: float) -> bool:
     """Whether a date lies so far ahead that it is wrong."""
     return stamp > 1e6 * (now + AHEAD_SECONDS)
-
-
-def is_over(event: Event, keep_from: int) -> bool:
-    """Whether an event is one of those that retention has deleted, as far as its date tells.
-
-    One that came soon after its date is not: it is new, whoever's clock is ahead.
-    """
-    stamp = stamp_of(event)
-    return UNDATED < stamp < min(keep_from, 1e6 * (event.received - AHEAD_SECONDS))
 
 
 class Summary(msgspec.Struct, frozen=True, gc=False):
@@ -135,6 +128,43 @@ class Window(msgspec.Struct, frozen=True):
         if is_ahead(stamp, received):
             return Window(self.keep_from, undated=self.undated, ahead=False)
         return Window(max(self.keep_from, stamp + 1), undated=self.undated, ahead=self.ahead)
+
+
+class Deleted(msgspec.Struct):
+    """What retention has deleted of a topic, as far as dates tell: that is not stored again."""
+
+    keep_from: int = 0
+    """As in the topic's `Window`."""
+    latest: dict[PeerId, int] = {}
+    """The latest dates of deleted events by author, where they are less than a minute old."""
+
+    def add(self, keep_from: int, gone: Iterable[tuple[PeerId, int]], now: float) -> None:
+        """Note authors and dates of deleted events, of too many authors the latest.
+
+        None of them lay ahead when it came. Of events without an author no date tells.
+        """
+        self.keep_from = keep_from
+        latest = dict(self.latest)
+        for author, stamp in gone:
+            latest[author] = max(stamp, latest.get(author, 0))
+        young = [
+            (stamp, author)
+            for author, stamp in latest.items()
+            if author and stamp > 1e6 * (now - AHEAD_SECONDS)
+        ]
+        self.latest = {author: stamp for stamp, author in sorted(young)[-_MAX_AUTHORS:]}
+
+    def has(self, event: Event) -> bool:
+        """Whether an event that comes now is one of those.
+
+        One that comes soon after its date may be new, whoever's clock is ahead: only its author's
+        own dates tell.
+        """
+        stamp = stamp_of(event)
+        if stamp >= self.keep_from or stamp == UNDATED:
+            return False
+        is_old = stamp < 1e6 * (event.received - AHEAD_SECONDS)
+        return is_old or stamp <= self.latest.get(event.author, 0)
 
 
 class History(Protocol):

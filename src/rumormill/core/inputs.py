@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.event import Event, Note
+from rumormill.core.event import Event, KeptRecord, Note
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.messages import WireMessage
 
@@ -109,19 +109,21 @@ class Loaded(Input, frozen=True):
     events: tuple[Event, ...] = ()
     more: bool = False
     notes: tuple[Note, ...] = ()
+    records: tuple[KeptRecord, ...] = ()
     answer: object = None
-    """What a `HistoryQuery` has worked out; None where the log could not be read."""
+    """What a `HistoryQuery` or a `Computation` has worked out; None where that was not possible."""
 
 
 class Recovered(Input, frozen=True, gc=False):
     """A peer gave us a stored event that we asked it for.
 
     It is judged like one that arrives, appended and delivered, and goes no further: whoever lacks
-    it asks as well.
+    it asks as well. `checked` is what the protocol's own `check_kept` has made of it.
     """
 
     peer: PeerId
     event: Event
+    checked: object
 
 
 class Command(Input, frozen=True):
@@ -177,11 +179,15 @@ class Received(Input, frozen=True, gc=False):
 
 
 class Asked(Input, frozen=True, gc=False):
-    """A peer puts a question; `number` is the runtime's, for the `Answer`."""
+    """A peer puts a question; `number` is the runtime's, for the `Answer`.
+
+    `address` is where it came from, as in `PeerConnected`: who asks need not be connected.
+    """
 
     peer: PeerId
     number: int
     message: WireMessage
+    address: str = ""
 
 
 class Answered(Input, frozen=True, gc=False):

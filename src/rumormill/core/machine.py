@@ -20,7 +20,8 @@ class View(msgspec.Struct, frozen=True):
     `evicted` how many entries full tables gave up early, or did not take. `compared` says when a
     topic was last found to have all that another peer has, `lacking` since when something is known
     to be missing, and `backlog` how much, at least. `members` counts those whom membership knows
-    of: linked, known in all, remembered on disk, lost.
+    of: linked, known in all, remembered on disk, lost; `records` those of a hash table: held for
+    others, own, and bytes held.
     """
 
     subscriptions: tuple[Topic, ...] = ()
@@ -32,6 +33,7 @@ class View(msgspec.Struct, frozen=True):
     lacking: Mapping[Topic, float] = {}
     backlog: Mapping[Topic, int] = {}
     members: Mapping[str, int] = {}
+    records: Mapping[str, int] = {}
 
 
 class Machine(Protocol):

@@ -272,7 +272,8 @@ class UndeliverableMessage(TracePayload, frozen=True, gc=False):
 
 
 class SkipPublish(TracePayload, frozen=True, gc=False):
-    """A workload meant this peer to publish, and it could not (ours): no message came to be."""
+    """A workload meant this peer to publish while it was down or hostile (ours): nobody asked the
+    protocol."""
 
     kind = 1005
     topic: Topic
@@ -299,6 +300,14 @@ class SyncEnded(TracePayload, frozen=True, gc=False):
     topics: int = 0
     unequal: int = 0
     events: int = 0
+
+
+class FailPublish(TracePayload, frozen=True, gc=False):
+    """This peer was asked to publish, and no message came of it (ours)."""
+
+    kind = 1008
+    topic: Topic
+    reason: str
 
 
 TRACE_PAYLOADS: tuple[type[TracePayload], ...] = tuple(TracePayload.__subclasses__())

@@ -89,13 +89,16 @@ class Wait(Request, tag="wait", frozen=True):
 
 
 class Subscribe(Request, tag="subscribe", frozen=True):
-    """Send the events of a topic from now on, from an offset, or from a time."""
+    """Send the events of a topic from now on, from an offset, or from a time; or those of all
+    topics of a pattern, from now on or from offset 0."""
 
     topic: str
     offset: int | None = None
     since: float | None = None
     history: Literal["missed", "all", "none"] | None = None
     """What is fetched from other nodes (`Node.subscribe`)."""
+    where: str | None = None
+    """A filter on what events say (`core.where`)."""
     reach: Reach = ALONE
     """What is taken in besides the topic, likewise."""
 
@@ -118,6 +121,13 @@ class ReadHistory(Request, tag="history", frozen=True):
     since: float | None = None
     limit: int = BATCH_EVENTS
     raw: bool = False
+
+
+class Fetch(Request, tag="fetch", frozen=True):
+    """Get an event by its name alone; the answer is `Events`, with one of them."""
+
+    event: str
+    timeout: float
 
 
 class ListTopics(Request, tag="topics", frozen=True):

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
-from rumormill.core.errors import ConfigError, LocalError, RumormillError
+from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError, RumormillError
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_service import Service
 from rumormill.daemon.endpoint import close_server
@@ -35,7 +35,12 @@ what it is given does."""
 _LAST_WORDS: Final = 5.0
 """Seconds in which a client that is turned away has to hang up."""
 
-_CODES: Final = {CorruptLogError: "damaged", DiskFullError: "disk-full", ConfigError: "usage"}
+_CODES: Final = {
+    CorruptLogError: "damaged",
+    DiskFullError: "disk-full",
+    ConfigError: "usage",
+    OutOfTimeError: "timeout",
+}
 
 _log = logging.getLogger("rumormill.control")
 
@@ -206,6 +211,7 @@ class ControlServer:
             offset=request.offset,
             since=request.since,
             history=request.history,
+            where=request.where,
             reach=request.reach,
         )
         hung_up = asyncio.ensure_future(reader.read(1))

@@ -19,6 +19,7 @@ from rumormill.core.api import ALONE, PeerView, Reach, Receipt, TopicOptions, To
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
+from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
@@ -46,6 +47,7 @@ class Service(ABC):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
         reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
@@ -89,6 +91,11 @@ class Service(ABC):
         """Some events of the log; `raw`, as they are there."""
         request = messages.ReadHistory(topic, offset, since, limit, raw)
         return expected(await self.answer(request), messages.Events)
+
+    async def fetch(self, event: str, seconds: float) -> Event:
+        """An event by its name alone."""
+        answer = expected(await self.answer(messages.Fetch(event, seconds)), messages.Events)
+        return answer.events[0]
 
     async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
@@ -160,6 +167,8 @@ class NodeService(Service):
                     return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
+            case messages.Fetch(event, timeout):
+                return messages.Events([await node.fetch(event, timeout=timeout)])
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -167,12 +176,15 @@ class NodeService(Service):
             case messages.CreateTopic(name, options):
                 made = await node.create_topic(name, **msgspec.structs.asdict(options))
                 return messages.TopicCreated(made.name)
-            case messages.ShowTopic(topic):
-                return messages.TopicShown(await node.describe_topic(topic))
-            case messages.ShowTree(topic):
-                return messages.TreeShown(await node.topic_tree(topic))
+            case messages.ShowTopic() | messages.ShowTree():
+                return await self._show(request)
             case _:
                 return messages.PeerList(node.peers)
+
+    async def _show(self, request: messages.ShowTopic | messages.ShowTree) -> messages.Answer:
+        if isinstance(request, messages.ShowTree):
+            return messages.TreeShown(await self._node.topic_tree(request.topic))
+        return messages.TopicShown(await self._node.describe_topic(request.topic))
 
     async def _in_time(self, request: messages.Wait | messages.Sync) -> messages.Answer:
         """Carry out what may take as long as the command says."""
@@ -208,6 +220,7 @@ class NodeService(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
         reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
@@ -215,11 +228,13 @@ class NodeService(Service):
         A reader who does not keep up costs no memory: the subscription reads what it missed from
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
+        if is_pattern(topic) and (offset or since is not None):
+            raise LocalError(f"{topic!r} stands for many topics: begin now, or with all of each")
         start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
         if offset != 0 and not _end_of(self._node.log, topic):
             start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
-            topic, history=history, since_offset=start, follow=False, **asdict(reach)
+            topic, history=history, since_offset=start, follow=False, where=where, **asdict(reach)
         )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
@@ -369,12 +384,13 @@ class ControlClient(Service):
         offset: int | None = None,
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
+        where: str | None = None,
         reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since, history, reach)
+            request = messages.Subscribe(topic, offset, since, history, where, reach)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

@@ -11,7 +11,7 @@ from rumormill.core.api import Completeness, Linking, PeerView, Publishers, Rece
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
-from rumormill.sync.peer import SyncReport
+from rumormill.sync.wishes import SyncReport
 
 
 class ServedSubscription(Protocol):
@@ -111,6 +111,14 @@ class ServedNode(Protocol):
     async def topic_tree(self, topic: Topic) -> TopicTree:
         """Find all sub-topics of a topic that was created."""
 
+    async def fetch(
+        self,
+        event: str,
+        *,
+        timeout: float,  # noqa: ASYNC109 (as in `Node`)
+    ) -> Event:
+        """Get an event by its name alone."""
+
     async def subscribe(
         self,
         topic: Topic,
@@ -118,6 +126,7 @@ class ServedNode(Protocol):
         history: Literal["missed", "all", "none"] | None,
         since_offset: int | None,
         follow: bool,
+        where: str | None,
         recursive: bool,
         tell_versions: bool,
         follow_versions: bool,

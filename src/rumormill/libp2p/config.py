@@ -47,7 +47,7 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
     """The delay doubles up to this."""
 
     keep_alive_interval: float = 15.0
-    """Seconds between pings on a connection."""
+    """Seconds of silence after which the peer of a connection is pinged."""
 
     keep_alive_timeout: float = 30.0
     """Seconds without an answer after which a connection is dead."""

@@ -394,11 +394,13 @@ class Connection(asyncio.Protocol):
 
     # Life and death.
 
-    def keep_alive(self, now: float) -> None:
-        """Ping the peer, or give it up when it has not answered the last ping for too long."""
+    def keep_alive(self, now: float, silence: float = 0.0) -> None:
+        """Ping a peer that was silent so long; give it up when it did not answer the last ping."""
         if self._awaited_ping is not None:
             if now - self._pinged_at >= self._owner.config.keep_alive_timeout:
                 self._give_up("keep-alive")
+            return
+        if now - self.turn.began < silence:
             return
         value = self._awaited_ping = secrets.randbits(32)
         self._pinged_at = now

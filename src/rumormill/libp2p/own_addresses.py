@@ -16,6 +16,7 @@ from typing import Final
 from rumormill.core.errors import DecodeError
 from rumormill.libp2p.address_book import WILDCARDS
 from rumormill.libp2p.admission import Origin
+from rumormill.libp2p.links import links
 from rumormill.wire.multiaddr import Multiaddr
 
 _WITNESSES: Final = 2
@@ -80,7 +81,8 @@ def expanded(addresses: Iterable[Multiaddr], known: Iterable[str] = ()) -> list[
 
 
 def _machine_hosts(six: bool) -> list[str]:
-    """The address that this machine has towards others now; the loopback if it has none."""
+    """The address that this machine has towards others now; without a way out, those of its links,
+    or the loopback."""
     family, other, loopback = (
         (socket.AF_INET6, "2001:db8::1", "::1")
         if six
@@ -89,7 +91,7 @@ def _machine_hosts(six: bool) -> list[str]:
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((other, 9))  # a datagram socket sends nothing for this
         return [probe.getsockname()[0]]
-    return [loopback]
+    return ([] if six else [str(link.ip) for link in links()]) or [loopback]
 
 
 def _is_elsewhere(host: str) -> bool:

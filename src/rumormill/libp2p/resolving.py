@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rumormill.core.errors import DecodeError, LocalError
-from rumormill.wire.dns import MAX_ANSWER_BYTES, decode_texts, encode_question, is_truncated
+from rumormill.wire.dns import MAX_MESSAGE_BYTES, decode_texts, encode_question, is_truncated
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
 
@@ -124,7 +124,7 @@ async def _ask(server: tuple[str, int], question: bytes) -> bytes:
         asking.connect(server)
         await loop.sock_sendall(asking, question)
         while True:
-            answer = await loop.sock_recv(asking, MAX_ANSWER_BYTES)
+            answer = await loop.sock_recv(asking, MAX_MESSAGE_BYTES)
             if answer[:2] == question[:2]:
                 return answer
 
@@ -134,7 +134,7 @@ async def _ask_by_tcp(server: tuple[str, int], question: bytes) -> bytes:
     try:
         writer.write(len(question).to_bytes(2) + question)
         size = int.from_bytes(await reader.readexactly(2))
-        return await reader.readexactly(min(size, MAX_ANSWER_BYTES))
+        return await reader.readexactly(min(size, MAX_MESSAGE_BYTES))
     except asyncio.IncompleteReadError:
         raise OSError("the name server hung up") from None
     finally:

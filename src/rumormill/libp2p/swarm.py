@@ -82,8 +82,8 @@ class Swarm:
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
         self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
         self.on_excluded: Callable[[PeerId, str], None] = lambda *_: None
-        self._listening = Listening(lambda: Connection(self, outbound=False), self.count)
-        self._own = OwnAddresses(announced, self._listening.addresses)
+        self.listening = Listening(lambda: Connection(self, outbound=False), self.count)
+        self._own = OwnAddresses(announced, self.listening.addresses)
         describe = Description(key, self, time.time_ns)
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(describe),
@@ -123,7 +123,7 @@ class Swarm:
 
     async def listen(self, host: str, port: int) -> None:
         """Accept connections at a TCP address."""
-        await self._listening.listen(host, port)
+        await self.listening.listen(host, port)
 
     @property
     def own_addresses(self) -> list[Multiaddr]:
@@ -457,7 +457,7 @@ class Swarm:
     # Housekeeping.
 
     async def keep_house(self) -> None:
-        """Ping connections and close idle ones, for ever."""
+        """Ping the silent, for whom one side's ping is enough, and close idle connections."""
         interval = self.config.keep_alive_interval
         while True:
             await asyncio.sleep(interval)
@@ -468,7 +468,7 @@ class Swarm:
                 elif now - connection.last_used > self.config.idle_timeout:
                     connection.close("idle")
                     continue
-                connection.keep_alive(now)
+                connection.keep_alive(now, 0.9 * interval)
 
     def _is_used(self, connection: Connection) -> bool:
         """Whether anybody has a use for a connection: streams, or traffic on a transient one."""
@@ -482,7 +482,7 @@ class Swarm:
         """Send what waits, as far as peers read it in time; then close everything."""
         self._closing = True
         self._wanted.clear()
-        await self._listening.close()
+        await self.listening.close()
         await until(
             lambda: not self.has_queued() and all(each.drained for each in self._all),
             self.config.shutdown_timeout,

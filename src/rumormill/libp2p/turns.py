@@ -23,15 +23,16 @@ for others, and for who misbehaves still dozens of the frames that floods are ma
 class Turn:
     """The turn of one connection."""
 
-    __slots__ = ("_began", "_latest", "ends")
+    __slots__ = ("_latest", "began", "ends")
 
     def __init__(self) -> None:
-        self.ends = self._began = self._latest = 0.0
+        self.began = self._latest = 0.0
+        self.ends = 0.0
         """When it is over, by the loop's clock: who has more to do stops, and is `unread`."""
 
     def begin(self, now: float) -> None:
         """The connection has its turn."""
-        self._began, self.ends, self._latest = now, now + TURN, now + LONG_TURN
+        self.began, self.ends, self._latest = now, now + TURN, now + LONG_TURN
 
     def extend(self) -> None:
         """The peer brings what is new: see to others later."""
@@ -39,7 +40,7 @@ class Turn:
 
     def shorten(self) -> None:
         """The peer misbehaves: see to others sooner."""
-        self._latest = self._began + SHORT_TURN
+        self._latest = self.began + SHORT_TURN
         self.ends = min(self.ends, self._latest)
 
     def end(self) -> None:

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from rumormill.core.history import Key, Window
+from rumormill.core.event import Note
+from rumormill.core.history import Deleted, Key, Window
 from rumormill.log.errors import (
     CorruptLogError,
     Finding,
@@ -41,6 +42,7 @@ from rumormill.log.index_rows import (
     stored_key,
 )
 from rumormill.log.index_tree import Tree, begin_history
+from rumormill.log.notes import get_note, put_notes
 from rumormill.log.rows import MAX_OFFSET, Group, TopicRow
 from rumormill.log.writer import Writer
 
@@ -49,6 +51,8 @@ MAX_REFUSALS: Final = 65_536
 
 _PIECE_EVENTS: Final = 512
 """Most events indexed in one transaction: some milliseconds, as in retention."""
+_DELETED: Final = "deleted/"
+"""Under this and a topic's name, a note keeps whose events were deleted soon after their dates."""
 _EVENTS: Final = "SELECT key, id, author, created FROM events WHERE key BETWEEN ? AND ?"
 
 Result = TypeVar("Result")
@@ -120,32 +124,40 @@ class Indexer:
         with contextlib.suppress(CorruptLogError):
             self.attempt(self._writer.exclusively(self._load))
 
-    def forget(self, topic: TopicRow, gone: Sequence[Gone | None]) -> Window:
+    def forget(self, topic: TopicRow, gone: Sequence[Gone | None], now: float) -> Deleted:
         """Let go of a topic's first events; None stands for one that was lost before.
 
-        Part of the transaction that deletes them; `topic` is as it was before.
+        Part of the transaction that deletes them; `topic` is as it was before. What is deleted then
+        is returned, for when the transaction is safe.
         """
         with _guarded():
             self._advance(topic, topic.first_offset + len(gone), len(gone))
             record = self._record(topic)
             window = record.window
-            entries = []
+            entries, dates = [], []
             for offset, event in enumerate(gone, topic.first_offset):
                 key = event and stored_key(topic, event.id, event.author, event.created)
                 if event and key:
                     window = window.without(key.stamp, event.received)
                     entries.append(Entry(key, offset))
+                    if key.stamp < window.keep_from:
+                        dates.append((event.author, key.stamp))
             Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(entries)))
             put_record(self._db, msgspec.structs.replace(record, window=window))
-        return window
+            deleted = Deleted(latest=_latest_deleted(self._db, topic.name))
+            deleted.add(window.keep_from, dates, now)
+            latest = Note(_DELETED + topic.name, msgspec.msgpack.encode(deleted.latest))
+            put_notes(self._db, (latest,) if deleted.latest else ())
+        return deleted
 
     def _load(self) -> None:
         writer = self._writer
         with _guarded():
             for topic in writer.topics.values():
                 record = get_record(self._db, topic.topic_id)
-                if record is not None:
-                    writer.keep_from[topic.name] = record.window.keep_from
+                if record is not None and record.window != Window():
+                    latest = _latest_deleted(self._db, topic.name)
+                    writer.deleted[topic.name] = Deleted(record.window.keep_from, latest)
                 self._expect(topic, topic.first_offset if record is None else record.indexed_to)
 
     def _expect(self, topic: TopicRow, indexed_to: int) -> None:
@@ -282,6 +294,14 @@ class Indexer:
             group.noted = True
 
         self._writer.transact(guarded)
+
+
+def _latest_deleted(db: sqlite3.Connection, topic: str) -> dict[bytes, int]:
+    """What `Deleted.latest` was when retention last ran; nothing, if that is damaged."""
+    with contextlib.suppress(CorruptLogError, msgspec.DecodeError):
+        kept = get_note(db, _DELETED + topic)
+        return {} if kept is None else msgspec.msgpack.decode(kept, type=dict[bytes, int])
+    return {}
 
 
 @contextlib.contextmanager

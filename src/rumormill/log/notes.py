@@ -49,9 +49,14 @@ def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
 def read_note(log: Log, key: str) -> bytes | None:
     """The value under a key, None if there is none."""
     with log.snapshot() as db:
-        if not _has_table(db):
-            return None
-        found = db.execute("SELECT value, seal FROM notes WHERE key = ?", (key,)).fetchone()
+        return get_note(db, key)
+
+
+def get_note(db: sqlite3.Connection, key: str) -> bytes | None:
+    """The same, where the store is."""
+    if not _has_table(db):
+        return None
+    found = db.execute("SELECT value, seal FROM notes WHERE key = ?", (key,)).fetchone()
     if found is None:
         return None
     if not _is_whole(key, *found):

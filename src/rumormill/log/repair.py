@@ -25,6 +25,7 @@ from rumormill.log.index_tree import begin_history
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.notes import copy_notes
 from rumormill.log.reader import walk
+from rumormill.log.records import copy_records
 from rumormill.log.rows import (
     INSERT,
     MARK_EVERY,
@@ -101,6 +102,7 @@ def _rebuild(
             builder.topic(row, head, losses_of(state, row.name))
         if source is not None:
             copy_notes(source, target)
+            copy_records(source, target)
         schema.put_stamp(target, fresh.generation)
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_directory(home)

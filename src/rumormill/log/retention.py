@@ -8,7 +8,7 @@ rows, so that appends wait for milliseconds at most, and the space goes back in 
 
 from functools import partial
 
-from rumormill.core.history import Window
+from rumormill.core.history import Deleted
 from rumormill.log.indexer import Gone, Indexer
 from rumormill.log.model import Retention
 from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, Group, TopicRow
@@ -50,21 +50,21 @@ class Retainer:
         if row is None or row.first_offset == row.next_offset:
             return 0
         deleted = 0
-        window = Window()
+        known = Deleted()
 
         def body(group: Group) -> None:
-            nonlocal deleted, window
+            nonlocal deleted, known
             changed = group.topic(topic)
             gone, left = self._beyond(changed, policy, now)
             deleted = len(gone)
             if deleted:
-                window = self._indexer.forget(changed, gone)
+                known = self._indexer.forget(changed, gone, now)
                 self._delete(changed, changed.first_offset + deleted, left)
                 group.changed[topic] = changed
 
         self._writer.transact(body)
         if deleted:
-            self._writer.keep_from[topic] = window.keep_from
+            self._writer.deleted[topic] = known
         self._writer.wrote_pages(2 * deleted)
         return deleted
 

@@ -23,13 +23,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rumormill.core.event import UNASSIGNED, Event, Note
-from rumormill.core.history import is_over
+from rumormill.core.event import UNASSIGNED, Event, Kept
+from rumormill.core.history import Deleted
 from rumormill.log import errors
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
-from rumormill.log.notes import put_notes
+from rumormill.log.records import put_kept
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
 
@@ -51,7 +51,7 @@ class Call(msgspec.Struct):
 
     events: Sequence[Event]
     size: int
-    notes: Sequence[Note]
+    notes: Sequence[Kept]
     ticket: Ticket = msgspec.field(default_factory=Future)
 
 
@@ -93,8 +93,8 @@ class Writer:
         """Topics that may have events that are not in the index of histories."""
         self.backlog = 0
         """About how many such events there are."""
-        self.keep_from: dict[str, int] = {}
-        """Before which dates topics' events may have been deleted."""
+        self.deleted: dict[str, Deleted] = {}
+        """What retention has deleted of topics."""
         self.spare_work: Callable[[], None] | None = None
         """What to do about the backlog when there is nothing else to do."""
         self._db_lock = db_lock
@@ -332,7 +332,7 @@ class Writer:
 
         def insert(group: Group, put: Callable[[Group, list[Call]], list[_Places]]) -> None:
             results[:] = put(group, calls)
-            put_notes(self.db, notes)
+            put_kept(self.db, notes)
             group.noted = bool(notes)
 
         try:
@@ -374,15 +374,15 @@ class Writer:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
         rows: list[EventRow] = []
         results: list[_Places] = []
-        name, topic, encoded, keep_from = "", None, b"", 0
+        name, topic, encoded, deleted = "", None, b"", None
         for call in calls:
             offsets: list[int] = []
             for event in call.events:
                 if topic is None or event.topic != name:
                     name = event.topic
                     topic, encoded = group.topic(name), group.encoded[name]
-                    keep_from = self.keep_from.get(name, 0)
-                if keep_from > 1 and is_over(event, keep_from):
+                    deleted = self.deleted.get(name)
+                if deleted is not None and deleted.has(event):
                     raise _KnownIdError
                 offset = topic.next_offset
                 row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
@@ -405,7 +405,7 @@ class Writer:
             known: dict[int, None] = {}
             for event in call.events:
                 topic = group.topic(event.topic)
-                if is_over(event, self.keep_from.get(event.topic, 0)):
+                if event.topic in self.deleted and self.deleted[event.topic].has(event):
                     known[len(offsets)] = None
                     offsets.append(self._offset_of(topic, event))
                     continue

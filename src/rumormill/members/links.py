@@ -4,7 +4,8 @@ Only members count: peers of other kinds come and go as they like. One group of 
 bounded number of links, and whoever of it comes beyond that is let go at once. Of the others,
 beyond the most that are wanted, those go that nobody needs: what was opened for a question alone,
 then whoever the protocol has no use for, then whoever has come by itself. Young links stay, since
-both sides may not have had the time to find a use for them.
+both sides may not have had the time to find a use for them; so there may be twice as many for a
+while, and no more: who comes then is turned away, having been told of others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,9 @@ from rumormill.members.config import MembersConfig
 
 _YOUNG: Final = 10.0
 """Seconds for which a link is left alone."""
+_CROWD: Final = 2
+"""Times the most links that are wanted, young ones included. Our choice: whose ticket everybody has
+is come to by all who start, and is rid of most of them when they know others."""
 
 
 class Link(msgspec.Struct):
@@ -50,6 +54,11 @@ class Links:
         """Whether a group of addresses may have one more link."""
         held = [link for link in self.all.values() if link.member and link.group == group]
         return not group or len(held) < self._config.per_group
+
+    @property
+    def full(self) -> bool:
+        """Whether there are so many links that nobody is taken in or sought any more."""
+        return len(self.members()) >= _CROWD * self._config.most
 
     def missing(self) -> int:
         """How many links are to be made."""

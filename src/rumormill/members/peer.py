@@ -41,21 +41,22 @@ from rumormill.core.randomness import Randomness
 from rumormill.members.book import MEMBERS_NOTE, Book
 from rumormill.members.config import MembersConfig
 from rumormill.members.links import Link, Links
+from rumormill.overlay.address_groups import network_of_text
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
-from rumormill.overlay.kademlia.table import network_of_text
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 
 MEMBERS_PROTOCOL: Final = "/rumormill/members/1.0.0"
 
 TABLE: Final = KademliaConfig(
-    k=8, refresh_interval=300.0, republish_interval=600.0, provider_age=1800.0
+    k=8, bootstrap_delay=0.2, refresh_interval=300.0, republish_interval=600.0, provider_age=1800.0
 )
 """The hash table of members. Our choices: it is for finding somebody, not for keeping values, so
-less than the specification's k will do; and who has gone is to be forgotten within half an hour."""
+less than the specification's k will do; who joins knows others at once, lest the one whose ticket
+it has is gone before; and who has gone is to be forgotten within half an hour."""
 
 MEMBER_QUERIES: Final = QuerySpec(
     (MEMBERS_PROTOCOL,),
@@ -67,6 +68,7 @@ MEMBER_QUERIES: Final = QuerySpec(
 no use to whoever looks for content."""
 
 CROWDED: Final = "its group of addresses has its share"
+FULL: Final = "enough links; others were named"
 NOT_NEEDED: Final = "more links than are needed"
 
 _LOAD: Final = 1 << 47
@@ -289,12 +291,15 @@ class MemberPeer:
             self._look_soon(now, effects)
 
     def _recognise(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer speaks as members do."""
+        """A peer speaks as members do: its question is answered when it is let go."""
         link = self._links.all.get(peer)
         if link is None or link.member:
             return
         if not self._links.has_room(link.group):
             effects.append(Disconnect(peer, CROWDED))
+            return
+        if self._links.full and not (link.outbound or self._finds_peers):
+            effects.append(Disconnect(peer, FULL))
             return
         link.member = True
         self._remember(peer, link.group, now, effects)
@@ -317,7 +322,7 @@ class MemberPeer:
     def _wake(self, at: float, effects: Effects) -> None:
         if at < self._tick_at:
             self._tick_at = at
-            effects.append(SetTimer(_TICK, at))
+            effects.append(SetTimer(_TICK, at, patient=bool(self._links.all)))
 
     def _look_soon(self, now: float, effects: Effects) -> None:
         self._next_look = min(self._next_look, now + _SOON * (0.5 + self._randomness.random()))
@@ -425,7 +430,7 @@ class MemberPeer:
             return
         subscribers = self.protocol.view().peers.get(topic, ())
         new = [peer for peer in result.peers if peer not in self._links.all]
-        for peer in new[: self._config.topic_wanted - len(subscribers)]:
-            if self._may_dial(peer):
-                self._dial(peer, now, effects)
-                search.pause = _SEARCH_PAUSE
+        lacking = 0 if self._links.full else self._config.topic_wanted - len(subscribers)
+        for peer in [peer for peer in new if self._may_dial(peer)][: max(0, lacking)]:
+            self._dial(peer, now, effects)
+            search.pause = _SEARCH_PAUSE

@@ -264,6 +264,7 @@ class Channel(StreamHandler):
         self._large.clear()
         if suspects:
             self.most = min(size for _, size, _ in suspects) - 1
+            self.driver.limits[self.peer] = self.most
             for _, _, meta in suspects:
                 self.driver.record(trace.DropRPC(self.peer, meta, TOO_LARGE))
 

@@ -80,6 +80,10 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     max_commands: int = 1024
     """Commands of the application that wait for their outcome."""
 
+    pattern_topics: int = 512
+    """Topics that a subscription to a pattern enters: half of the subscriptions that peers heed
+    of one peer (`max_subscriptions_per_peer`). Names come from peers, and so would their number."""
+
     stream_retry_first: float = 1.0
     """Seconds before a lost RPC stream is opened again while its connection lives; the delay
     doubles, up to a minute."""

@@ -6,7 +6,7 @@ input at a time, in the order of arrival.
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -33,6 +33,7 @@ from rumormill.node.log_reader import latest_moment
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
+from rumormill.node.timers import Timers
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 from rumormill.sync import peer as sync_peer
 from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
@@ -76,6 +77,7 @@ class Driver:
         self.config = config
         self.max_frame = spec.max_message(settings)
         self.decode = spec.decoder(settings, hooks)
+        self.limits = hooks.limits
         self.journal = journal
         self.channels: dict[PeerId, Channel] = {}
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
@@ -102,12 +104,12 @@ class Driver:
         self._effects: effects.Effects = []
         self._moment = 0.0
         """When the input came whose effects are being carried out."""
-        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
         self._loop = asyncio.get_running_loop()
         self._epoch = time.time() - self._loop.time()
+        self._timers = Timers(self._epoch, lambda timer: self.feed(TimerFired(timer)))
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         journal.feed = self.feed
@@ -141,9 +143,7 @@ class Driver:
     def stop(self, reason: str) -> None:
         """Stop timers; nothing reaches the machine any more."""
         self._stopped = True
-        for handle in self._timers.values():
-            handle.cancel()
-        self._timers.clear()
+        self._timers.close()
         self.pending_sends.close()
         self._readers.close()
         self.sync_queries.close()
@@ -298,6 +298,7 @@ class Driver:
 
     def _on_peer_gone(self, peer: PeerId, reason: str) -> None:
         channel = self.channels.pop(peer, None)
+        self.limits.pop(peer, None)
         if channel is not None:
             channel.stop()
         self.pending_sends.fail(peer, reason)
@@ -340,8 +341,8 @@ class Driver:
             effects.Disregard: self.journal.disregard,
             effects.Published: self.journal.published,
             effects.Validate: self._validate,
-            effects.SetTimer: self._set_timer,
-            effects.CancelTimer: self._cancel_timer,
+            effects.SetTimer: self._timers.set,
+            effects.CancelTimer: self._timers.cancel,
             effects.Connect: self._connect,
             effects.Disconnect: self._disconnect,
             trace.Refuse: self._refuse,
@@ -455,20 +456,6 @@ class Driver:
             waiting.set_exception(LocalError(effect.error))
         else:
             waiting.set_result(effect.result)
-
-    def _set_timer(self, effect: effects.SetTimer) -> None:
-        self._cancel_timer(effects.CancelTimer(effect.timer))
-        at = effect.at - self._epoch
-        self._timers[effect.timer] = self._loop.call_at(at, self._fire, effect.timer)
-
-    def _cancel_timer(self, effect: effects.CancelTimer) -> None:
-        handle = self._timers.pop(effect.timer, None)
-        if handle is not None:
-            handle.cancel()
-
-    def _fire(self, timer: Hashable) -> None:
-        del self._timers[timer]
-        self.feed(TimerFired(timer))
 
     def _connect(self, effect: effects.Connect) -> None:
         peer = effect.peer

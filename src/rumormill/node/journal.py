@@ -23,7 +23,7 @@ import msgspec
 from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.event import UNASSIGNED, Event, Note, filled
+from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
@@ -35,6 +35,7 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.log_reader import LogReader
 from rumormill.node.subscription import Subscription
 from rumormill.node.topic_access import TopicAccess
+from rumormill.node.waiting_notes import WaitingNotes
 
 CLOSED: Final = "the node is closed"
 LOG_BUSY: Final = "the log is busy"
@@ -100,7 +101,7 @@ class Journal:
         self._numbers = count(1)
         self._orders: dict[int, asyncio.Future[Receipt]] = {}
         self._turn = asyncio.Lock()
-        self._closed = False
+        self._closed = self._flush_scheduled = False
         self._note: Note | None = None
         """What must be kept together with the event that is being published."""
         self._answers: dict[tuple[Topic, MessageId], Appended] = {}
@@ -108,32 +109,30 @@ class Journal:
         self._refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
         self._waiting: list[_Taken] = []
-        self._waiting_bytes = 0
-        self._notes: list[Note] = []
-        self._flush_scheduled = False
-        self._in_flight = 0
+        self.notes = WaitingNotes()
+        self._in_flight = self._waiting_bytes = 0
         self.taken = self._settled = 0
-        """How many events were taken, and of how many of them the fate is known."""
+        """How many events and notes were taken, and of how many of them the fate is known."""
         self.reader = LogReader(log)
         self._drained: asyncio.Future[None] | None = None
 
     # Subscribers.
 
-    def add(self, subscription: Subscription) -> Subscription:
-        """Hand out a topic's events to a subscription from now on; return it."""
-        self._subscriptions.setdefault(subscription.topic, {})[subscription] = None
-        return subscription
+    def add(self, topic: Topic, subscription: Subscription) -> None:
+        """Hand out a topic's events to a subscription from now on."""
+        self._subscriptions.setdefault(topic, {})[subscription] = None
 
-    def remove(self, subscription: Subscription) -> None:
-        """Hand out nothing more to a subscription."""
-        subscriptions = self._subscriptions.get(subscription.topic, {})
+    def remove(self, topic: Topic, subscription: Subscription) -> bool:
+        """Hand out a topic's events to a subscription no more; tell whether nobody takes them."""
+        subscriptions = self._subscriptions.get(topic, {})
         subscriptions.pop(subscription, None)
         if not subscriptions:
-            self._subscriptions.pop(subscription.topic, None)
+            self._subscriptions.pop(topic, None)
+        return not subscriptions
 
     def all_subscriptions(self) -> list[Subscription]:
-        """Everybody who is subscribed."""
-        return [each for topic in self._subscriptions.values() for each in topic]
+        """Everybody who is given events."""
+        return [*dict.fromkeys(each for topic in self._subscriptions.values() for each in topic)]
 
     # Publishers.
 
@@ -238,13 +237,13 @@ class Journal:
         received = filled(event, now, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
-            self._notes.append(self._note)
+            self.keep_note(KeepNote(self._note))
             self._note = None
         self._schedule()
 
     def keep_note(self, effect: KeepNote) -> None:
-        """Keep a note of the machine's own."""
-        self._notes.append(effect.note)
+        """Keep a note or a record of the machine's own."""
+        self.taken += self.notes.add(effect.note)
         self._schedule()
 
     def is_full(self) -> bool:
@@ -264,14 +263,14 @@ class Journal:
         self._flush_scheduled = False
         if self._in_flight:
             return
-        batch, notes = self._waiting, self._notes
-        self._waiting, self._notes, self._waiting_bytes = [], [], 0
+        batch, notes = self._waiting, self.notes.take()
+        self._waiting, self._waiting_bytes = [], 0
         if batch or notes:
             self._store(batch, notes)
         if not self._waiting:
             self.on_room()
 
-    def _store(self, batch: list[_Taken], notes: list[Note]) -> None:
+    def _store(self, batch: list[_Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
         try:
             ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
@@ -284,17 +283,19 @@ class Journal:
                 self._put_back(batch[middle:], notes)
                 self._store(batch[:middle], [])
             else:
+                self._settled += len(notes)
                 self._lose(self._with_followers(batch) if batch[0].own else batch, error)
                 self._note_progress()
         except StoreError as error:
+            self._settled += self.notes.lose(notes)
             self._fail(batch, error)
             self._note_progress()
         else:
-            self._await(ticket, lambda: self._on_done(batch, ticket))
+            self._await(ticket, lambda: self._on_done(batch, notes, ticket))
 
-    def _put_back(self, batch: list[_Taken], notes: list[Note]) -> None:
+    def _put_back(self, batch: list[_Taken], notes: list[Kept]) -> None:
         self._waiting[:0] = batch
-        self._notes[:0] = notes
+        self.notes.put_back(notes)
         self._waiting_bytes += sum(len(each.event.data) for each in batch)
 
     def _with_followers(self, lost: list[_Taken]) -> list[_Taken]:
@@ -324,11 +325,13 @@ class Journal:
         self._in_flight += 1
         ticket.add_done_callback(lambda _: self._loop.call_soon_threadsafe(done))
 
-    def _on_done(self, batch: list[_Taken], ticket: Ticket) -> None:
+    def _on_done(self, batch: list[_Taken], notes: list[Kept], ticket: Ticket) -> None:
         error = ticket.exception()
         if error is None:
+            self._settled += len(notes)
             self._hand_out(batch, ticket.result())
         else:
+            self._settled += self.notes.lose(notes)
             self._fail(batch, _store_error(error))
 
     def _hand_out(self, batch: list[_Taken], places: Sequence[Appended]) -> None:
@@ -442,16 +445,11 @@ class Journal:
         """Know an event that our own rules refuse."""
         self.reader.know(effect)
 
-    @property
-    def reads_refused(self) -> int:
-        """Reads that were answered with nothing because too many waited."""
-        return self.reader.refused
-
     # The end.
 
     def _note_progress(self) -> None:
         """Let `drain` look again, the next batch go, and reads that waited for appends begin."""
-        if self._waiting or self._notes:
+        if self._waiting or self.notes:
             self._schedule()
         self.reader.go_on(self._settled)
         if self._drained is not None and not self._drained.done():
@@ -463,7 +461,7 @@ class Journal:
 
     async def drain(self) -> None:
         """Wait until everything that was taken is safe or has failed."""
-        while (self._waiting or self._notes or self._in_flight) and self.failure is None:
+        while (self._waiting or self.notes or self._in_flight) and self.failure is None:
             self._drained = self._loop.create_future()
             await self._drained
 
@@ -492,8 +490,7 @@ def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
 
 
 def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
-    middle = len(batch) // 2
-    return [batch[:middle], batch[middle:]]
+    return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
 
 
 def _store_error(error: BaseException) -> StoreError:

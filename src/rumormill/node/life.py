@@ -17,9 +17,10 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
-from rumormill.core.inputs import Subscribe
+from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
+from rumormill.libp2p.lan import Lan
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
@@ -38,7 +39,9 @@ from rumormill.node.config import (
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
+from rumormill.node.patterns import Patterns
 from rumormill.node.retaining import keep_retaining, rules_of
+from rumormill.node.subscription import Subscription
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
@@ -78,26 +81,27 @@ class NodeLife:
         retain: Retention | Mapping[TopicName, Retention] | None = None,
         sync: SyncConfig | bool = True,
         members: MembersConfig | bool = True,
+        mdns: bool = False,
         resume: bool = False,
         observers: Sequence[Observer] = (),
     ) -> None:
         """Describe a node; nothing is opened before `start`.
 
         `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are
-        told instead of those, for a node behind a NAT or a proxy. `protocol` is a name, or the
-        specification of a protocol that is not rumormill's own; `parameters` are its own, by name.
-        `protocol_ids` are the versions that are offered to peers, best first; all unless given.
-        `supervisors` are the tickets of all peers that supervise topics, where the protocol has
-        such; with `supervises` this node is one of them. `network` is the key file of a private
-        network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
-        `policies` are files that say who may publish. `message_id`, `application_score`,
-        `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
-        `protocols.registry.Hooks`. `durability` is `fsync` unless there is no home. `observers`
-        see the trace. `retain` says how much of topics is kept: one rule for all, or rules by
-        topic, that of all others under "". `sync` says whether and how what is missing is got from
-        other nodes; `members` whether and how other nodes are found, kept and remembered. With
-        `resume`, topics that were followed when the node was last closed, or killed, are again.
+        multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are told
+        instead, as behind a NAT. `protocol` is a name, or the specification of a protocol that is
+        not rumormill's own; `parameters` are its own, by name. `protocol_ids` are the versions that
+        are offered to peers, best first; all unless given. `supervisors` are the tickets of all
+        peers that supervise topics, where the protocol has such; with `supervises` this node is
+        one. `network` is the key file of a private network: nobody without it is talked to.
+        `topic_keys` are the key files of encrypted topics; `policies` are files that say who may
+        publish. `message_id`, `application_score`, `subscription_filter` and `peer_filter` are
+        functions that FloodSub or GossipSub call; see `protocols.registry.Hooks`. `durability` is
+        `fsync` unless there is no home. `observers` see the trace. `retain` says how much of topics
+        is kept: one rule for all, or by topic, that of all others under "". `sync` says whether and
+        how what is missing is got from others; `members` whether and how other nodes are found,
+        kept and remembered; `mdns`, whether also without a ticket, on our links. With `resume`,
+        topics that were followed when the node ended are again.
         """
         self._home = None if home is None else Path(home)
         self._listen = [listen] if isinstance(listen, str) else list(listen)
@@ -113,7 +117,7 @@ class NodeLife:
         self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
         for settings in (self._config, self._sync, self._members):
             settings.validate()
-        self._resume = resume
+        self._mdns, self._resume = mdns, resume
         self._rules = rules_of(retain)
         self._observers = tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
@@ -184,6 +188,12 @@ class NodeLife:
             await self._swarm.close()
             self._log.close()
             raise
+        self._patterns = Patterns(
+            self._known_topics,
+            lambda: journal.failure,
+            lambda pattern: self._counts.add("rumormill_pattern_topics_left_out", pattern),
+            config.pattern_topics,
+        )
         self._running = True
         self._followed: dict[TopicName, None] = {}
         self._driver.start()
@@ -192,6 +202,8 @@ class NodeLife:
                 self._followed[topic] = None
                 self._driver.feed(Subscribe(topic))
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+        if self._mdns:
+            self._swarm.spawn(Lan(self._swarm).keep_looking())
         self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
 
     def _machines(self, settings: Config, hooks: Hooks) -> tuple[Machine, Machine]:
@@ -203,7 +215,7 @@ class NodeLife:
         spec = self._spec
         protocol = spec.build(self.identity, draws(), settings, hooks)
         member = with_members(spec, protocol, self.id, draws(), self._members, hooks)
-        return protocol, SyncedPeer(member, draws(), self._sync, recovers=spec.recovers)
+        return protocol, SyncedPeer(member, draws(), self._sync, spec.check_kept(protocol))
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""
@@ -220,7 +232,7 @@ class NodeLife:
         await topics.take_leave(self._spec, self._driver)
         await self._swarm.close()
         await self._journal.drain()
-        for subscription in self._journal.all_subscriptions():
+        for subscription in [*self._journal.all_subscriptions(), *self._patterns]:
             subscription.close()
         self._driver.stop("closed")
         self._journal.stop()
@@ -239,6 +251,34 @@ class NodeLife:
         """This node's peer id."""
         return self.identity.peer
 
+    def _enter(
+        self,
+        subscription: Subscription,
+        wanted: float | None,
+        follow: bool,
+        topic: TopicName,
+        start: int | None,
+    ) -> None:
+        """Have a subscription take a topic's events, from an offset of the log or from now on."""
+        subscription.enter(topic, start)
+        try:
+            topics.enter_topic(self._spec, self._driver, topic, subscription, wanted)
+        except LocalError:
+            subscription.leave(topic)
+            raise
+        if follow:
+            self._follow(topic)
+        self._journal.add(topic, subscription)
+
+    def _on_closed(self, subscription: Subscription) -> None:
+        self._patterns.remove(subscription)
+        for topic in subscription.topics:
+            alone = self._journal.remove(topic, subscription)
+            if self._running and alone and topic not in self._followed:
+                meta = subscription.reach.unsubscribe_from_meta
+                own = topic == subscription.topic
+                self._driver.feed(Unsubscribe(topic, meta if own else None))
+
     def _follow(self, topic: TopicName) -> None:
         """Follow a topic until it is left, also in later lives of this node (`resume`)."""
         if topic not in self._followed:
@@ -248,6 +288,11 @@ class NodeLife:
     def _forget(self, topic: TopicName) -> None:
         if self._followed.pop(topic, "") is None:
             self._journal.keep_note(followed_note(topic, False))
+
+    def _known_topics(self) -> list[TopicName]:
+        """The topics that this node has heard of: in its log, and from its peers."""
+        view = self._driver.machine.view()
+        return [*dict.fromkeys([*self._log.writer().topics, *view.subscriptions, *view.peers])]
 
     def _check_running(self) -> None:
         if not self._running:

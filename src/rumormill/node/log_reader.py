@@ -12,14 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Disregard, Load, Notes
+from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
 from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
+from rumormill.core.where import Filter
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
+from rumormill.log.records import read_records
 
 _PIECE_EVENTS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
@@ -43,6 +45,7 @@ class LogReader:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = ThreadPoolExecutor(1, "rumormill-reader")
+        self._beside = ThreadPoolExecutor(1, "rumormill-checker")
         self._busy = False
         self._closed = False
         self._disregarded = 0
@@ -50,7 +53,9 @@ class LogReader:
 
     def load(self, load: Load, answer: Answer, *, behind: int) -> None:
         """Take a read that must see so many events, counted from the first that was ever taken."""
-        if len(self._waiting) < _MAX_LOADS:
+        if isinstance(load.query, Computation):
+            self._compute(load, answer)
+        elif len(self._waiting) < _MAX_LOADS:
             self._waiting.append((behind, load, answer))
         else:
             self.refused += 1
@@ -66,6 +71,17 @@ class LogReader:
         self._thread.submit(self._read, load).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._on_read, answer, done)
         )
+
+    def _compute(self, load: Load, answer: Answer) -> None:
+        """Have work done that needs no log, beside the reads."""
+        if not self._closed:
+            self._beside.submit(self._read, load).add_done_callback(
+                lambda done: self._loop.call_soon_threadsafe(self._on_computed, answer, done)
+            )
+
+    def _on_computed(self, answer: Answer, working: "Future[Loaded]") -> None:
+        if not self._closed:
+            answer(working.result())
 
     def know(self, effect: Disregard) -> None:
         """Have the log know an event that is not wanted, behind what is being read.
@@ -85,11 +101,13 @@ class LogReader:
         """Read nothing more: who is still answered may ask on, and hears nothing."""
         self._closed = True
         self._waiting.clear()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._beside):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
         """Wait until what is being read is read; not on the event loop."""
         self._thread.shutdown()
+        self._beside.shutdown()
 
     def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
         self._busy = False
@@ -99,11 +117,16 @@ class LogReader:
 
     def _read(self, load: Load) -> Loaded:
         log, query = self._log, load.query
+        if isinstance(query, Computation):
+            return Loaded(load.number, answer=query.work_out())
         try:
             if isinstance(query, Notes):
                 notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
                 more = len(notes) > _PIECE_EVENTS
                 return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+            if isinstance(query, Records):
+                records, more = read_records(log, query.after, _PIECE_EVENTS, _PIECE_BYTES)
+                return Loaded(load.number, more=more, records=tuple(records))
             if isinstance(query, HistoryQuery):
                 with log.histories() as histories:
                     return Loaded(load.number, answer=query.work_out(histories))
@@ -157,10 +180,12 @@ async def read_history(
     since: float | None,
     limit: int | None,
     opened: Callable[[Event], Event | None],
+    where: Filter | None,
 ) -> list[Event]:
     """Return the events of a topic from an offset and a time of reception on, at most `limit`.
 
-    `opened` gives each as it is handed out, and None for those that are not.
+    `opened` gives each as it is handed out, and None for those that are not; of these, the filter
+    chooses.
     """
     found: list[Event] = []
     extent = log.topic(topic)
@@ -171,10 +196,13 @@ async def read_history(
         first = await asyncio.to_thread(log.read_since, topic, since, 1)
         start = max(start, first[0].offset if first else extent.next_offset)
     while start < extent.next_offset and (limit is None or len(found) < limit):
-        want = _PIECE_EVENTS if limit is None else min(_PIECE_EVENTS, limit - len(found))
+        want = _PIECE_EVENTS
+        if limit is not None and where is None:
+            want = min(want, limit - len(found))
         events = await asyncio.to_thread(log.read, topic, start, want)
         if not events:
             break
-        found += filter(None, map(opened, events))
+        readable = [*filter(None, map(opened, events))]
+        found += readable if where is None else await asyncio.to_thread(where.matching, readable)
         start = events[-1].offset + 1
-    return found
+    return found[:limit]

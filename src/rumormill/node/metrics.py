@@ -96,6 +96,12 @@ METRICS: Final[Mapping[str, Description]] = {
             "entries that full tables gave up or refused",
         ),
         ("rumormill_doors_refused", "counter", "reason", "clients of doors turned away, by door"),
+        (
+            "rumormill_pattern_topics_left_out",
+            "counter",
+            "pattern",
+            "topics that a subscription to a pattern could not enter",
+        ),
         ("rumormill_events_lost", "counter", "", "events of peers that could not be stored"),
         ("rumormill_sync_sessions", "counter", "outcome", "comparisons of histories"),
         ("rumormill_sync_events", "counter", "topic", "events that were missing and fetched"),
@@ -128,6 +134,8 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_log_commits", "counter", "", "group commits"),
         ("rumormill_log_failed", "counter", "", "appends that failed"),
         ("rumormill_log_heads_failed", "counter", "", "times that heads could not be written"),
+        ("rumormill_records", "gauge", "kind", "records of the hash table: held, own; bytes held"),
+        ("rumormill_records_lost", "counter", "", "records that the log could not take"),
         ("rumormill_log_reads_refused", "counter", "", "reads for peers that found too many wait"),
         ("rumormill_log_segments", "counter", "outcome", "what became of sealed segments"),
     )
@@ -255,6 +263,7 @@ def gather_metrics(
     view = driver.machine.view()
     _add_topics(found, view, driver.now())
     found["rumormill_members"] = {kind: float(count) for kind, count in view.members.items()}
+    found["rumormill_records"] = {kind: float(count) for kind, count in view.records.items()}
     found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
     channels, log = driver.channels.values(), journal.log
     found["peers_per_protocol"] = dict(Counter(each.protocol for each in channels if each.open))
@@ -269,7 +278,8 @@ def gather_metrics(
         "log_commits": log.counters.commits,
         "log_failed": log.counters.failed,
         "log_heads_failed": log.counters.heads_failed,
-        "log_reads_refused": journal.reads_refused,
+        "records_lost": journal.notes.lost,
+        "log_reads_refused": journal.reader.refused,
     }
     for name, value in now.items():
         found[f"rumormill_{name}"][""] = value

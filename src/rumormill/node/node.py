@@ -15,29 +15,38 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, PeerView, Reach, Receipt, TopicTree, TopicVersion
+from rumormill.core.api import Completeness, PeerView, Reach, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
+from rumormill.core.patterns import is_pattern
+from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
+from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
 from rumormill.node import topics
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.config import parsed_ticket
-from rumormill.node.joint_subscription import Growth, JointSubscription
-from rumormill.node.life import NodeLife
+from rumormill.node.kin import Kin, join_kin
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
+from rumormill.node.questions import NodeQuestions
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.synced import completeness_of, sync_now, wanted_since, with_copies
-from rumormill.sync.peer import SyncReport
+from rumormill.node.synced import (
+    completeness_of,
+    remembered,
+    sync_now,
+    wanted_since,
+    with_copies,
+)
+from rumormill.sync.wishes import SyncReport
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
@@ -48,7 +57,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(NodeLife):
+class Node(NodeQuestions):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
     # Who we are, and who is there.
@@ -71,6 +80,13 @@ class Node(NodeLife):
             for address in self._swarm.addresses_of(peer)[:_TICKET_ADDRESSES_OF_A_NODE]
         ]
         return ",".join(addresses[:MAX_TICKET_ADDRESSES])
+
+    @property
+    def links(self) -> list[str]:
+        """The networks around this machine in which nodes find each other by mDNS, this one too."""
+        self._check_running()
+        found = heard_on(self._swarm.listening.addresses) if self._mdns else []
+        return [str(link.network) for link in found]
 
     @property
     def peers(self) -> list[PeerView]:
@@ -150,7 +166,7 @@ class Node(NodeLife):
         timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> None:
         """Wait until so many peers that we could publish to subscribe to a topic."""
-        self._check_running()
+        self._check_name(topic)
         topics.enter_to_publish(self._spec, self._driver, topic)
         try:
             async with asyncio.timeout(timeout):
@@ -167,7 +183,7 @@ class Node(NodeLife):
 
     def topic(self, name: TopicName) -> "Topic":
         """The topic of a name, as an object with this node's calls. Nothing is joined."""
-        check_topic(name, self._store_config)
+        topics.check_name(name, self._store_config)
         return Topic(self, name)
 
     async def create_topic(
@@ -187,40 +203,14 @@ class Node(NodeLife):
         `name` is its CID, by which everybody subscribes to it. Options: see `TopicOptions`; a peer
         is an id as text or bytes, or "author".
         """
-        self._check_running()
-        check_topic(name, self._store_config)
+        self._check_name(name)
         options = topics.topic_options(
             allowed_publishers, request_to_publish, linking, sub_topics, parent
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._follow(topic)
+        await remembered(self._driver, topic)
         return Topic(self, topic)
-
-    async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
-        """Find out what is known of a topic that was created, ready for JSON.
-
-        Of a Pulsarcast topic: its `cid`, its descriptor (`readable`), and name and date of its
-        `sub_topics` and of its `versions`, the oldest first.
-        """
-        self._check_running()
-        return await topics.describe_topic(self._spec, self._driver, topic)
-
-    async def versions(self, topic: TopicName) -> list[TopicVersion]:
-        """Find all versions of a created topic that are known here, the oldest first."""
-        self._check_running()
-        return await topics.list_versions(self._spec, self._driver, topic)
-
-    async def topic_tree(self, topic: TopicName) -> TopicTree:
-        """Find all sub-topics of a created topic, theirs, and so on."""
-        self._check_running()
-        return await topics.find_tree(self._spec, self._driver, topic)
-
-    def version_of(self, event: Event) -> TopicVersion:
-        """Read the version of a topic that an event announces whose `via` is "version"."""
-        found = topics.making_of(self._spec, "version_of").announced(event)
-        if found is None:
-            raise LocalError(f"the event {event.id.hex()} announces no version of a topic")
-        return found
 
     async def subscribe(
         self,
@@ -232,6 +222,7 @@ class Node(NodeLife):
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
+        where: str | None = None,
         recursive: bool = False,
         tell_versions: bool = False,
         follow_versions: bool = False,
@@ -240,6 +231,7 @@ class Node(NodeLife):
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
+        When this returns, a later life of this node, also of one that was killed, knows of it.
         Events that this node has missed since it first subscribed to the topic, because it was
         away or they were lost, are fetched from other nodes and come as well (`Event.via` is
         "sync"). `history="all"` fetches whatever they keep, `"none"` nothing, and `since` what was
@@ -250,6 +242,10 @@ class Node(NodeLife):
         say how many events may wait and what happens when more come. Closing the subscription
         does not leave the topic: `unsubscribe` does, or with `follow=False` the end of the last
         subscription, unless it is followed.
+
+        `where` is a filter on what events say, such as `data.celsius > 30`: others are not handed
+        out (see `core.where`). A pattern of names, `news/*` or `news/#`, subscribes to every such
+        topic that this node knows, and to others when they become known (see `node.patterns`).
 
         Where topics are created (Pulsarcast): `recursive` takes in all sub-topics, and
         `follow_versions` the later versions of the topic, as long as the subscription is open. With
@@ -263,49 +259,64 @@ class Node(NodeLife):
         if since_offset == 0 and since is None:
             history = history or "all"
         wanted = wanted_since(history, since)
-        reach = Reach(
-            recursive=recursive,
-            tell_versions=tell_versions,
-            follow_versions=follow_versions,
-            subscribe_to_meta=subscribe_to_meta,
-            unsubscribe_from_meta=unsubscribe_from_meta,
-        )
-        spec, driver, journal = self._spec, self._driver, self._journal
-        topics.check_reach(spec, reach)
+        chosen = None if where is None else Filter(where)
+        metas = (subscribe_to_meta, unsubscribe_from_meta)
+        reach = Reach(recursive, tell_versions, follow_versions, *metas)
+        topics.check_reach(self._spec, reach)
         told = (self._on_closed, self._on_lost, self.access.opened)
-        place = (topic, self._log, since_offset, buffer, overflow, *told)
-        joint = JointSubscription(reach, *place) if reach.joint else None
-        subscription = joint or Subscription(*place)
-        subscription.leaves_meta = unsubscribe_from_meta
-        if follow:
-            self._follow(topic)
-        versions = tell_versions or follow_versions
-        topics.enter_topic(spec, driver, subscription, wanted, versions or subscribe_to_meta)
-        journal.add(subscription)
-        if joint is not None:
-            start = None if since_offset else since_offset
-            joint.grow(Growth(spec, driver, journal, told, wanted, start, buffer))
+        reads = since_offset is not None
+        subscription = Subscription(
+            topic, self._log, buffer, overflow, chosen, *told, reads_log=reads
+        )
+        subscription.reach = reach
+        await self._begin(subscription, wanted, follow, since_offset)
         return subscription
 
-    def _on_closed(self, subscription: Subscription) -> None:
-        self._journal.remove(subscription)
-        topic, others = subscription.topic, self._journal.all_subscriptions()
-        followed = topic in self._followed or any(each.topic == topic for each in others)
-        if self._running and not followed:
-            self._driver.feed(Unsubscribe(topic, subscription.leaves_meta))
+    async def _begin(
+        self,
+        subscription: Subscription,
+        wanted: float | None,
+        follow: bool,
+        since_offset: int | None,
+    ) -> None:
+        """Enter what a subscription is to, and look for what belongs to it."""
+        topic, enter = subscription.topic, functools.partial(self._enter, subscription, wanted)
+        if is_pattern(topic):
+            topics.check_pattern(topic, self._spec, since_offset)
+            self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
+        else:
+            enter(follow, topic, since_offset)
+        try:
+            for name in subscription.topics:
+                await remembered(self._driver, name)
+        except BaseException:
+            subscription.close()
+            raise
+        if subscription.reach.joint:
+            start = None if since_offset else since_offset
+            kin = Kin(self._spec, self._driver, self._journal, self._on_lost, self.access.opened)
+            subscription.grow(join_kin(subscription, kin, lambda each: enter(False, each, start)))
 
     async def unsubscribe(
         self, topic: TopicName, *, unsubscribe_from_meta: bool | None = None
     ) -> None:
-        """Leave a topic and end its subscriptions; `unsubscribe_from_meta` as in `subscribe`."""
+        """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
+        has no other subscription. `unsubscribe_from_meta` as in `subscribe`."""
         self._check_running()
-        topics.check_reach(self._spec, Reach(unsubscribe_from_meta=unsubscribe_from_meta))
-        for subscription in self._journal.all_subscriptions():
-            if subscription.topic == topic:
-                subscription.leaves_meta = unsubscribe_from_meta
-                subscription.close()
-        self._forget(topic)
-        self._driver.feed(Unsubscribe(topic, unsubscribe_from_meta))
+        reach = Reach(unsubscribe_from_meta=unsubscribe_from_meta)
+        topics.check_reach(self._spec, reach)
+        given = self._journal.all_subscriptions()
+        ended = [each for each in [*given, *self._patterns] if each.topic == topic]
+        for subscription in ended:
+            subscription.reach = reach
+            subscription.close()
+        left = [topic]
+        if is_pattern(topic):
+            kept = {name for each in self._journal.all_subscriptions() for name in each.topics}
+            left = [name for each in ended for name in each.topics if name not in kept]
+        for name in left:
+            self._forget(name)
+            self._driver.feed(Unsubscribe(name, unsubscribe_from_meta))
 
     async def publish(
         self,
@@ -328,7 +339,7 @@ class Node(NodeLife):
         for a peer that has stopped reading. Where this node may not publish itself and may ask to
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
-        self._check_publishable(topic)
+        self._check_name(topic)
         named = topics.parent_ids(self._spec, parents)
         receipt = await self._journal.publish(topic, bytes(data), named)
         return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
@@ -347,7 +358,7 @@ class Node(NodeLife):
         what stands before it may be or not. Waits for peers as `publish` does. With `parents`, each
         of them follows those (see `publish`).
         """
-        self._check_publishable(topic)
+        self._check_name(topic)
         named = topics.parent_ids(self._spec, parents)
         wishes = [(topic, bytes(data), None) for data in items]
         return await self._journal.publish_many(wishes, named)
@@ -355,14 +366,15 @@ class Node(NodeLife):
     async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
-            self._check_publishable(topic)
+            self._check_name(topic)
         # Who has stopped waiting does not take back what was published.
         return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(list(items))))
 
-    def _check_publishable(self, topic: TopicName) -> None:
+    def _check_name(self, topic: TopicName) -> None:
+        """Refuse what is no topic's name; the last one is not looked at again."""
         self._check_running()
         if topic != self._checked_topic:
-            check_topic(topic, self._store_config)
+            topics.check_name(topic, self._store_config)
             self._checked_topic = topic
 
     async def history(
@@ -372,26 +384,28 @@ class Node(NodeLife):
         since_offset: int = 0,
         since: float | None = None,
         limit: int | None = None,
+        where: str | None = None,
         order: Literal["offset", "links"] = "offset",
     ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
-        retention has deleted, or that no key reads, are passed over. At most `limit` come back.
+        retention has deleted, that no key reads, or that the filter `where` does not match, are
+        passed over. At most `limit` come back.
         Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind the
         one that it links to, and otherwise by date: the same order at all nodes that have the same.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
-        self._check_running()
-        check_topic(topic, self._store_config)
+        self._check_name(topic)
+        chosen = None if where is None else Filter(where)
         linked = topics.linked_order(self._spec, order)
-        most, opened = None if linked else limit, self.access.opened
-        found = await read_history(self._log, topic, since_offset, since, most, opened)
+        span = (since_offset, since, None if linked else limit)
+        found = await read_history(self._log, topic, *span, self.access.opened, chosen)
         return (await asyncio.to_thread(linked, found))[:limit] if linked else found
 
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
-        self._check_running()
+        self._check_name(topic)
         return completeness_of(self._driver, topic)
 
     async def sync(
@@ -406,23 +420,9 @@ class Node(NodeLife):
         the moment of the call. It happens by itself all the time; this is for who wants to know.
         """
         self._check_running()
+        if topic is not None:
+            topics.check_name(topic, self._store_config)
         return await sync_now(self._driver, () if topic is None else (topic,), timeout)
-
-    async def command(self, body: object) -> Any:
-        """Ask the protocol for something that only it offers; return what came of it.
-
-        `body` is a request type of the protocol, which says how long it may take. `LocalError`
-        tells why there is no result, also when the node is closed meanwhile.
-        """
-        self._check_running()
-        return await self._driver.command(body)
-
-    async def set_supervisors(self, tickets: Sequence[str]) -> None:
-        """Name all supervisors anew; with `supervises`, this node stays one of them."""
-        self._check_running()
-        servers = topics.servers_of(self._spec)
-        named = topics.named_peers(tickets, self._swarm.book, self._ourselves)
-        await self._driver.command(servers.command(named))
 
     # Validation.
 
@@ -431,6 +431,7 @@ class Node(NodeLife):
 
         One that raises, or returns no verdict, has rejected the event (`callback_failures`).
         """
+        topics.check_name(topic, self._store_config)
         self._validators.set(topic, validator)
 
     @property

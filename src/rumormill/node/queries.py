@@ -213,7 +213,8 @@ class Queries:
         self._askers.setdefault(peer, {})[number] = None
         asker.open.append(number)
         self.driver.record(trace.RecvRPC(peer, message.meta))
-        self.driver.feed(Asked(peer, number, message))
+        address = asker.stream.connection.remote_address
+        self.driver.feed(Asked(peer, number, message, address))
 
     def answer(self, effect: Answer) -> None:
         """Send an answer; one to a question that is no longer open is forgotten."""

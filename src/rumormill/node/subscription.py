@@ -2,23 +2,29 @@
 
 New events wait in a bounded buffer. What happens when it is full is the subscriber's choice: by
 default nothing is lost, because the log has every event and the subscription catches up from there;
-or the oldest or the newest events are dropped, which is counted.
+or the oldest or the newest events are dropped, which is counted. A filter looks at an event before
+it gets here: one that does not match takes no room and wakes nobody.
+
+A subscription to a pattern has many topics, which are entered as they become known. Each has a
+place of its own in the log; what comes in several of them is in the order in which it came.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from rumormill.core.api import ALONE
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
+from rumormill.core.where import Filter
 from rumormill.log.errors import OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
 
 BUFFER_FULL: Final = "subscriber's buffer full"
-BATCH: Final = 256
+_CATCH_UP: Final = 256
 """Events read from the log at a time."""
 
 
@@ -40,31 +46,41 @@ class Subscription:
         self,
         topic: Topic,
         log: EventLog,
-        since_offset: int | None,
         buffer: int,
         overflow: Overflow | str,
+        where: Filter | None,
         on_close: Callable[["Subscription"], None],
         on_lost: Callable[[Event, str], None],
         opened: Callable[[Event], Event | None],
+        *,
+        reads_log: bool,
     ) -> None:
-        info = log.topic(topic)
-        next_offset = 0 if info is None else info.next_offset
-        if since_offset is not None and not 0 <= since_offset <= next_offset:
-            raise OffsetAheadError(topic, since_offset, next_offset)
-        if buffer < 1:
-            raise LocalError("a subscription's buffer holds at least one event")
+        if type(buffer) is not int or buffer < 1:
+            raise LocalError(
+                f"buffer: {buffer!r}, but a subscription's buffer holds at least one event"
+            )
         self.topic = topic
+        """What was subscribed to: a topic or a pattern."""
         self.dropped = 0
         """Events lost to a full buffer, or to retention before they were read."""
-        self.leaves_meta: bool | None = None
-        """Whether the meta topic is left along with the topic; None for what is configured."""
-        self.reads_log = since_offset is not None
+        self.reach = ALONE
+        """What it takes in besides its topic."""
+        self.unreachable: dict[Topic, str] = {}
+        """Topics that belong to this one and could not be entered, and why."""
+        self.passed_over = 0
+        """Events that the filter did not match."""
+        self.left_out = 0
+        """How often a topic matched the pattern and could not be entered, because it has too many
+        already (`NodeConfig.pattern_topics`) or the protocol refused."""
+        self.reads_log = reads_log
         """Whether it is given all that the log gets, and not only what is news."""
         self._log = log
-        self._behind = self.reads_log
-        self._next_offset = next_offset if since_offset is None else since_offset
-        """Of the event that the buffer takes next."""
+        self._next: dict[Topic, int] = {}
+        """The offset of the event that the buffer takes next, by topic."""
+        self._behind: dict[Topic, None] = {}
+        """The topics that are read from the log, in turns."""
         self._size = buffer
+        self._where = where
         try:
             self._overflow = Overflow(overflow)
         except ValueError:
@@ -76,7 +92,29 @@ class Subscription:
         self._buffer: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
+        self._growing: asyncio.Task[None] | None = None
         self._closed = False
+
+    def enter(self, topic: Topic, since_offset: int | None) -> None:
+        """Take the events of a topic, from an offset of the log or from now on."""
+        info = self._log.topic(topic)
+        next_offset = 0 if info is None else info.next_offset
+        if since_offset is not None:
+            if not 0 <= since_offset <= next_offset:
+                raise OffsetAheadError(topic, since_offset, next_offset)
+            self._behind[topic] = None
+            self._wake()
+        self._next[topic] = next_offset if since_offset is None else since_offset
+
+    def leave(self, topic: Topic) -> None:
+        """Take no events of a topic that could not be entered."""
+        self._behind.pop(topic, None)
+        del self._next[topic]
+
+    @property
+    def topics(self) -> list[Topic]:
+        """The topics whose events it is given: the one, or those of the pattern so far."""
+        return [*self._next]
 
     def __aiter__(self) -> Self:
         return self
@@ -86,7 +124,7 @@ class Subscription:
             return self._buffer.popleft()
         raise StopAsyncIteration
 
-    async def batch(self, limit: int = BATCH) -> list[Event]:
+    async def batch(self, limit: int = _CATCH_UP) -> list[Event]:
         """Wait for an event; return it with those that follow at once, at most `limit`.
 
         The list is empty when the subscription has ended.
@@ -101,25 +139,21 @@ class Subscription:
 
     async def _wait(self) -> bool:
         """Wait until there is an event in the buffer; false when none will come."""
-        while not self._buffer:
-            if self._behind and self._failure is None and not self._closed:
-                await self._catch_up()
-            elif not await self._pause():
+        while True:
+            if self._buffer:
+                return True
+            if self._failure is not None:
+                raise self._failure
+            if self._closed:
                 return False
-        return True
-
-    async def _pause(self) -> bool:
-        """Wait until something happens; false when nothing will."""
-        if self._failure is not None:
-            raise self._failure
-        if self._closed:
-            return False
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-        return True
+            if self._behind:
+                await self._catch_up(next(iter(self._behind)))
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -134,12 +168,16 @@ class Subscription:
 
     def offer(self, event: Event) -> None:
         """Take an event that is safe; called in the order of offsets."""
-        offset = event.offset
-        if self._closed or self._behind or offset < self._next_offset:
+        topic, offset = event.topic, event.offset
+        if self._closed or topic in self._behind or offset < self._next[topic]:
+            return
+        if self._where is not None and not self._where.matches(event):
+            self.passed_over += 1
+            self._next[topic] = offset + 1
             return
         if len(self._buffer) >= self._size:
             if self._overflow is Overflow.CATCH_UP:
-                self._behind = True
+                self._behind[topic] = None
                 return
             self.dropped += 1
             if self._overflow is Overflow.DROP_NEWEST:
@@ -147,28 +185,44 @@ class Subscription:
                 return
             self._on_lost(self._buffer.popleft(), BUFFER_FULL)
         self._buffer.append(event)
-        self._next_offset = offset + 1
+        self._next[topic] = offset + 1
         self._wake()
 
-    async def _catch_up(self) -> None:
+    def tell(self, event: Event) -> None:
+        """Take an event of another topic that says something about this one."""
+        self._buffer.append(event)
+        self._wake()
+
+    def grow(self, growth: Coroutine[Any, Any, None]) -> None:
+        """Look for what belongs to the topic, as long as this is open."""
+        self._growing = asyncio.ensure_future(growth)
+
+    async def _catch_up(self, topic: Topic) -> None:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
-        limit = min(BATCH, self._size)
-        start = self._next_offset
+        limit = min(_CATCH_UP, self._size)
+        start = self._next[topic]
         try:
-            events = await asyncio.to_thread(self._log.read, self.topic, start, limit)
+            events = await asyncio.to_thread(self._log.read, topic, start, limit)
         except OffsetGoneError as gone:
             self.dropped += gone.first_offset - start
-            self._next_offset = gone.first_offset
+            self._next[topic] = gone.first_offset
             return
         if events:
-            self._buffer.extend(filter(None, map(self._opened, events)))
-            self._next_offset = events[-1].offset + 1
+            readable = [*filter(None, map(self._opened, events))]
+            if self._where is not None:  # in a thread, because many payloads are read
+                wanted = await asyncio.to_thread(self._where.matching, readable)
+                self.passed_over += len(readable) - len(wanted)
+                readable = wanted
+            self._buffer.extend(readable)
+            self._next[topic] = events[-1].offset + 1
+            del self._behind[topic]
+            self._behind[topic] = None  # it is another's turn
             return
         # Nothing was left at `start`. An event committed since then may have been offered while
         # this subscription was still behind: look once more, without giving up the loop.
-        info = self._log.topic(self.topic)
+        info = self._log.topic(topic)
         if info is None or info.next_offset <= start:
-            self._behind = False
+            del self._behind[topic]
 
     @property
     def closed(self) -> bool:
@@ -184,6 +238,8 @@ class Subscription:
         """End the subscription; what is in the buffer can still be read."""
         if not self._closed:
             self._closed = True
+            if self._growing is not None:
+                self._growing.cancel()
             self._on_close(self)
             self._wake()
 

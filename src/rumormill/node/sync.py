@@ -164,6 +164,7 @@ class SyncNode:
     publish_many = _waited_for(Node.publish_many)
     unsubscribe = _waited_for(Node.unsubscribe)
     history = _waited_for(Node.history)
+    fetch = _waited_for(Node.fetch)
     command = _waited_for(Node.command)
     set_supervisors = _waited_for(Node.set_supervisors)
     serve = _turned(Node.serve, SyncDoors)
@@ -178,6 +179,7 @@ class SyncNode:
         buffer: int = 1024,
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
+        where: str | None = None,
         recursive: bool = False,
         tell_versions: bool = False,
         follow_versions: bool = False,
@@ -196,6 +198,7 @@ class SyncNode:
                 buffer=buffer,
                 overflow=overflow,
                 follow=follow,
+                where=where,
                 recursive=recursive,
                 tell_versions=tell_versions,
                 follow_versions=follow_versions,

@@ -18,7 +18,8 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
 from rumormill.node.driver import Driver
 from rumormill.sync.copies import CountCopies
-from rumormill.sync.peer import SyncNow, SyncReport
+from rumormill.sync.following import Remember
+from rumormill.sync.wishes import SyncNow, SyncReport
 
 _HISTORIES: Final[dict[str, float | None]] = {"missed": None, "all": 0.0, "none": math.inf}
 _FOLLOWED: Final = "followed/"
@@ -60,6 +61,11 @@ async def sync_now(driver: Driver, topics: tuple[Topic, ...], seconds: float | N
         raise LocalError(f"not every node has answered after {seconds:g} seconds") from None
     assert isinstance(report, SyncReport)
     return report
+
+
+async def remembered(driver: Driver, topic: Topic) -> None:
+    """Wait until a node that is killed would know since when it follows a topic."""
+    await driver.command(Remember(topic))
 
 
 async def with_copies(driver: Driver, receipt: Receipt, copies: int, seconds: float) -> Receipt:

@@ -7,6 +7,7 @@ there is a member of the topic, whom others count on until it takes its leave.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -24,11 +25,19 @@ from rumormill.core.api import (
     TopicVersion,
 )
 from rumormill.core.config import Config
-from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
-from rumormill.core.event import Event
+from rumormill.core.errors import (
+    ConfigError,
+    DecodeError,
+    LimitError,
+    LocalError,
+    OutOfTimeError,
+)
+from rumormill.core.event import UNASSIGNED, Event, filled
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
+from rumormill.core.patterns import check_plain
 from rumormill.libp2p.address_book import AddressBook
+from rumormill.log.model import StoreConfig, check_topic
 from rumormill.node.config import parsed_ticket
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
@@ -121,23 +130,44 @@ def check_reach(spec: ProtocolSpec, reach: Reach) -> None:
     """Refuse what only a protocol with created topics has, and what contradicts itself."""
     for given in reach.given():
         making_of(spec, given)
-    if reach.subscribe_to_meta is False and (reach.tell_versions or reach.follow_versions):
+    if reach.subscribe_to_meta is False and reach.versions:
         raise ConfigError("subscribe_to_meta: versions are announced in the meta topic alone")
+
+
+def check_name(name: Topic, config: StoreConfig) -> None:
+    """Refuse what cannot be a topic's name, a pattern of names among it."""
+    check_topic(name, config)
+    check_plain(name)
+
+
+def check_pattern(name: Topic, spec: ProtocolSpec, since_offset: int | None) -> None:
+    """Refuse a pattern where topics have no names, and offsets that could be of one topic only."""
+    if spec.topics is not None:
+        raise LocalError(
+            f"{name!r} is a pattern of names, and topics of {spec.name} are known by their hashes:"
+            " subscribe to each by its own"
+        )
+    if since_offset:
+        raise LocalError(
+            f"since_offset: {since_offset} is a place in one topic, and {name!r} stands for many;"
+            " 0 is the beginning of each"
+        )
 
 
 def enter_topic(
     spec: ProtocolSpec,
     driver: Driver,
+    topic: Topic,
     subscription: Subscription,
     since: float | None,
-    meta: bool | None = None,
 ) -> None:
     """Enter a topic, with its meta topic or without, to have its events from a time on
     (`Subscribe`).
 
-    One that has to be found and cannot be ends the subscription with an error.
+    One that has to be found and cannot be ends the subscription with an error; one that came in
+    along with another is named.
     """
-    topic = subscription.topic
+    meta = subscription.reach.meta if topic == subscription.topic else None
     driver.feed(Subscribe(topic, since=since, meta=meta))
     if spec.topics is None:
         return
@@ -145,7 +175,9 @@ def enter_topic(
     def ended(waiting: asyncio.Future[object]) -> None:
         error = None if waiting.cancelled() else waiting.exception()
         gone = subscription.closed or isinstance(error, LimitError)
-        if isinstance(error, LocalError) and not gone:
+        if isinstance(error, LocalError) and topic != subscription.topic:
+            subscription.unreachable[topic] = str(error)
+        elif isinstance(error, LocalError) and not gone:
             subscription.fail(error)
 
     asyncio.ensure_future(driver.command(spec.topics.entered(topic))).add_done_callback(ended)
@@ -195,6 +227,23 @@ async def find_tree(spec: ProtocolSpec, driver: Driver, topic: Topic) -> TopicTr
     found = await driver.command(making_of(spec, "topic_tree").tree(topic))
     assert isinstance(found, TopicTree)
     return found
+
+
+async def fetch_event(
+    spec: ProtocolSpec, driver: Driver, event: str | MessageId, patience: float
+) -> Event:
+    """Get an event by its name alone, where events have names that say what they are."""
+    if spec.topics is None:
+        raise LocalError(
+            f"an event of {spec.name} cannot be had by its name alone; one of pulsarcast can"
+        )
+    try:
+        async with asyncio.timeout(patience):
+            found = await driver.command(spec.topics.fetch(event))
+    except TimeoutError:
+        raise OutOfTimeError(f"the event was not found within {patience:g} seconds") from None
+    assert isinstance(found, Event)
+    return filled(found, time.time(), UNASSIGNED, spec.name)
 
 
 def appointed(

@@ -32,10 +32,10 @@ class Recovery:
         self._most = most
         self._pending: dict[MessageId, tuple[PeerId, Event]] = {}
 
-    def take(self, peer: PeerId, event: Event, refusal: str | None, effects: Effects) -> None:
+    def take(self, peer: PeerId, event: Event, refusal: object, effects: Effects) -> None:
         """Judge an event, of which the protocol says why it is not what it seems, if so."""
         if refusal is not None:
-            effects.append(trace.RejectMessage(event.id, peer, refusal, event.topic))
+            effects.append(trace.RejectMessage(event.id, peer, str(refusal), event.topic))
             return
         event = msgspec.structs.replace(event, via=SYNC)
         verdict = Verdict.ACCEPT if self._validator is None else self._validator(event, peer)

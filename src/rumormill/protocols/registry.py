@@ -53,6 +53,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """The signed records of connected peers, for peer exchange."""
     agents: Mapping[PeerId, str] = {}
     """What peers say they are, the programs that they run."""
+    limits: dict[PeerId, int] = {}
+    """Bytes of a message that peers take at most, those that have shown it; the runtime writes."""
     addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses
     """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
 
@@ -98,6 +100,8 @@ class TopicMaking(msgspec.Struct, frozen=True):
     """Read the version that an event of a meta topic announces, if it may."""
     readable: Callable[[object], dict[str, Any]]
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
+    fetch: Callable[[str | MessageId], object]
+    """Make the command that gets an event by its name alone."""
 
 
 class Servers(msgspec.Struct, frozen=True):
@@ -180,6 +184,11 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Whether it has an overlay of its own that finds peers; else membership finds them."""
     proves_authors: Callable[[Any], bool] = lambda _: False
     """Whether, under a configuration, an event is taken only if its author has signed it."""
+
+    def check_kept(self, machine: Any) -> Callable[[Event], object] | None:
+        """How a machine of this protocol checks events that were fetched, in any thread
+        (`Recovered.checked`); None if it takes none."""
+        return machine.check_kept if self.recovers else None
 
     def configure(
         self, preset: str = "default", changes: Mapping[str, Any] | None = None

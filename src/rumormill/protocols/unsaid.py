@@ -12,6 +12,7 @@ import msgspec
 from rumormill.core.effects import Append, Effects, Published
 from rumormill.core.event import Event
 from rumormill.core.inputs import NotStored, Stored
+from rumormill.core.trace import FailPublish
 
 MessageT = TypeVar("MessageT")
 
@@ -48,5 +49,6 @@ class Unsaid(Generic[MessageT]):
     def not_stored(self, event: NotStored, effects: Effects) -> None:
         """Answer for what is never said."""
         for each in event.barriers:
-            number = self._waiting.pop(each).number  # type: ignore[call-overload]
-            effects.append(Published(number, None, error=event.reason))
+            lost: Waiting[MessageT] = self._waiting.pop(each)  # type: ignore[call-overload]
+            effects.append(FailPublish(lost.event.topic, event.reason))
+            effects.append(Published(lost.number, None, error=event.reason))

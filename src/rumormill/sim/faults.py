@@ -5,30 +5,21 @@ So a crash never hits a peer that is down, and each restart follows a crash. A p
 entries hold stays struck until the last of them lets go, as the first says; an ending
 written in the file releases its peers from all. An ending without peers releases everyone who is
 struck at that time. A partition replaces the one before it. Peers that an entry crashes or pauses
-take no part in churn.
-
-Churn is peers that leave at random moments and come back. Departures are a Poisson process: the
-time between two of them is exponential, and each takes a peer drawn alike from those that are up.
-While the allowed share of peers is down, departures are left out. Everybody who leaves comes back
-after the downtime, also when the workload is over by then.
+take no part in churn (`sim.churn`).
 """
 
-import heapq
 import random
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from rumormill.core.config import require
-from rumormill.sim.scenario import ENDINGS, Churn, Fault, FaultKind, Lie, Scenario
+from rumormill.sim.churn import draw_absences
+from rumormill.sim.scenario import ENDINGS, Fault, FaultKind, Lie, Scenario
 from rumormill.sim.workload import Plan
 
 STRIKES: Final[dict[FaultKind, FaultKind]] = {ending: kind for kind, ending in ENDINGS.items()}
 """Which fault an ending ends."""
-
-MOST_DEPARTURES: Final = 1_000_000
-"""Most departures that one run may expect; our choice, far above what a run can show."""
 
 
 class FaultAction(msgspec.Struct, frozen=True):
@@ -45,14 +36,6 @@ class FaultAction(msgspec.Struct, frozen=True):
     """RPCs per second that a slow reader reads, or that a byzantine peer sends."""
     lie: Lie = "junk"
     """What a byzantine peer does."""
-
-
-class Absence(msgspec.Struct, frozen=True, gc=False):
-    """One peer's time away, in virtual seconds."""
-
-    peer: int
-    left: float
-    back: float
 
 
 class _Step(msgspec.Struct):
@@ -83,7 +66,7 @@ def expand_faults(
     moving = [peer for peer in range(scenario.peers) if peer not in absent]
     during = (plan.start, plan.last_publication)
     for absence in draw_absences(scenario.churn, moving, scenario.peers, during, rng):
-        who, keep = (absence.peer,), scenario.churn.keep_state
+        who, keep = (absence.who,), scenario.churn.keep_state
         actions.append(FaultAction(absence.left, "crash", who))
         actions.append(FaultAction(absence.back, "restart", who, keep_state=keep))
     in_time = [action for action in actions if action.at <= plan.end]
@@ -181,45 +164,3 @@ def _released(step: _Step, held: dict[int, dict[int, None]]) -> tuple[int, ...]:
     for peer in free:
         del held[peer]
     return free
-
-
-def draw_absences(
-    churn: Churn,
-    moving: Sequence[int],
-    peers: int,
-    during: tuple[float, float],
-    rng: random.Random,
-) -> list[Absence]:
-    """Return who of `moving` is away when, in the order of leaving.
-
-    `peers` is the size of the network, to which shares refer; peers leave from the first moment
-    of `during` to the last.
-    """
-    start, end = during
-    rate = churn.per_second(peers)
-    if not rate or not moving:
-        return []
-    require(
-        rate * (end - start) <= MOST_DEPARTURES,
-        "churn.rate",
-        f"would make more than {MOST_DEPARTURES} peers leave; lower it or shorten the workload",
-    )
-    most_down = max(1, int(churn.max_down * peers))
-    up = list(moving)
-    down: list[tuple[float, int]] = []
-    absences = []
-    now = start + rng.expovariate(rate)
-    while now <= end:
-        while down and down[0][0] < now:
-            up.append(heapq.heappop(down)[1])
-        if up and len(down) < most_down:
-            place = rng.randrange(len(up))
-            up[place], up[-1] = up[-1], up[place]
-            away = churn.downtime
-            if churn.distribution == "exponential":
-                away = rng.expovariate(1.0 / churn.downtime)
-            absence = Absence(up.pop(), now, now + away)
-            absences.append(absence)
-            heapq.heappush(down, (absence.back, absence.peer))
-        now += rng.expovariate(rate)
-    return absences

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from rumormill.core import effects, inputs, trace
 from rumormill.core.effects import SendAll
+from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input, Stored, TimerFired
@@ -20,6 +21,9 @@ from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
 from rumormill.sim.journal import Journal
 from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Parcel, RoundTrip, Way, pack
 from rumormill.sim.mail import Correspondent, Post
+
+LOST = "lost with its process"
+"""Why a publication came to nothing whose peer crashed while it was under way."""
 
 
 class _Network(Protocol):
@@ -76,6 +80,8 @@ class Host(Correspondent):
         self._waiting_timers: list[Hashable] = []
         self._waiting_requests: list[Input] = []
         self._commands: dict[int, Callable[[effects.Outcome], None]] = {}
+        self._publishing: dict[int, Topic] = {}
+        """What the workload asked the machine to publish, as long as it has not answered."""
 
     # The runtime of a machine.
 
@@ -211,6 +217,7 @@ class Host(Correspondent):
             self.journal.disregard(effect)
 
     def _published(self, effect: effects.Published) -> None:
+        self._publishing.pop(effect.number, None)
         if self.receipts is not None:
             self.receipts.append(effect)
 
@@ -253,7 +260,31 @@ class Host(Correspondent):
         if self._paused:
             self._waiting_requests.append(request)
         else:
+            self._request(request)
+
+    def _request(self, request: Input) -> None:
+        try:
             self.handle(request)
+        except LocalError as error:
+            if not isinstance(request, inputs.Publish) or request.number not in self._publishing:
+                raise
+            self.fail_publish(self._publishing.pop(request.number), str(error))
+
+    def publish(self, topic: Topic, data: bytes) -> None:
+        """Publish for the workload; the trace says what came of it, be it nothing."""
+        number = self._next_order()
+        self._publishing[number] = topic
+        self.submit(inputs.Publish(topic, data, number))
+
+    def lose_publications(self, reason: str) -> None:
+        """What the machine has not published by now it never will."""
+        lost, self._publishing = self._publishing, {}
+        for topic in lost.values():
+            self.fail_publish(topic, reason)
+
+    def fail_publish(self, topic: Topic, reason: str) -> None:
+        """Trace that a wish to publish came to nothing although the peer was there."""
+        self.record((self.engine.now, self.id, trace.FailPublish(topic, reason)))
 
     def command(self, body: object, then: Callable[[effects.Outcome], None]) -> None:
         """Put a command to the machine; `then` gets the outcome, once.
@@ -271,6 +302,8 @@ class Host(Correspondent):
 
     def start(self, machine: Machine) -> None:
         """Come up with a machine, new or old, and no connections."""
+        if self.session and machine is not self.machine:  # with what the old one had begun
+            self.lose_publications(LOST)
         self.machine = machine
         self.up = True
         self.session += 1
@@ -285,7 +318,10 @@ class Host(Correspondent):
         self._waiting_timers.clear()
         for request in self._waiting_requests:
             if isinstance(request, inputs.Publish):
+                self._publishing.pop(request.number, None)
                 self.skip_publish(request.topic, reason)
+            elif isinstance(request, inputs.Unsubscribe):
+                self.record((self.engine.now, self.id, trace.Leave(request.topic)))
         self._waiting_requests.clear()
         for way, waiting in self._inbox:
             if way is not None:
@@ -315,7 +351,7 @@ class Host(Correspondent):
             then(effects.Outcome(number, error=reason))
 
     def skip_publish(self, topic: Topic, reason: str) -> None:
-        """Trace that the workload's wish to publish came to nothing."""
+        """Trace that the workload's wish to publish found nobody to ask."""
         self.record((self.engine.now, self.id, trace.SkipPublish(topic, reason)))
 
     def pause(self) -> None:
@@ -333,7 +369,7 @@ class Host(Correspondent):
             self.handle(TimerFired(timer))
         requests, self._waiting_requests = self._waiting_requests, []
         for request in requests:
-            self.handle(request)
+            self._request(request)
 
     def read_slowly(self, messages_per_second: float) -> None:
         """Read at most so many messages per second from now on, also after a restart; 0 ends it."""

@@ -15,9 +15,18 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.effects import Append, ById, Disregard, KeepNote, Load, Notes
-from rumormill.core.event import Event, Note
-from rumormill.core.history import SUM_BITS, HistoryQuery, Key, is_over, stamp_of, topic_tag
+from rumormill.core.effects import (
+    Append,
+    ById,
+    Computation,
+    Disregard,
+    KeepNote,
+    Load,
+    Notes,
+    Records,
+)
+from rumormill.core.event import Event, KeptRecord, Note
+from rumormill.core.history import SUM_BITS, Deleted, HistoryQuery, Key, stamp_of, topic_tag
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.sim.histories import MemoryHistory
@@ -32,13 +41,14 @@ PIECE: Final = 256
 class Kept:
     """The events of one topic, by offset and by id, and the order of its history."""
 
-    __slots__ = ("events", "history", "next_offset", "offsets")
+    __slots__ = ("deleted", "events", "history", "next_offset", "offsets")
 
     def __init__(self, topic: Topic, sum_bits: int) -> None:
         self.events: dict[int, Event] = {}
         self.offsets: dict[MessageId, int] = {}
         self.next_offset = 0
         self.history = MemoryHistory(topic, self.find, sum_bits)
+        self.deleted = Deleted()
 
     def find(self, event_id: MessageId) -> Event | None:
         """The event with an id."""
@@ -69,6 +79,7 @@ class Journal:
         self._topics: dict[Topic, Kept] = {}
         self._order: dict[tuple[Topic, MessageId], None] = {}
         self._notes: dict[str, Note] = {}
+        self.records: dict[bytes, KeptRecord] = {}
         self._waiting: list[Append | KeepNote] = []
         self._loads: list[Load] = []
 
@@ -87,7 +98,7 @@ class Journal:
 
     def load(self, effect: Load) -> Loaded | None:
         """Read at once, or behind the appends that wait: then the commit brings the answer."""
-        if self._waiting:
+        if self._waiting and not isinstance(effect.query, Computation):
             self._loads.append(effect)
             return None
         return self._read(effect)
@@ -102,8 +113,16 @@ class Journal:
                 known = not self.trouble and not self.keep(each.event, now)
                 appends.append(msgspec.structs.replace(each, deliver=False) if known else each)
             elif not self.trouble:
-                self._notes[each.note.key] = each.note
+                self._keep_note(each.note)
         return appends, [self._read(load) for load in loads]
+
+    def _keep_note(self, note: Note | KeptRecord) -> None:
+        if isinstance(note, Note):
+            self._notes[note.key] = note
+        elif note.value is None:
+            self.records.pop(note.key, None)
+        else:
+            self.records[note.key] = note
 
     def crash(self) -> tuple[list[Append], list[Load]]:
         """Lose what was not committed; return it, and the reads that nobody will answer."""
@@ -119,7 +138,7 @@ class Journal:
             return False
         kept = self._kept(event.topic)
         event = msgspec.structs.replace(event, offset=kept.next_offset, received=now)
-        if is_over(event, kept.history.window.keep_from):
+        if kept.deleted.has(event):
             return False
         if self._indexed:
             kept.history.add(Key(stamp_of(event), event.id))
@@ -148,6 +167,8 @@ class Journal:
                 return
             del self._order[oldest], kept.offsets[event_id], kept.events[event.offset]
             kept.history.delete(event)
+            stamp, keep_from = stamp_of(event), kept.history.window.keep_from
+            kept.deleted.add(keep_from, [(event.author, stamp)] if stamp < keep_from else [], now)
 
     # The histories, as `HistoryQuery`s see them.
 
@@ -171,6 +192,12 @@ class Journal:
             notes = tuple([self._notes[key] for key in keys[:PIECE]])
             return Loaded(load.number, (), len(keys) > PIECE, notes)
         query = load.query
+        if isinstance(query, Computation):
+            return Loaded(load.number, answer=query.work_out())
+        if isinstance(query, Records):
+            behind = sorted(key for key in self.records if key > query.after)
+            records = tuple([self.records[key] for key in behind[:PIECE]])
+            return Loaded(load.number, more=len(behind) > PIECE, records=records)
         if isinstance(query, HistoryQuery):
             return Loaded(load.number, answer=query.work_out(self))
         kept = self._topics.get(load.topic)

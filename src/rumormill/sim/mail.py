@@ -59,6 +59,7 @@ class Correspondent(Endpoint):
     ) -> None:
         super().__init__(peer, engine, round_trip)
         self.index = index
+        self.address = ""
         self.session = 0
         """How often it came up: what belongs to an earlier time is not told."""
         self.links: dict[PeerId, Link] = {}
@@ -269,7 +270,7 @@ class Post:
         question = Question(host, target, effect, next(self._numbers))
         host.questions[effect.number] = question
         message = self._checked(effect.message)
-        asked = Asked(host.id, question.number, message)
+        asked = Asked(host.id, question.number, message, host.address)
         if not effect.one_way:
             self._engine.schedule(self._engine.now + effect.timeout, _time_out, question)
         self._post(host, target, _query_parcel(asked, question))

@@ -58,6 +58,7 @@ def run_scenario(
         **metrics.summary(),
         **({} if inspection is None else inspection.figures()),
         **({} if forming is None else forming.figures()),
+        **simulation.left_behind(),
         "steps": simulation.network.engine.steps,
         "virtual_seconds": simulation.plan.end,
         "trace_hash": trace_hash.hexdigest(),

@@ -16,10 +16,12 @@ import msgspec
 from rumormill.core.config import Config, nearest, require
 from rumormill.core.errors import ConfigError
 from rumormill.protocols.registry import protocol
+from rumormill.sim.churn import Churn, Unsubscribing
 from rumormill.sim.keeping import Disk, Sync
 from rumormill.sim.latency import check_bandwidth, check_latency
 from rumormill.sim.tables import read_config, within
-from rumormill.sim.units import Bytes, Seconds, Share, parse_share
+from rumormill.sim.topic_table import TopicTable
+from rumormill.sim.units import Bytes, Seconds, Share
 
 LONGEST_FILE: Final = 1 << 20
 """Largest scenario file in bytes; our choice, far above what people write."""
@@ -268,49 +270,6 @@ class Fault(Config, frozen=True, kw_only=True):
             require(not self.keep_state, "keep_state", "goes with a duration, or with restart")
 
 
-class Churn(Config, frozen=True, kw_only=True):
-    """Peers that leave and come back, as a Poisson process during the workload."""
-
-    # Peers that leave per minute, as a number; 0 turns churn off.
-    rate: float = 0.0
-    # The same as a share of all peers; excludes rate.
-    fraction: Share = 0.0
-    # Time until a peer comes back; our choice: long enough that meshes close the gap.
-    downtime: Seconds = 30.0
-    # fixed: exactly downtime; exponential: drawn with that mean, the usual model of sessions.
-    distribution: Literal["fixed", "exponential"] = "fixed"
-    # Whether a peer comes back with what it knew; our choice: as a new process.
-    keep_state: bool = False
-    # No peer leaves while this share of all peers is down; our choice: half stay.
-    max_down: Share = 0.5
-
-    def validate(self) -> None:
-        """Refuse two rates at once and downtimes of nothing."""
-        require(0 <= self.rate <= 1e6, "rate", "must be from 0 to 1000000 peers per minute")
-        require(0 <= self.fraction <= 100, "fraction", "must be from 0 to 100 per minute")
-        require(not (self.rate and self.fraction), "fraction", "excludes rate: give one of them")
-        require(1e-3 <= self.downtime <= 1e9, "downtime", "must be at least 1ms")
-        require(0 < self.max_down <= 1, "max_down", "must be more than 0, at most 1")
-
-    def per_second(self, peers: int) -> float:
-        """How many of `peers` peers leave per second, on average."""
-        return (self.rate or self.fraction * peers) / 60.0
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `12` (peers per minute) or `5%` (of all peers per minute), as on a command line."""
-        try:
-            amount = parse_share(text)
-        except ConfigError:
-            raise ConfigError(
-                f"churn: {text!r} is no rate; write peers per minute, such as 12, "
-                "or a share of all peers per minute, such as 5%"
-            ) from None
-        churn = cls(fraction=amount) if text.strip().endswith("%") else cls(rate=amount)
-        within("churn", churn.validate)
-        return churn
-
-
 class Scenario(Config, frozen=True, kw_only=True):
     """A whole run, apart from the code."""
 
@@ -340,7 +299,9 @@ class Scenario(Config, frozen=True, kw_only=True):
     links: Links = Links()
     workload: Workload = Workload()
     faults: tuple[Fault, ...] = ()
+    topic: TopicTable = TopicTable()
     churn: Churn = Churn()
+    unsubscribing: Unsubscribing = Unsubscribing()
     disk: Disk = Disk()
     sync: Sync = Sync()
 
@@ -359,8 +320,9 @@ class Scenario(Config, frozen=True, kw_only=True):
         )
         require(0 <= self.processing_delay <= 60, "processing_delay", "must be from 0s to 1m")
         require(len(self.faults) <= MOST_FAULTS, "faults", f"at most {MOST_FAULTS} entries")
-        for key in ("topology", "links", "workload", "churn", "disk", "sync"):
-            within(key, getattr(self, key).validate)
+        for field in msgspec.structs.fields(self):
+            if isinstance(field.default, Config):
+                within(field.name, getattr(self, field.name).validate)
         publishers = self.workload.publishers
         require(
             not isinstance(publishers, int) or publishers <= self.peers,
@@ -466,9 +428,12 @@ class Scenario(Config, frozen=True, kw_only=True):
         return self.from_dict(table, lax=True)
 
     def under(self, name: str) -> Self:
-        """The same run with another protocol; one that repairs histories itself needs no sync."""
-        syncs = self.sync.enabled and protocol(name).recovers
-        return self.changed({"protocol": name, "sync.enabled": syncs})
+        """The same run with another protocol; one that repairs histories itself needs no sync, and
+        one without creation of topics has no options for them."""
+        spec = protocol(name)
+        changes: dict[str, Any] = {"protocol": name}
+        changes["sync.enabled"] = self.sync.enabled and spec.recovers
+        return self.changed(changes if spec.topics is not None else {**changes, "topic": {}})
 
 
 def _refuse_ignored(config: Any, used_by: Mapping[str, tuple[str, ...]]) -> None:

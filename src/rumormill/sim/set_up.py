@@ -1,21 +1,26 @@
 """Setting topics up, for protocols in which a topic must be created before it can be used.
 
-The plan names topics as people do; on the network a topic has the name that its creation gave it.
-Every topic's author is the peer that publishes most in it (of several the first), or else its first
-subscriber. Authors create their topics when a quarter of the warm-up is over, and at its half the
-others subscribe: what the creation stored has had time to arrive. In a topic that could not be
-created nobody publishes. Protocols without creation use the plan's names, and nobody waits.
+The plan names topics as people do; on the network a topic has the name that its creation gave it,
+and another one in each version. Every topic's author is the peer that publishes most in it (of
+several the first), or else its first subscriber. Authors create their topics when a quarter of the
+warm-up is over, those first that others have as sub-topics, and at its half the others subscribe:
+what the creation stored has had time to arrive. In a topic that could not be created nobody
+publishes. A new version is its author's as well; what is planned from then on is published there.
+Protocols without creation use the plan's names, and nobody waits.
 """
 
 import functools
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
-from rumormill.core.api import NO_OPTIONS
+from rumormill.core.api import TopicOptions
 from rumormill.core.effects import Outcome
 from rumormill.core.ids import Topic
 from rumormill.protocols.registry import TopicMaking
 from rumormill.sim.host import Host
+from rumormill.sim.network import peer_id
+from rumormill.sim.topic_table import TopicTable
 from rumormill.sim.workload import Plan
 
 CREATE_AT: Final = 0.25
@@ -28,46 +33,95 @@ NOT_CREATED: Final = "topic not created"
 class SetUp:
     """Creates a plan's topics and knows what they are called."""
 
-    def __init__(self, making: TopicMaking | None, plan: Plan) -> None:
+    def __init__(self, making: TopicMaking | None, plan: Plan, table: TopicTable) -> None:
         self._making = making
-        self.names: dict[str, Topic] = {}
-        """The names on the network of the topics that exist, by the plan's names."""
-        self.authors: dict[str, int] = {}
-        """Who creates each topic."""
+        self._table = table
+        self.versions: dict[str, list[Topic]] = {}
+        """The names on the network of the topics that exist, the newest version last."""
+        self.publishers: dict[str, list[int]] = {}
+        """Who creates each topic, and who else publishes there, those first who do so most."""
+        self._topics = plan.topics
+        self._unsettled: dict[int, int] = {}
+        """How many sub-topics of the topic at each place are neither created nor given up."""
         if making is None:
-            self.names = dict(zip(plan.topics, plan.topics, strict=True))
+            self.versions = {topic: [topic] for topic in plan.topics}
         else:
-            self.authors = _authors(plan)
+            self.publishers = _publishers(plan)
 
     @property
     def waits(self) -> bool:
         """Whether topics must be created first."""
         return self._making is not None
 
+    def newest(self, topic: str) -> Topic | None:
+        """What a topic of the plan is called now, if it exists."""
+        return self.versions[topic][-1] if topic in self.versions else None
+
     def create(self, hosts: list[Host]) -> None:
-        """Let every author that is up create its topics."""
-        making = self._making
-        if making is None:
-            return
-        for name, author in self.authors.items():
-            if hosts[author].up:
-                created = functools.partial(self._created, name, making)
-                hosts[author].command(making.command(name, NO_OPTIONS), created)
+        """Let every author that is up create its topics, each when its sub-topics are settled."""
+        places = range(len(self._topics))
+        self._unsettled = {place: len(self._below(place)) for place in places}
+        for place in places:
+            if not self._unsettled[place]:
+                self._create(place, hosts)
 
-    def _created(self, name: str, making: TopicMaking, outcome: Outcome) -> None:
-        if not outcome.error:  # else its author went down, or has no room on its disk
-            self.names[name] = making.topic_of(outcome.result)
+    def renew(self, name: str, hosts: list[Host], then: Callable[[], None]) -> None:
+        """Let a topic's author make a new version of it, if both are there; `then` is told."""
+        if name in self.versions:
+            self._make(name, hosts, then)
+
+    def _below(self, place: int) -> tuple[str, ...]:
+        """The sub-topics of the topic at a place."""
+        most = self._table.sub_topics
+        return self._topics[place * most + 1 : (place + 1) * most + 1]
+
+    def _create(self, place: int, hosts: list[Host]) -> None:
+        self._make(self._topics[place], hosts, functools.partial(self._settled, place, hosts))
+
+    def _settled(self, place: int, hosts: list[Host]) -> None:
+        """A topic exists, or never will: the one above it may have waited for that."""
+        if place and self._table.sub_topics:
+            above = (place - 1) // self._table.sub_topics
+            self._unsettled[above] -= 1
+            if not self._unsettled[above]:
+                self._create(above, hosts)
+
+    def _make(self, name: str, hosts: list[Host], then: Callable[[], None]) -> None:
+        """Have a topic created, or the next version of one."""
+        assert self._making is not None
+        author = hosts[self.publishers[name][0]]
+        command = self._making.command(name, self._options(name))
+        author.command(command, functools.partial(self._made, name, self._making, then))
+
+    def _made(
+        self, name: str, making: TopicMaking, then: Callable[[], None], outcome: Outcome
+    ) -> None:
+        if not outcome.error:  # else its author is down, or has no room on its disk
+            self.versions.setdefault(name, []).append(making.topic_of(outcome.result))
+        then()
+
+    def _options(self, name: str) -> TopicOptions:
+        table = self._table
+        below = self._below(self._topics.index(name))
+        return TopicOptions(
+            allowed_publishers=table.publishers([peer_id(each) for each in self.publishers[name]]),
+            request_to_publish=table.request_to_publish,
+            linking=table.linking,
+            sub_topics={each: self.versions[each][-1] for each in below if each in self.versions},
+            parent=self.newest(name),
+        )
 
 
-def _authors(plan: Plan) -> dict[str, int]:
+def _publishers(plan: Plan) -> dict[str, list[int]]:
+    """Everybody who publishes in a topic, the busiest first, of several the first; if there is
+    nobody, the first subscriber."""
     published: dict[str, Counter[int]] = {topic: Counter() for topic in plan.topics}
     for event in plan.publications:
         published[event.topic][event.publisher] += 1
-    authors = {}
+    found = {}
     for topic in plan.topics:
-        subscribers = [index for index, mine in enumerate(plan.subscriptions) if topic in mine]
         counts = published[topic]
-        most = max(counts.values(), default=0)
-        busiest = [peer for peer, count in counts.items() if count == most]
-        authors[topic] = min(busiest or subscribers[:1] or [0])
-    return authors
+        busiest = sorted(counts, key=lambda peer: (-counts[peer], peer))
+        subscribers = [index for index, mine in enumerate(plan.subscriptions) if topic in mine]
+        found[topic] = busiest or subscribers[:1] or [0]
+    return found

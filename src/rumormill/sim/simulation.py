@@ -7,13 +7,14 @@ the scenario's seed, so that a change in one part of a run does not reshuffle th
 import functools
 import gc
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rumormill.core import trace
 from rumormill.core.config import Config, require
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import Publish, Subscribe
+from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
 from rumormill.members.config import MembersConfig
@@ -33,7 +34,9 @@ from rumormill.sim.scenario import FaultKind, Scenario
 from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
 from rumormill.sim.snapshot import Given, state_of
 from rumormill.sim.sync_liar import SyncLiar
+from rumormill.sim.topic_table import TopicTable
 from rumormill.sim.topology import build_topology
+from rumormill.sim.unsubscribing import Change, Wishes, left_behind, plan_changes
 from rumormill.sim.workload import PlannedPublish, build_plan
 from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
 from rumormill.sync.peer import SyncedPeer
@@ -42,6 +45,7 @@ from rumormill.wire.multiaddr import Multiaddr
 
 PUBLISHER_DOWN = "publisher down"
 PUBLISHER_HOSTILE = "publisher hostile"
+UNFINISHED = "not published by the end"
 DISK_TROUBLE: Mapping[str, str] = {
     "disk-full": "the disk is full",
     "disk-broken": "the log has failed",
@@ -102,10 +106,19 @@ class Simulation:
         for edge in build_topology(scenario.topology, scenario.peers, self._randomness("topology")):
             for end in edge:
                 self._neighbours[end].append(edge)
-        self.set_up = SetUp(self.spec.topics, self.plan)
+        require(
+            self.spec.topics is not None or scenario.topic == TopicTable(),
+            "topic",
+            f"has no meaning with {self.spec.name}, whose topics nobody creates",
+        )
+        self.set_up = SetUp(self.spec.topics, self.plan, scenario.topic)
         self._faults = expand_faults(
             scenario, self.plan, self._randomness("faults"), len(self.servers)
         )
+        self.changes = plan_changes(
+            scenario.unsubscribing, self.plan, self._randomness("unsubscribing")
+        )
+        self.wishes = Wishes(self.plan)
         self._joined: dict[int, None] = {}
         self._crashed: dict[int, None] = {}
         self._hostile: dict[int, FaultAction] = {}
@@ -159,10 +172,11 @@ class Simulation:
         machine = self.spec.build(given.identity, randomness, self.config, given.hooks)
         peer, sync = given.identity.peer, self.scenario.sync
         draws = self._randomness(f"members/{peer.hex()}")
-        machine = with_members(self.spec, machine, peer, draws, self.members, given.hooks)
+        member = with_members(self.spec, machine, peer, draws, self.members, given.hooks)
         if not sync.enabled:
-            return machine
-        return SyncedPeer(machine, self._randomness(f"sync/{peer.hex()}"), sync)
+            return member
+        check = self.spec.check_kept(machine)
+        return SyncedPeer(member, self._randomness(f"sync/{peer.hex()}"), sync, check)
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""
@@ -188,6 +202,8 @@ class Simulation:
                     if progress is not None:
                         progress(engine.now / end)
                 if until is None:
+                    for host in self.network.hosts:
+                        host.lose_publications(UNFINISHED)
                     self.recorder.close()
         except Exception as error:
             error.add_note(f"seed {self.scenario.seed}, virtual time {engine.now:.6f}")
@@ -209,10 +225,16 @@ class Simulation:
             engine.schedule(scenario.joined_at, self._look, self.forming)
         for action in self._faults:
             engine.schedule(action.at, self._strike, action)
+        for change in self.changes:
+            engine.schedule(change.at, self._change, change)
         if self.set_up.waits:
             begin, warm_up = scenario.joined_at, scenario.warm_up
             engine.schedule(begin + CREATE_AT * warm_up, self.set_up.create, self.network.hosts)
             engine.schedule(begin + SUBSCRIBE_AT * warm_up, self._subscribe_all)
+            versions, span = scenario.topic.versions, self.plan.last_publication - self.plan.start
+            for number in range(versions):
+                at = self.plan.start + (number + 1) * span / (versions + 1)
+                engine.schedule(at, self._renew_topics)
         self._publications = iter(self.plan.publications)
         self._schedule_publication()
 
@@ -291,20 +313,62 @@ class Simulation:
         else:
             self.network.start(host, keep_state=keep_state)
             if index < self.scenario.peers:
+                for topic in self._named(self.wishes.left[index]) if keep_state else ():
+                    host.handle(Unsubscribe(topic))  # what it left while it was down
                 self._subscribe(host)
         hosts = self.network.hosts
         for dialler, listener in self._neighbours[index]:
             self.network.dial(hosts[dialler], hosts[listener].id)
 
-    def _topics_of(self, index: int) -> list[Topic]:
-        """What a peer subscribes to, of what exists."""
-        names = self.set_up.names
-        return [names[topic] for topic in self.plan.subscriptions[index] if topic in names]
+    def _named(self, topics: Iterable[str]) -> list[Topic]:
+        """What some topics of the plan are called, in all their versions, if they exist."""
+        versions = self.set_up.versions
+        return [name for topic in topics for name in versions.get(topic, ())]
+
+    def _renew_topics(self, _argument: None = None) -> None:
+        for topic in self.plan.topics:
+            follow = functools.partial(self._follow, topic)
+            self.set_up.renew(topic, self.network.hosts, follow)
+
+    def _follow(self, topic: str) -> None:
+        """Whoever wants a topic takes its newest version too; the last events of the one before
+        may still come. Who is down or hostile does so later."""
+        newest = self.set_up.newest(topic)
+        for host, wanted in zip(self.network.hosts, self.wishes.wanted, strict=False):
+            if newest and topic in wanted and host.up and host.index not in self._hostile:
+                host.submit(Subscribe(newest))
 
     def _subscribe(self, host: Host) -> None:
-        if not self.set_up.waits or self._may_subscribe:
-            for topic in self._topics_of(host.index):
-                host.handle(Subscribe(topic))
+        if self.set_up.waits and not self._may_subscribe:
+            return
+        wanted = self.wishes.wanted[host.index]
+        for topic in self._named(wanted):
+            host.handle(Subscribe(topic))
+        for topic in wanted:
+            if topic not in self.set_up.versions:  # it waits in vain, and is owed what is published
+                host.record((self.network.engine.now, host.id, trace.Join(topic)))
+
+    def _change(self, change: Change) -> None:
+        """Let a peer subscribe to a topic or leave it; who is down or hostile does so later."""
+        self.wishes.change(change)
+        host = self.network.hosts[change.peer]
+        if change.peer in self._hostile:
+            return
+        exists = change.topic in self.set_up.versions
+        for topic in self._named([change.topic]) if exists else [change.topic]:
+            if host.up and exists:
+                host.submit(Subscribe(topic) if change.subscribes else Unsubscribe(topic))
+            elif host.up or not change.subscribes:
+                kind = trace.Join if change.subscribes else trace.Leave
+                host.record((self.network.engine.now, host.id, kind(topic)))
+
+    def left_behind(self) -> dict[str, Any]:
+        """What is still known of subscriptions that have ended, for the figures of such a run."""
+        if not self.changes:
+            return {}
+        hosts, left = self.network.hosts, self.wishes.left
+        gone = [(hosts[i].id, topic) for i, mine in enumerate(left) for topic in self._named(mine)]
+        return left_behind(self.machines, gone)
 
     def _subscribe_all(self, _argument: None = None) -> None:
         self._may_subscribe = True
@@ -320,16 +384,15 @@ class Simulation:
 
     def _publish(self, planned: PlannedPublish) -> None:
         host = self.network.hosts[planned.publisher]
-        topic = self.set_up.names.get(planned.topic)
-        if topic is None:
-            host.skip_publish(planned.topic, NOT_CREATED)
-        elif not host.up:
-            host.skip_publish(topic, PUBLISHER_DOWN)
+        topic = self.set_up.newest(planned.topic)
+        if not host.up:
+            host.skip_publish(topic or planned.topic, PUBLISHER_DOWN)
         elif planned.publisher in self._hostile:
-            host.skip_publish(topic, PUBLISHER_HOSTILE)
+            host.skip_publish(topic or planned.topic, PUBLISHER_HOSTILE)
+        elif topic is None:
+            host.fail_publish(planned.topic, NOT_CREATED)
         else:
-            data = _filler(planned.size) if planned.data is None else planned.data
-            host.submit(Publish(topic, data))
+            host.publish(topic, _filler(planned.size) if planned.data is None else planned.data)
         self._schedule_publication()
 
     # Faults.
@@ -366,7 +429,8 @@ class Simulation:
 
     def _attacker(self, index: int) -> Machine:
         action, randomness = self._hostile[index], self._randomness(f"attacker/{index}")
-        topics, left = list(self.set_up.names.values()), self._topics_of(index)
+        topics = self._named(self.plan.topics)
+        left = self._named(self.wishes.wanted[index])
         if action.lie == "junk":
             return Attacker(self.spec.junk, topics, left, action.rate, randomness)
         return SyncLiar(action.lie, topics, left, action.rate, randomness)

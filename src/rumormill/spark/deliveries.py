@@ -11,6 +11,10 @@ pair. Since every entry has its place, the end of a pair follows from the places
 - without any of those, for the reason of the last DROP_RPC that carried the message to it;
 - else it is pending.
 
+What a peer was asked to publish and did not (FAIL_PUBLISH) is owed likewise, and dropped. What was
+planned for a peer that was down or hostile (SKIP_PUBLISH) is a message that is owed to nobody. Both
+have ids of ours, since they have none.
+
 A delivery at a peer that was not expected is `extra`; one of a message whose publication is not
 before it in the trace is `unpublished`. A peer may be entitled to a message without being expected,
 because it was down at its publication (`trace.completeness`): what it never gets is `missed`.
@@ -30,12 +34,18 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from rumormill.trace.ledger import SUBSCRIBER_DOWN, SUBSCRIBER_LEFT, UNDELIVERABLE, UNSPECIFIED
+from rumormill.trace.ledger import (
+    NOT_PUBLISHED,
+    SUBSCRIBER_DOWN,
+    SUBSCRIBER_LEFT,
+    UNDELIVERABLE,
+    UNSPECIFIED,
+)
 from rumormill.trace.metrics import SYNC
 
 PUBLISH, REJECT, DUPLICATE, DELIVER = 0, 1, 2, 3
 RECV, SEND, DROP, JOIN, LEAVE = 6, 7, 8, 9, 10
-UP, DOWN, UNDELIVER = 1000, 1001, 1004
+UP, DOWN, UNDELIVER, SKIPPED, FAILED = 1000, 1001, 1004, 1005, 1008
 
 _PAIR: Final = ["run", "message_id", "peer"]
 _PLACE: Final = "struct(moment, seq) AS at"
@@ -45,11 +55,13 @@ _HOPS: Final = "run STRING, message_id BINARY, peer BINARY, hops INT"
 
 
 def publications(traces: DataFrame) -> DataFrame:
-    """Every message's first publication: run, message_id, topic, publisher, time and place."""
-    first = f.min(f.struct("moment", "seq", "timestamp", "topic", "peerID"))
+    """Every message's first publication, and what was meant to be one: run, message_id, topic,
+    publisher, time and place, and the outcome: `published`, `failed` or `skipped`."""
+    first = f.min(f.struct("moment", "seq", "timestamp", "topic", "peerID", "type"))
+    unmade = f"IF(type = {PUBLISH}, messageID, CAST(concat_ws(' ', event, moment, seq) AS BINARY))"
     return (
-        traces.where(f.col("type") == PUBLISH)
-        .groupBy("run", f.col("messageID").alias("message_id"))
+        traces.where(f.col("type").isin(PUBLISH, SKIPPED, FAILED))
+        .groupBy("run", f.expr(unmade).alias("message_id"))
         .agg(first.alias("first"))
         .selectExpr(
             "run",
@@ -58,6 +70,8 @@ def publications(traces: DataFrame) -> DataFrame:
             "first.peerID AS publisher",
             "first.timestamp AS published_at",
             "struct(first.moment, first.seq) AS published",
+            f"CASE first.type WHEN {PUBLISH} THEN 'published' WHEN {FAILED} THEN 'failed'"
+            " ELSE 'skipped' END AS outcome",
         )
     )
 
@@ -107,7 +121,8 @@ def owed_pairs(published: DataFrame, subscribed: DataFrame) -> DataFrame:
     """Every publication with every subscriber that it is owed to: expected, entitled, or both."""
     then = "each.since < published AND (each.until IS NULL OR published < each.until)"
     return (
-        published.join(subscribed, ["run", "topic"])
+        published.where("outcome != 'skipped'")
+        .join(subscribed, ["run", "topic"])
         .withColumn("stretch", f.expr(f"get(filter(stretches, each -> {then}), 0)"))
         .selectExpr(
             *_PAIR,
@@ -201,6 +216,7 @@ def deliveries(traces: DataFrame) -> DataFrame:
 def _judged(told: DataFrame) -> DataFrame:
     judged = told.withColumn("reason", f.expr(f"""
         CASE WHEN NOT expected THEN NULL
+             WHEN outcome = 'failed' THEN '{NOT_PUBLISHED}'
              WHEN last IS NOT NULL THEN IF(undelivered > last, '{UNDELIVERABLE}', NULL)
              ELSE coalesce(least(refused, gone).why, noted.why) END"""))  # fmt: skip
     state = f.expr("""

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from rumormill.spark import deliveries as silver
 from rumormill.trace.metrics import SYNC
 
-STABILISED, SKIPPED, SYNC_ENDED = 1006, 1005, 1007
+STABILISED, SYNC_ENDED = 1006, 1007
 LINKING: Final = ("pulsarcast",)
 """Protocols whose events name the events before them."""
 
@@ -54,7 +54,8 @@ _COMPLETING: Final = (
 )
 """Of messages to which anybody is entitled; one that is not complete took longer than any."""
 _SPREAD: Final = {
-    "published": "count(published_at)",
+    "planned": "count(outcome)",
+    **{name: f"count_if(outcome = '{name}')" for name in ("published", "failed", "skipped")},
     "messages_sent": "sum(copies)",
     "duplicates": "sum(duplicates)",
     "rmr": "avg(IF(published_at IS NOT NULL AND received > 0, copies / received - 1, NULL))",
@@ -219,37 +220,33 @@ def peer_load(traces: DataFrame) -> DataFrame:
     )
 
 
-def topic_activity(
-    traces: DataFrame, messages: DataFrame, deliveries: DataFrame, window: float
-) -> DataFrame:
+def topic_activity(messages: DataFrame, deliveries: DataFrame, window: float) -> DataFrame:
     """What was published and delivered in each topic and window, from traces."""
     key = ["run", "topic", "window_start"]
-    of_messages = {"published": "count(*)", "publishers": "count(DISTINCT publisher)"}
+    of_messages = {
+        **{name: f"count_if(outcome = '{name}')" for name in ("published", "failed", "skipped")},
+        "publishers": "count(DISTINCT IF(outcome = 'published', publisher, NULL))",
+    }
     of_deliveries = {
         "delivered": "count_if(state = 'delivered')",
         "subscribers": "count(DISTINCT IF(expected, peer, NULL))",
     }
-    skipped = traces.where(f.col("type") == SKIPPED).withColumnRenamed("timestamp", "published_at")
-    published, arrived, passed = [
+    published, arrived = [
         _windowed(frame.where("published_at IS NOT NULL"), window)
         .groupBy(key)
         .agg(*_named(figures))
-        for frame, figures in (
-            (messages, of_messages),
-            (deliveries, of_deliveries),
-            (skipped, {"skipped": "count(*)"}),
-        )
+        for frame, figures in ((messages, of_messages), (deliveries, of_deliveries))
     ]
     return (
         published.join(arrived, key, "full")
-        .join(passed, key, "full")
-        .fillna(0, [*of_messages, *of_deliveries, "skipped"])
+        .fillna(0, [*of_messages, *of_deliveries])
         .withColumn("bytes", f.lit(None))
     )
 
 
 def event_activity(events: DataFrame, window: float) -> DataFrame:
     """What was received in each topic and window, from a store."""
+    unknown = ("delivered", "subscribers", "failed", "skipped")
     return (
         _windowed(events, window, "(unix_micros(received) * 1000)")
         .groupBy("run", "protocol", "topic", "window_start")
@@ -258,7 +255,7 @@ def event_activity(events: DataFrame, window: float) -> DataFrame:
             f.countDistinct("author").alias("publishers"),
             f.sum(f.length("value")).alias("bytes"),
         )
-        .withColumns({name: f.lit(None) for name in ("delivered", "subscribers", "skipped")})
+        .withColumns({name: f.lit(None) for name in unknown})
     )
 
 

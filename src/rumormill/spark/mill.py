@@ -116,7 +116,7 @@ def _from_traces(spark: "SparkSession", draft: Draft, window: float, tell: Tell)
     write(gold.latency_cdf(delivered), "latency_cdf")
     write(gold.overhead(traces, found), "overhead")
     write(gold.peer_load(traces), "peer_load")
-    write(gold.topic_activity(traces, messages, delivered, window), "topic_activity")
+    write(gold.topic_activity(messages, delivered, window), "topic_activity")
     write(gold.self_stabilisation(traces), "self_stabilisation")
     write(gold.sync_sessions(traces), "sync_sessions")
 

@@ -47,6 +47,8 @@ figure svg .rule { stroke: var(--rule); } figure svg .axis { stroke: var(--soft)
 """
 
 _COLUMNS: Final = (
+    ("planned", "planned publications", "number", None),
+    ("failed", "of them failed", "number", min),
     ("delivery_ratio", "delivered", "percent", max),
     ("complete_ratio", "complete in the end", "percent", max),
     ("time_to_complete_max", "time to complete", "seconds", min),
@@ -124,7 +126,7 @@ def _comparison(rivals: Sequence[Mapping[str, Any]]) -> list[str]:
     for name, _, _, better in _COLUMNS:
         known = [each[name] for each in rivals if each[name] is not None]
         # What all have in common distinguishes nobody.
-        best[name] = better(known) if len(dict.fromkeys(known)) > 1 else None
+        best[name] = better(known) if better and len(dict.fromkeys(known)) > 1 else None
     rows = []
     for each in rivals[:MOST_ROWS]:
         cells = [f"<td>{escape(each['configuration'])}</td><td>{each['runs']}</td>"]

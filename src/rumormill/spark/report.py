@@ -24,7 +24,8 @@ TIMES: Final = ("time_to_complete_p50", "time_to_complete_p99", "time_to_complet
 """Unknown if something is not complete, and then longer than any other."""
 
 FIGURES: Final = (
-    "published", "expected", "delivered", "delivery_ratio", "latency_p50", "latency_p90",
+    "planned", "published", "failed", "skipped", "expected", "delivered", "delivery_ratio",
+    "latency_p50", "latency_p90",
     "latency_p99", "latency_max", "hops_mean", "hops_max", "messages_per_delivery",
     "duplicates_per_delivery", "rmr", "complete_ratio", *TIMES,
 )  # fmt: skip

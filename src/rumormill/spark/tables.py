@@ -60,14 +60,15 @@ _DDL: Final = {
     " signature STRING, fault STRING, missing_parents ARRAY<BINARY>, children INT,"
     " is_root BOOLEAN, is_head BOOLEAN",
     "messages": _OF_RUN + "message_id BINARY, topic STRING, publisher BINARY, published_at BIGINT,"
-    " copies BIGINT, duplicates BIGINT, received BIGINT, entitled BIGINT, missing BIGINT,"
-    " time_to_complete DOUBLE",
+    " outcome STRING, copies BIGINT, duplicates BIGINT, received BIGINT, entitled BIGINT,"
+    " missing BIGINT, time_to_complete DOUBLE",
     "deliveries": _OF_RUN + "message_id BINARY, topic STRING, publisher BINARY,"
     " published_at BIGINT, peer BINARY, expected BOOLEAN, entitled BOOLEAN, remote BOOLEAN,"
     " state STRING, reason STRING, delivered_at BIGINT, latency DOUBLE, hops INT, via STRING,"
     " kept_at BIGINT, times BIGINT, synced BIGINT, repeated BIGINT",
     "delivery_quality": _OF_RUN + "scope STRING, topic STRING, window_start DOUBLE,"
-    " published BIGINT, expected BIGINT, delivered BIGINT, pending BIGINT, dropped BIGINT,"
+    " planned BIGINT, published BIGINT, failed BIGINT, skipped BIGINT, expected BIGINT,"
+    " delivered BIGINT, pending BIGINT, dropped BIGINT,"
     " delivery_ratio DOUBLE, remote_deliveries BIGINT, extra_deliveries BIGINT,"
     " repeated_deliveries BIGINT, latency_p50 DOUBLE, latency_p90 DOUBLE, latency_p99 DOUBLE,"
     " latency_max DOUBLE, hops_mean DOUBLE, hops_max INT, messages_sent BIGINT,"
@@ -82,7 +83,8 @@ _DDL: Final = {
     " bytes_sent BIGINT, messages_received BIGINT, duplicates BIGINT, delivered BIGINT,"
     " over_mean DOUBLE",
     "topic_activity": _OF_RUN + "topic STRING, window_start DOUBLE, published BIGINT,"
-    " publishers BIGINT, delivered BIGINT, subscribers BIGINT, skipped BIGINT, bytes BIGINT",
+    " publishers BIGINT, delivered BIGINT, subscribers BIGINT, failed BIGINT, skipped BIGINT,"
+    " bytes BIGINT",
     "dag_health": _OF_RUN + "topic STRING, events BIGINT, valid BIGINT, unsigned BIGINT,"
     " faults BIGINT, roots BIGINT, heads BIGINT, forks BIGINT, gaps BIGINT, is_chain BOOLEAN,"
     " is_whole BOOLEAN",

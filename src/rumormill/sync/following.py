@@ -6,13 +6,22 @@ published since then. Of several subscriptions to a topic, the one that wants mo
 
 from typing import Final
 
-from rumormill.core.effects import Effects, KeepNote, Load, Notes
+import msgspec
+
+from rumormill.core.effects import Effects, KeepNote, Load, Notes, Outcome
 from rumormill.core.event import Note
 from rumormill.core.history import topic_tag
 from rumormill.core.ids import Topic
 from rumormill.core.inputs import Loaded
 
 _NOTE_PREFIX: Final = "sync/"
+_NOT_KEPT: Final = "the log could not keep since when the topic is followed"
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """A command: its outcome comes when a later life will know since when a topic is followed."""
+
+    topic: Topic
 
 
 class Following:
@@ -29,6 +38,8 @@ class Following:
         """When topics were first followed, as the log remembers it."""
         self._waiting: list[tuple[Topic, float | None, float]] = []
         """Subscriptions that wait until that is known, with when they were made."""
+        self._commands: dict[int, tuple[int, Topic]] = {}
+        """Commands to remember a topic, by the number of the read that tells whether it is so."""
         self._remembers = False
 
     def begin(self, effects: Effects) -> None:
@@ -49,6 +60,28 @@ class Following:
         for topic, since, asked in self._waiting:
             self._follow(topic, since, asked, effects)
         self._waiting.clear()
+        for number, (_, topic) in self._commands.items():
+            self._look_up(number, topic, effects)
+        return True
+
+    def remember(self, number: int, command: int, topic: Topic, effects: Effects) -> None:
+        """Take a `Remember`; `number` is one for the read that tells whether it is so."""
+        self._commands[number] = command, topic
+        if self._remembers:
+            self._look_up(number, topic, effects)
+
+    def _look_up(self, number: int, topic: Topic, effects: Effects) -> None:
+        """Read back, behind what was kept before, when a topic was first followed."""
+        effects.append(Load(number, "", Notes(_NOTE_PREFIX + topic)))
+
+    def on_read_back(self, loaded: Loaded, effects: Effects) -> bool:
+        """Take what was read back; false if it is something else."""
+        if loaded.number not in self._commands:
+            return False
+        command, topic = self._commands.pop(loaded.number)
+        kept = any(note.key == _NOTE_PREFIX + topic for note in loaded.notes)
+        known = kept or topic not in self._first
+        effects.append(Outcome(command, error="" if known else f"{topic!r}: {_NOT_KEPT}"))
         return True
 
     def subscribe(self, topic: Topic, since: float | None, now: float, effects: Effects) -> bool:

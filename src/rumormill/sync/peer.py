@@ -22,27 +22,28 @@ from rumormill.core.effects import (
     Append,
     Ask,
     ById,
+    Computation,
     Effects,
     Load,
-    Outcome,
     SetTimer,
     Validate,
 )
 from rumormill.core.errors import PeerError
-from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery, topic_tag
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Asked, Input, Loaded, Recovered
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.sync.answering import Answering
+from rumormill.sync.checking import Check, Checked
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
-from rumormill.sync.following import Following
+from rumormill.sync.following import Following, Remember
 from rumormill.sync.gaps import Gaps
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
 from rumormill.sync.partner import Partner
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
+from rumormill.sync.wishes import SyncNow, Wishes
 
 OUR_NUMBERS: Final = 1 << 48
 """Where the numbers of our own questions and loads begin; those of protocols stay below."""
@@ -96,31 +97,6 @@ CONCERNS: Final = frozenset(
 """What sync must look at. Everything else, and what peers send above all, is the protocol's."""
 
 
-class SyncNow(msgspec.Struct, frozen=True):
-    """A command: compare topics with all connected peers at once. Its outcome is a `SyncReport`."""
-
-    topics: tuple[Topic, ...] = ()
-    """Those that are meant; all that are followed, if none is named."""
-
-
-class SyncReport(msgspec.Struct, frozen=True):
-    """What became of it: how many peers were asked and answered, and what they gave."""
-
-    asked: int
-    answered: int
-    events: int
-
-
-class _Wish(msgspec.Struct):
-    """A `SyncNow` under way."""
-
-    topics: dict[Topic, None]
-    left: dict[PeerId, None]
-    asked: int
-    answered: int = 0
-    events: int = 0
-
-
 class SyncedPeer:
     """The machine of a protocol together with sync."""
 
@@ -129,12 +105,11 @@ class SyncedPeer:
         protocol: Machine,
         randomness: Randomness,
         config: SyncConfig,
-        *,
-        recovers: bool = True,
+        check: Check | None,
     ) -> None:
         self.protocol = protocol
-        self._recovers = recovers
-        """Whether the protocol takes what was fetched; else it repairs histories itself."""
+        self._check = check
+        """How the protocol checks what was fetched; None if it repairs histories itself."""
         self._copies = Copies(randomness, config.timeout)
         self._randomness = randomness
         self._config = config
@@ -146,8 +121,7 @@ class SyncedPeer:
         self._sessions: dict[PeerId, Session] = {}
         self._numbers: dict[int, PeerId] = {}
         """Whose session waits for the answer with this number."""
-        self._wishes: dict[int, _Wish] = {}
-        """By the number of the command."""
+        self._wishes = Wishes()
         self._answering = Answering()
         self._last_number = OUR_NUMBERS
         self._next_round = 0.0
@@ -190,15 +164,13 @@ class SyncedPeer:
                 self._last_number += self._copies.recount(
                     timer, partners, self._last_number + 1, effects
                 )
-            case inputs.Command(number=number, body=CountCopies() as command):
-                self._copies.begin(number, command, now, effects)
+            case inputs.Command(number=number, body=CountCopies() | Remember() | SyncNow() as body):
+                self._on_command(number, body, now, effects)
             case Loaded(number=number) if number == OUR_NUMBERS:
                 if self._following.on_notes(event, effects):
                     self._compare_soon(now, effects)
             case Loaded(number=number) if number > OUR_NUMBERS:
                 self._on_loaded(event, now, effects)
-            case inputs.Command(number=number, body=SyncNow(topics=topics)):
-                self._wish(number, topics, now, effects)
             case Asked(message=SyncMessage(body=Offer(tags=tags))):
                 self._on_offer(event.peer, tags, now, effects)
             case Asked(message=SyncMessage()):
@@ -210,6 +182,16 @@ class SyncedPeer:
             case _:
                 return False
         return True
+
+    def _on_command(
+        self, number: int, body: CountCopies | Remember | SyncNow, now: float, effects: Effects
+    ) -> None:
+        if isinstance(body, CountCopies):
+            self._copies.begin(number, body, now, effects)
+        elif isinstance(body, Remember):
+            self._following.remember(self._number(), number, body.topic, effects)
+        else:
+            self._wish(number, body.topics, now, effects)
 
     def _overhear(self, event: Input, now: float, effects: Effects) -> None:
         """Note what the protocol hears and sync must know as well."""
@@ -234,9 +216,7 @@ class SyncedPeer:
                     left.due, left.offered = float("inf"), {}
                     remember(self._gone, peer, left, _MAX_GONE)
                 self._end(peer, "partner gone", now, effects)
-                for wish in self._wishes.values():
-                    wish.left.pop(peer, None)
-                self._grant(effects)
+                self._wishes.let_go(peer, effects)
             case inputs.Subscribe(topic=topic, publish_only=False, since=since):
                 if self._following.subscribe(topic, since, now, effects):
                     self._compare_soon(now, effects)
@@ -260,13 +240,18 @@ class SyncedPeer:
     def _wake(self, at: float, effects: Effects) -> None:
         if at < self._tick_at:
             self._tick_at = at
-            effects.append(SetTimer(_TICK, at))
+            effects.append(SetTimer(_TICK, at, patient=not self._hurries()))
+
+    def _hurries(self) -> bool:
+        """Whether somebody waits, or something is known to be missing."""
+        offers = [partner for partner in self._partners.values() if partner.offered]
+        return bool(self._wishes or self._gaps.known or offers)
 
     def _on_tick(self, now: float, effects: Effects) -> None:
         if now >= self._next_round:
             self._next_round = self._after_interval(now)
             self._choose(now)
-        if self._recovers and self._following.since and (self._config.enabled or self._wishes):
+        if self._check and self._following.since and (self._config.enabled or self._wishes):
             for peer, partner in list(self._partners.items()):
                 if partner.due <= now and len(self._sessions) < _MAX_SESSIONS:
                     self._begin(peer, partner, now, effects)
@@ -296,9 +281,8 @@ class SyncedPeer:
         offered = [topic for topic in partner.offered if topic in followed]
         partner.offered = {}
         names, settle = offered or list(followed), self._config.settle
-        for wish in self._wishes.values():
-            if peer in wish.left:
-                names, settle = [topic for topic in wish.topics if topic in followed], 0.0
+        if (wished := self._wishes.topics_of(peer)) is not None:
+            names, settle = [topic for topic in wished if topic in followed], 0.0
         if len(names) > MAX_TOPICS:
             names = self._randomness.sample(names, MAX_TOPICS)
         topics = tuple([(topic, followed[topic]) for topic in names])
@@ -323,20 +307,11 @@ class SyncedPeer:
 
     def _wish(self, number: int, topics: tuple[Topic, ...], now: float, effects: Effects) -> None:
         followed = self._following.since
-        wanted = {topic: None for topic in topics or followed if topic in followed}
-        left = dict.fromkeys(self._partners if self._recovers and wanted else ())
-        self._wishes[number] = _Wish(wanted, left, len(left))
-        for peer in left:
+        wanted = [topic for topic in topics or followed if topic in followed]
+        partners = list(self._partners if self._check and wanted else ())
+        for peer in partners:
             self._schedule(self._partners[peer], now, effects)
-        self._grant(effects)
-
-    def _grant(self, effects: Effects) -> None:
-        """Answer the wishes that wait for nobody any more."""
-        for number, wish in list(self._wishes.items()):
-            if not wish.left:
-                del self._wishes[number]
-                report = SyncReport(wish.asked, wish.answered, wish.events)
-                effects.append(Outcome(number, report))
+        self._wishes.begin(number, wanted, partners, effects)
 
     # A session's steps.
 
@@ -357,11 +332,14 @@ class SyncedPeer:
                 self._load(session, step, effects)
                 return
             if isinstance(step, Arrived):
-                self._hand_on(session, step, now, effects)
+                assert self._check is not None
+                self._load(session, step.to_check(self._check), effects)
             else:
                 self._ask(session, step, now, effects)
 
-    def _load(self, session: Session, query: HistoryQuery | ById, effects: Effects) -> None:
+    def _load(
+        self, session: Session, query: HistoryQuery | ById | Computation, effects: Effects
+    ) -> None:
         number = self._number()
         self._numbers[number] = session.peer
         effects.append(Load(number, "", query))
@@ -377,30 +355,32 @@ class SyncedPeer:
             message = SyncMessage(body)
             effects.append(Ask(session.peer, number, message, self._config.timeout))
 
-    def _hand_on(self, session: Session, arrived: Arrived, now: float, effects: Effects) -> None:
+    def _hand_on(self, session: Session, fetched: Checked, now: float, effects: Effects) -> None:
         """Give events to the protocol, which judges and appends them."""
         good = forged = 0
-        for sent in arrived.events:
-            event = Event(arrived.topic, sent.data, sent.author, sent.id, proof=sent.proof)
+        for event, checked in fetched.events:
             judged: Effects = []
-            self.protocol.handle(Recovered(session.peer, event), now, judged)
+            self.protocol.handle(Recovered(session.peer, event, checked), now, judged)
             good += any(type(effect) in (Append, Validate) for effect in judged)
             forged += any(type(effect) is trace.RejectMessage for effect in judged)
             effects += judged
         try:
-            session.note_stored(arrived.topic, good, forged, now)
+            session.note_stored(fetched.topic, good, forged, now)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
         else:
             self._load(session, ById(()), effects)  # answered when they are stored
 
     def _on_loaded(self, loaded: Loaded, now: float, effects: Effects) -> None:
-        if self._answering.on_loaded(loaded, effects):
+        ours = self._answering.on_loaded(loaded, effects)
+        if ours or self._following.on_read_back(loaded, effects):
             return
         session = self._waiting(loaded.number)
         if session is None:
             return
-        if session.storing:
+        if isinstance(loaded.answer, Checked):
+            self._hand_on(session, loaded.answer, now, effects)
+        elif session.storing:
             session.storing -= 1
         elif loaded.answer is None:
             self._end(session.peer, "log not read", now, effects)
@@ -468,14 +448,11 @@ class SyncedPeer:
             if outcome != LEFT:
                 partner.in_vain = 0 if good or session.events else partner.in_vain + 1
         self._gaps.end(session, now, good=good)
-        for wish in self._wishes.values():
-            wish.events += session.events
-            if (session.settle == 0 and not session.left_out) or partner is None:
-                wish.left.pop(peer, None)
-                wish.answered += good or outcome == IN_VAIN
-        if partner is not None and not any(peer in wish.left for wish in self._wishes.values()):
+        self._wishes.count(session.events)
+        if (session.settle == 0 and not session.left_out) or partner is None:
+            self._wishes.let_go(peer, effects, answered=good or outcome == IN_VAIN)
+        if partner is not None and self._wishes.topics_of(peer) is None:
             partner.due = max(partner.due, partner.rests_until(_OFFER_PAUSE))
-        self._grant(effects)
         self._offer(session, effects)
         self._wake(now, effects)
 

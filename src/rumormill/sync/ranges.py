@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core.history import (
+    AHEAD_SECONDS,
     BEGIN,
     END,
     Histories,
@@ -73,6 +74,9 @@ hour away is found at once."""
 
 _EVENTS_BYTES: Final = 256 << 10
 """Bytes of events in one answer; our choice: a quarter of a second at 1 MB/s."""
+
+_SURELY: Final = AHEAD_SECONDS * 1_000_000
+"""By how much a date must differ to be wrong, in microseconds."""
 
 _LOOKED_AT: Final = 4 * MAX_EVENTS
 """Keys that one fetch looks at, known or not."""
@@ -179,10 +183,26 @@ class MakeProbe(HistoryQuery, frozen=True):
             history, window, own = histories.history(topic), Window(max(since, 1)), Summary()
             if history is not None:
                 kept = history.window
-                window = Window(max(since, kept.keep_from), kept.undated, kept.ahead)
+                window = Window(_wanted_from(history, since), kept.undated, kept.ahead)
                 own = _total(history, common_ranges(window, window, self.upto, self.ahead_from))
             probed.append(ProbedTopic(topic_tag(topic), fingerprint(self.salt, own), window))
         return Probe(self.salt, self.upto, self.ahead_from, tuple(probed))
+
+
+def _wanted_from(history: History, since: int) -> int:
+    """The date from which on what `since` means is wanted.
+
+    Others number events from when they were started, or at random. What they publish may then seem
+    older than the subscription, and what is missing of it as well. If one is here that came long
+    after its date, no date tells what is wanted; clocks that differ a little move the beginning.
+    """
+    kept = history.window.keep_from
+    early = history.keys(Key(kept, b""), Key(since, b""), LISTED)
+    events = (event for key in early for event in history.events([key], 1))
+    if any(stamp_of(event) < event.received * 1e6 - _SURELY for event in events):
+        return kept
+    near = history.keys(Key(max(kept, since - _SURELY), b""), Key(since, b""), 1)
+    return near[0].stamp if near else max(since, kept)
 
 
 class Unequal(msgspec.Struct, frozen=True, gc=False):

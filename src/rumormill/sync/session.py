@@ -25,6 +25,7 @@ import msgspec
 from rumormill.core.errors import PeerError
 from rumormill.core.history import AHEAD_SECONDS, BEGIN, HistoryQuery, Key, Summary, topic_tag
 from rumormill.core.ids import PeerId, Topic
+from rumormill.sync.checking import Check, CheckFetched
 from rumormill.sync.messages import (
     HASH_BYTES,
     MAX_EVENTS,
@@ -97,10 +98,14 @@ _WRONG: Final = bytes(HASH_BYTES)
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """Events that the partner gave, to be handed on."""
+    """Events that the partner gave, to be checked and handed on."""
 
     topic: Topic
     events: tuple[SentEvent, ...]
+
+    def to_check(self, check: Check) -> CheckFetched:
+        """What is to be worked out of them first."""
+        return CheckFetched(self.topic, self.events, check)
 
 
 class _Cut(msgspec.Struct, frozen=True):

@@ -5,6 +5,8 @@ if it had joined the topic before the publication and has not left it, and is up
 ends; that it was down in between takes nothing away. So this says what a subscriber lacks that was
 away, and the ledger does not.
 
+An event that could not be published is never complete.
+
 An event is complete with the first delivery at the last peer that is entitled to it. The time to
 that is counted from its publication, or from the last fault if that came later: a peer that went
 down, or came back. While peers still fall and rise nobody can have everything. What was complete
@@ -47,13 +49,20 @@ class Completeness:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._events: dict[MessageId, _Arrivals] = {}
+        self._opened: list[_Arrivals] = []
+        """All events in their order, those included that were not published."""
         self._fallen: dict[PeerId, None] = {}
         self._last_fault = -inf
 
     def publish(self, now: float, message_id: MessageId, topic: Topic) -> None:
         """Begin an event; the ledger has entered it just before."""
+        self._events[message_id] = self.fail(now, topic)
+
+    def fail(self, now: float, topic: Topic) -> _Arrivals:
+        """Begin an event that nobody has, for ever if it was not published."""
         nobody = array("d", [inf]) * len(self._ledger.index)
-        self._events[message_id] = _Arrivals(topic, now, nobody)
+        self._opened.append(_Arrivals(topic, now, nobody))
+        return self._opened[-1]
 
     def deliver(self, now: float, peer: PeerId, message_id: MessageId) -> None:
         """Note a delivery; whoever is new since the publication is not entitled, and left out."""
@@ -84,7 +93,7 @@ class Completeness:
         entitled = self._ledger.subscribers()
         pairs = missing = 0
         late: list[float] = []
-        for number, event in enumerate(self._events.values()):
+        for number, event in enumerate(self._opened):
             members = entitled.get(event.topic, [])
             members = members[: bisect_right(members, (number, inf))]
             if not members:

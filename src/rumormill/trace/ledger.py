@@ -16,6 +16,9 @@ The ledger learns from trace entries alone:
 - DROP_RPC only leaves a note at a pending pair, because another copy may still arrive. At `close`
   a pair that is still pending becomes dropped for the reason of its last note, if it has one.
 
+- FAIL_PUBLISH opens an event that nobody gets: it is owed like one that was published, and all its
+  pairs are dropped. So a protocol that refuses to publish does not look better for it.
+
 A subscription outlives NODE_DOWN: the peer counts again from its NODE_UP on, until it leaves. A
 peer of which no NODE_UP is known (a go node's trace has none) is up. A delivery at a peer that was
 not expected, because it joined later, is `extra`; a second one of the same pair is `repeated`.
@@ -39,6 +42,7 @@ from rumormill.trace.entries import Batch
 SUBSCRIBER_DOWN: Final = "subscriber-down"
 SUBSCRIBER_LEFT: Final = "subscriber-left"
 UNDELIVERABLE: Final = "undeliverable"
+NOT_PUBLISHED: Final = "not-published"
 UNSPECIFIED: Final = "unspecified"
 OTHER_REASONS: Final = "other-reasons"
 
@@ -112,16 +116,19 @@ class Ledger:
         self.unpublished = self.republished = self.untracked = 0
         self._up = bytearray()
         self._subscriptions: list[dict[Topic, int]] = []
-        """Each peer's topics, with how many events had been published when it joined."""
+        """Each peer's topics, with how many events had been opened when it joined."""
         self._topics: defaultdict[Topic, _Topic] = defaultdict(_Topic)
+        self.opened = 0
+        """Events so far that are followed, those included that were not published."""
         self._events: dict[MessageId, _Event] = {}
         self._codes: dict[str, int] = {}
         self._names: list[str] = []
-        self._down, self._left, self._undeliverable = map(
-            self._code, (SUBSCRIBER_DOWN, SUBSCRIBER_LEFT, UNDELIVERABLE)
+        self._down, self._left, self._undeliverable, self._not_published = map(
+            self._code, (SUBSCRIBER_DOWN, SUBSCRIBER_LEFT, UNDELIVERABLE, NOT_PUBLISHED)
         )
         self._handlers: dict[type[trace.TracePayload], Callable[[PeerId, Any], object]] = {
             trace.PublishMessage: self.publish,
+            trace.FailPublish: self.fail,
             trace.DeliverMessage: self.deliver,
             trace.RejectMessage: self.reject,
             trace.UndeliverableMessage: self.undeliver,
@@ -172,7 +179,7 @@ class Ledger:
         return self._sums(list(self._topics.values()))
 
     def subscribers(self) -> dict[Topic, list[tuple[int, int]]]:
-        """Who subscribes and is up now: how many events had been published when it joined, and its
+        """Who subscribes and is up now: how many events had been opened when it joined, and its
         number, in this order."""
         found: defaultdict[Topic, list[tuple[int, int]]] = defaultdict(list)
         for number, topics in enumerate(self._subscriptions):
@@ -206,7 +213,7 @@ class Ledger:
     def join(self, peer: PeerId, payload: trace.Join) -> None:
         """Expect the peer on a topic."""
         number = self.register(peer)
-        self._subscriptions[number].setdefault(payload.topic, len(self._events))
+        self._subscriptions[number].setdefault(payload.topic, self.opened)
         if self._up[number]:
             self._topics[payload.topic].expect(number, 1)
 
@@ -223,9 +230,10 @@ class Ledger:
         if message_id in self._events:
             self.republished += 1
             return 0
-        if len(self._events) >= MAX_EVENTS:
+        if self.opened >= MAX_EVENTS:
             self.untracked += 1
             return 0
+        self.opened += 1
         topic = self._topics[payload.topic]
         mask = topic.mask
         if mask is None:
@@ -240,6 +248,17 @@ class Ledger:
             topic.pending += count
             topic.open[message_id] = event
         return count
+
+    def fail(self, peer: PeerId, payload: trace.FailPublish) -> bool:
+        """Open an event that nobody gets; return whether it is followed."""
+        self.register(peer)
+        if self.opened >= MAX_EVENTS:
+            return False
+        self.opened += 1
+        topic = self._topics[payload.topic]
+        topic.expected += topic.live_count
+        topic.dropped[self._not_published] += topic.live_count
+        return True
 
     def deliver(self, peer: PeerId, payload: trace.DeliverMessage) -> int:
         """Enter a delivery; return what it was (`NEW`, `REPEATED`, `EXTRA` or `UNKNOWN`)."""

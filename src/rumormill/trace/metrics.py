@@ -17,6 +17,10 @@ Hops are counted along first arrivals: the publisher has 0, and a peer has one m
 whose copy reached it first (RECV_RPC, which covers relays that do not subscribe; or, where a trace
 lacks it, the DELIVER_MESSAGE's `receivedFrom`). Entries must be in the order of time.
 
+What a peer was asked to publish and did not counts as owed to everybody who would have been owed
+it: no ratio is better for a refusal. What was planned for a peer that was down or hostile then is
+counted beside, since no protocol could have made it.
+
 What was fetched by sync is delivered, as late as it is, and counts as such everywhere. But where
 the copies that a protocol sent are set against deliveries, only those count that they made: sync
 sends no copies, and what it sends instead has figures of its own.
@@ -38,12 +42,14 @@ from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import DuplicateMessage, RecvRPC, SendRPC
 from rumormill.trace.completeness import Completeness
 from rumormill.trace.entries import Batch
+from rumormill.trace.leaving import Leaving
 from rumormill.trace.ledger import EXTRA, NEW, UNSPECIFIED, Ledger
 
 REACH_LEVELS = (50, 90, 99, 100)
 """The percentages of an event's subscribers whose time to be reached is reported."""
 
 _COUNTED: Final[dict[type, str]] = {
+    trace.FailPublish: "failed_publications",
     trace.SkipPublish: "skipped_publications",
     trace.DropRPC: "rpcs_dropped",
     trace.RejectMessage: "rejected",
@@ -107,6 +113,7 @@ class Metrics:
         self._reach = tuple(array("d") for _ in REACH_LEVELS)
         self._hops_sum = self._hops_max = self._hops_known = 0
         self._completeness = Completeness(self.ledger)
+        self._leaving = Leaving()
         self._synced: dict[tuple[MessageId, PeerId], None] = {}
         """Remote deliveries that came by sync."""
         self._sessions: dict[str, int] = {}
@@ -115,8 +122,11 @@ class Metrics:
         self._counts: dict[str, dict[str, int]] = {name: {} for name in _COUNTED.values()}
         self._handlers: dict[type, Callable[[float, PeerId, Any], object]] = {
             trace.PublishMessage: self._publish,
+            trace.FailPublish: self._fail,
             trace.DeliverMessage: self._deliver,
             trace.UndeliverableMessage: self._undeliver,
+            trace.Join: self._join,
+            trace.Leave: self._leave,
             trace.NodeUp: self._node_up,
             trace.NodeDown: self._node_down,
             trace.SyncEnded: self._sync_ended,
@@ -126,7 +136,7 @@ class Metrics:
         """Add a batch of a trace."""
         handler_of = self._handlers.get
         spread_of = self._spreads.get
-        index = self.ledger.index
+        index, gone = self.ledger.index, self._leaving.gone
         senders: list[PeerId] = []
         duplicates = rpcs = size = data_size = 0
         entries: Any = batch  # the kind is looked at once per entry; below it is known
@@ -145,6 +155,8 @@ class Metrics:
                 if meta.control is not None or meta.subscription or meta.operations:
                     self._count_control(meta)
             elif kind is RecvRPC:
+                if peer in gone:
+                    self._leaving.receive(peer, payload.meta.messages)
                 for message in payload.meta.messages:
                     spread = spread_of(message.message_id)
                     if spread is not None and (hops := spread.hops) is not None:
@@ -182,8 +194,11 @@ class Metrics:
         ]
         load = sorted(self._load.get(peer, 0) for peer in self._peers())
         load_mean = ratio(sum(load), len(load)) or 0
+        published = total.published + self.ledger.untracked
+        unmade = ("failed_publications", "skipped_publications")
         return {
-            "published": total.published + self.ledger.untracked,
+            "planned": published + sum(sum(self._counts[name].values()) for name in unmade),
+            "published": published,
             "expected_deliveries": total.expected,
             "delivered": total.delivered,
             "pending": total.pending,
@@ -217,6 +232,7 @@ class Metrics:
                 "control_bytes": self._sync_bytes - self._sync_data,
                 "data_bytes": self._sync_data,
             },
+            "unsubscribed": self._leaving.figures(),
             "dropped": total.dropped,
             **{name: dict(sorted(counts.items())) for name, counts in self._counts.items()},
         }
@@ -264,6 +280,11 @@ class Metrics:
             spread.hops = array("H", bytes(2 * len(self.ledger.index)))
             spread.hops[publisher] = 1
 
+    def _fail(self, now: float, peer: PeerId, payload: trace.FailPublish) -> None:
+        if self.ledger.fail(peer, payload):
+            self._completeness.fail(now, payload.topic)
+        _add(self._counts["failed_publications"], payload.reason, 1)
+
     def _arrive(self, spread: _Spread, peer: PeerId, sender: PeerId) -> int:
         """Note a peer's hops at its first copy; return them + 1, 0 if nobody knows them."""
         hops = spread.hops
@@ -280,6 +301,7 @@ class Metrics:
 
     def _deliver(self, now: float, peer: PeerId, payload: trace.DeliverMessage) -> None:
         self._completeness.deliver(now, peer, payload.message_id)
+        self._leaving.deliver(peer, payload.topic)
         verdict = self.ledger.deliver(peer, payload)
         if verdict not in (NEW, EXTRA):
             return
@@ -332,6 +354,14 @@ class Metrics:
                 del self._synced[message_id, peer]
             else:
                 spread.received -= 1
+
+    def _join(self, now: float, peer: PeerId, payload: trace.Join) -> None:
+        self._leaving.join(peer, payload.topic)
+        self.ledger.join(peer, payload)
+
+    def _leave(self, now: float, peer: PeerId, payload: trace.Leave) -> None:
+        self._leaving.leave(peer, payload.topic)
+        self.ledger.leave(peer, payload)
 
     def _node_up(self, now: float, peer: PeerId, payload: trace.NodeUp) -> None:
         self._completeness.node_up(now, peer)

@@ -14,6 +14,7 @@ from rumormill.overlay.hyparview.active_view import BEAT, MAX_CONTACTS
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.hyparview import MESSAGE_BURST, SHUFFLE
 from rumormill.overlay.hyparview.messages import Kind, Membership, PeerInfo
+from rumormill.wire.multiaddr import Multiaddr
 
 
 def sent(effects: Effects) -> list[tuple[bytes, Membership]]:
@@ -229,6 +230,22 @@ class TestShuffles:
         assert (reply.kind, reply.number, len(reply.peers)) == (Kind.SHUFFLE_REPLY, 77, 8)
         assert all(info.peer in member.view.passive for info in named)
         assert len(member.view.passive) == 30
+
+    def test_one_group_of_addresses_has_a_tenth_of_the_passive_view(self) -> None:
+        """Whoever names its own in every shuffle pushes out those."""
+        member = Alone()
+        neighbours(member, *FIVE)
+        honest = [b"p%d" % number for number in range(30)]
+        for number, peer in enumerate(honest):
+            member.view.passive.add(peer, f"{number}.0.0.0/24")
+        for number in range(100):
+            address = Multiaddr.tcp(f"203.0.112.{number}", 4001).encode()
+            named = tuple(PeerInfo(b"evil%d.%d" % (number, each), (address,)) for each in range(8))
+            member.receive(b"a", Membership(Kind.SHUFFLE, 0, False, number, named))
+            member.now += 1.0
+        evil = [peer for peer in member.view.passive if peer.startswith(b"evil")]
+        assert len(evil) == 3
+        assert len(member.view.passive) >= 29
 
     def test_only_the_answer_to_an_open_shuffle_is_taken(self) -> None:
         """A passive view cannot be filled by somebody whom nobody asked."""

@@ -60,6 +60,7 @@ class Rig:
         *,
         addresses: Mapping[bytes, tuple[bytes, ...]] | None = None,
         validators: Mapping[str, Validator] | None = None,
+        disk: bool = False,
         **changes: Any,
     ) -> None:
         self.now = 1_000_000.0
@@ -73,6 +74,7 @@ class Rig:
             on_result=lambda result, _now, _effects: self.results.append(result),
             addresses=lambda peer: where.get(peer, ()),
             validators={**DEFAULT_VALIDATORS, **(validators or {})},
+            disk=disk,
         )
         self.give(Start())
 

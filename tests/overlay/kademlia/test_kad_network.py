@@ -23,6 +23,7 @@ from rumormill.overlay.kademlia.peer import (
 )
 from rumormill.overlay.kademlia.table import distance, position, shared_bits
 from rumormill.overlay.kademlia.validators import WRONG_HASH
+from rumormill.sim.network import peer_id
 
 HOUR = 3600.0
 
@@ -274,8 +275,9 @@ def test_values_outlive_their_age_while_published_and_not_after() -> None:
     assert net.result(10, GetValue(key_of(value))).reason == NOT_FOUND
 
 
-def test_holders_may_keep_a_value_alive_without_its_publisher_but_not_beyond_its_age() -> None:
-    """With replication values move to new peers; they carry their date, and so do expire."""
+def test_holders_keep_a_value_alive_without_its_publisher_as_long_as_one_of_them_is_there() -> None:
+    """With replication values move to those who are closest now, and live on beyond their age; who
+    is no longer among those lets its copy grow old."""
     net = grown(
         40,
         refresh_interval=6 * HOUR,
@@ -298,8 +300,13 @@ def test_holders_may_keep_a_value_alive_without_its_publisher_but_not_beyond_its
             net.network.crash(net.network.hosts[index])
         net.run(3 * HOUR)
     assert net.result(net.up()[-1], GetValue(key_of(value))).value == value
-    net.run(36 * HOUR)
-    assert net.result(net.up()[-1], GetValue(key_of(value))).value is None
+    net.run(3 * 36 * HOUR)
+    assert net.result(net.up()[-1], GetValue(key_of(value))).value == value
+    now, position_of_it = net.network.engine.now, position(key_of(value))
+    left = sorted(net.up(), key=lambda index: position(peer_id(index)) ^ position_of_it)
+    holding = [index for index in left if net.overlay(index).records.get(key_of(value), now)]
+    assert holding[:8] == left[:8]
+    assert len(holding) <= 2 * 8
 
 
 def test_a_value_that_nobody_took_is_offered_again() -> None:

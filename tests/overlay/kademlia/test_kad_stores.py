@@ -12,6 +12,7 @@ from rumormill.core.errors import LocalError
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.server import is_content_id
 from rumormill.overlay.kademlia.stores import (
+    PEER_FULL,
     PROVIDERS_FULL,
     STORE_FULL,
     Held,
@@ -141,6 +142,40 @@ class TestRecords:
         assert store.hold(Held(far, b"", 1.0, 2.0)) == STORE_FULL
         assert store.get(near, 1.0) is not None
 
+    def test_no_peer_fills_the_store_alone(self) -> None:
+        """In number and in bytes; what it gave before and is gone counts no longer."""
+        store = records(records_per_peer=2, records_per_peer_bytes=10)
+        for key in (b"a", b"b"):
+            assert store.hold(Held(key, b"v", 1.0, 2.0, source=b"one")) == ""
+        assert store.hold(Held(b"c", b"v", 1.0, 2.0, source=b"one")) == PEER_FULL
+        assert store.hold(Held(b"c", b"v" * 8, 1.0, 2.0, source=b"two")) == ""
+        assert store.hold(Held(b"d", b"v", 1.0, 2.0, source=b"two")) == PEER_FULL
+        assert store.hold(Held(b"c", b"v" * 8, 3.0, 4.0, source=b"one")) == "", "it is there"
+        assert store.expire(HOUR * 36 + 2) == 2
+        assert store.hold(Held(b"d", b"v", HOUR, 2.0, source=b"one")) == ""
+
+    def test_what_the_disk_does_not_have_is_named(self) -> None:
+        """A record that only became younger is not written again each time."""
+        store = records(records=1)
+        near, far = sorted((b"a", b"b"), key=lambda key: distance(key, OWN))
+
+        def changed() -> list[bytes]:
+            found = list(store.changed)
+            store.changed.clear()
+            return found
+
+        store.hold(Held(far, b"v", HOUR, 2.0, written=HOUR))
+        assert changed() == [far]
+        store.hold(Held(far, b"v", 2 * HOUR, 3.0))
+        assert changed() == []
+        store.hold(Held(far, b"v", 7 * HOUR, 3.0))
+        assert changed() == [far]
+        store.hold(Held(near, b"v", HOUR, 2.0))
+        assert changed() == [far, near], "one made room for the other"
+        store.publish(Held(b"c", b"v", 1.0, 2.0))
+        store.withdraw(b"c")
+        assert changed() == [b"c"]
+
     def test_records_expire_after_36_hours(self) -> None:
         """Whether they are asked for or not."""
         store = records()
@@ -181,6 +216,17 @@ class TestProviders:
         for now, provider in enumerate((b"a", b"b", b"c", b"a", b"d")):
             assert store.add(b"key", provider, float(now)) == ""
         assert store.get(b"key", 5.0) == [b"d", b"a", b"c"]
+
+    def test_one_group_of_addresses_has_an_eighth_of_a_keys_providers(self) -> None:
+        """500 ids of one /24 push out each other, and nobody else."""
+        store = ProviderStore(position(OWN), config(providers_per_key=64))
+        honest = [b"honest %d" % number for number in range(40)]
+        for provider in honest:
+            store.add(b"key", provider, 0.0, provider.decode())
+        evil = [b"evil %d" % number for number in range(500)]
+        for provider in (*evil, evil[-1]):
+            store.add(b"key", provider, 1.0, "203.0.113.0/24")
+        assert store.get(b"key", 2.0) == [*evil[:-9:-1], *honest[::-1]]
 
     def test_providers_expire_after_48_hours(self) -> None:
         """And so do keys without providers."""

@@ -16,7 +16,7 @@ from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.codec import sign_message
 from rumormill.protocols.pubsub.message_ids import NAMINGS, MessageNaming
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
-from rumormill.protocols.registry import Hooks
+from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.wire.keys import PrivateKey
 
 TOPIC = "news"
@@ -75,10 +75,10 @@ def test_what_was_agreed_on_is_not_translated() -> None:
 class Ours:
     """A node of ours, and what it does about what peers send."""
 
-    def __init__(self, config: GossipSubConfig = NO_MESH) -> None:
+    def __init__(self, config: GossipSubConfig = NO_MESH, hooks: Hooks = NO_HOOKS) -> None:
         self.now = 1.0
         key = PrivateKey(b"o" * 32)
-        self.router = GossipSub(NodeIdentity(key), random.Random(1), config)
+        self.router = GossipSub(NodeIdentity(key), random.Random(1), config, hooks)
         self.give(Start(0.0))
         self.give(Subscribe(TOPIC))
 
@@ -107,6 +107,24 @@ def told(effects: Effects, peer: bytes) -> list[Rpc]:
     rpcs = [each.message for each in effects if isinstance(each, Send) and each.peer == peer]
     rpcs += [each.message for each in effects if isinstance(each, SendAll) and peer in each.peers]
     return rpcs  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("peer", [b"go", b"rust"])
+def test_a_peer_is_not_told_of_what_it_does_not_take(peer: bytes) -> None:
+    """In whichever names: it would ask for what it cannot be given, and hold that against us."""
+    hooks = Hooks()
+    ours = Ours(hooks=hooks)
+    for each in (b"go", b"rust", b"author"):
+        ours.meet(each)
+    ours.control(b"rust", ihave=(IHave(TOPIC, (RUST(message(9)),)),))
+    small, large = message(1), message(2, size=70_000)
+    ours.receive(b"author", small, large)
+    hooks.limits[peer] = 65_536
+    (gossip,) = told(ours.beat(), peer)
+    assert gossip.control is not None
+    assert gossip.control.ihave[0].message_ids == (small.id if peer == b"go" else RUST(small),)
+    hooks.limits[peer] = 10
+    assert not told(ours.beat(), peer)
 
 
 def test_gossip_with_a_rust_peer_is_in_its_names() -> None:

@@ -28,7 +28,7 @@ from rumormill.core.effects import (
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Command, Input, Publish, Subscribe, TimerFired
-from rumormill.core.trace import DeliverMessage, PublishMessage, SkipPublish
+from rumormill.core.trace import DeliverMessage, FailPublish, PublishMessage
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import reasons
@@ -113,7 +113,7 @@ def test_an_event_that_cannot_be_stored_has_never_been() -> None:
     (lost,) = appended(lone.feed(Publish(cids.text(topic), b"lost", 8)))
     effects = lone.lose()
     assert outcomes(effects) == [Published(8, None, error=FULL)]
-    assert [each.reason for each in effects if isinstance(each, SkipPublish)] == [FULL]
+    assert [each.reason for each in effects if isinstance(each, FailPublish)] == [FULL]
     assert published_to(effects) == []
     assert (feed.last, len(feed.timeline), feed.at_hand(lost.id)) == (first, known, None)
     (following,) = appended(lone.feed(Publish(cids.text(topic), b"next")))

@@ -10,7 +10,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Publish, Subscribe, TimerFired
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.commands import event_of
+from rumormill.protocols.pulsarcast.commands import event_cid_of
 from rumormill.protocols.pulsarcast.context import HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
@@ -115,10 +115,10 @@ def test_what_cannot_be_a_parent_is_said_at_once() -> None:
         lone.feed(Publish(cids.text(topic), b"x", 1, parents=(a, b)))
     with pytest.raises(LocalError, match="no CID of an event"):
         lone.feed(Publish(cids.text(topic), b"x", 1, parents=(b"a",)))
-    assert event_of(a.hex()) == event_of(cids.text(a)) == a
+    assert event_cid_of(a.hex()) == event_cid_of(cids.text(a)) == a
     for wrong in ("news", "00" * cids.LENGTH, "zz" * cids.LENGTH):
         with pytest.raises(LocalError, match="names no event"):
-            event_of(wrong)
+            event_cid_of(wrong)
 
 
 @LINKINGS

@@ -11,18 +11,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from pulsarcast_rig import World
+from pulsarcast_rig import World, event_by
 
 from rumormill.core.effects import Outcome
 from rumormill.core.inputs import Publish, Subscribe
 from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
+    FetchEvent,
     ReadHistory,
     ShowTopic,
     SubscribeTo,
 )
 from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.codec import encode_signatures
 from rumormill.protocols.pulsarcast.history import feed
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.tree.known_topics import PatientLook
@@ -96,6 +98,16 @@ class Tale:
         world.host(last).handle(Subscribe(other, publish_only=True))
         self.command(last, SubscribeTo(topic=everybody))
         self.command(2, ShowTopic(topic=nowhere))
+        stray = event_by(3, cids.parse(nowhere), b"of a lost topic", "1970-01-01T00:00:01.000Z")
+        world.machine(3)._fetcher.offer(
+            stray.cid,
+            stray.event.dag(),
+            world.now,
+            world.host(3).effects,
+            proof=encode_signatures(stray),
+        )
+        world.host(3).carry_out()
+        self.command(4, FetchEvent(event=stray.cid))
         self.command(3, CreateTopic(name="linked", sub_topics={"other": nowhere}))
         self.command(0, CreateTopic(name="news", parent=ordered))
         self.run(2.0)

@@ -7,7 +7,7 @@ from rumormill.core.api import TopicTree
 from rumormill.core.effects import KeepNote, Outcome, Published
 from rumormill.core.event import Event, Note
 from rumormill.core.inputs import Command, Publish, Received, Subscribe, Unsubscribe
-from rumormill.core.trace import Refuse, SkipPublish
+from rumormill.core.trace import FailPublish, Refuse
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTopic,
@@ -168,7 +168,7 @@ def test_who_may_neither_publish_nor_ask_is_told_so() -> None:
     assert [(each.event, each.error) for each in receipts] == [
         (None, reasons.sentence("may-not-publish"))
     ]
-    assert [each.reason for _, each in world.traced(SkipPublish)] == ["may-not-publish"] * 2
+    assert [each.reason for _, each in world.traced(FailPublish)] == ["may-not-publish"] * 2
 
 
 def test_the_default_of_who_may_publish_is_a_parameter() -> None:

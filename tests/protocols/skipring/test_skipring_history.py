@@ -389,6 +389,20 @@ def test_what_is_not_stored_is_brought_again() -> None:
     assert anne.keys == [news.id]
 
 
+def test_what_is_not_stored_is_passed_on_once() -> None:
+    """Else two neighbours with full disks would send each other a publication for ever."""
+    (news,) = composed(1)
+    anne = Peer([])
+    anne.enter()
+    anne.settle()
+    for _ in range(3):
+        anne.hear(PublishNew(TOPIC, news), sender=b"carl")
+        (append,) = anne.open
+        anne.open.clear()
+        anne.tell(NotStored((append.barrier,), "the disk is full"))
+    assert anne.sent(PublishNew) == [PublishNew(TOPIC, news)]
+
+
 def test_what_is_stored_for_a_topic_that_was_left_changes_nothing() -> None:
     """The log's word may come late."""
     (news,) = composed(1)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from rumormill.core.config import override
 from rumormill.core.effects import Append, Effects, Load, Mail, Outcome, Published, SetTimer
-from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.errors import ConfigError, LimitError, LocalError
 from rumormill.core.inputs import (
     Command,
     PeerConnected,
@@ -248,6 +249,31 @@ def test_topics_are_limited() -> None:
     with pytest.raises(LimitError, match="max_subscriptions"):
         village.tell(ANNE, Subscribe("d"))
     assert village.told(BOSS, Refuse) == [Refuse(ANNE, reasons.TOO_MANY_TOPICS, "c")]
+
+
+def test_the_supervisor_decides_which_topics_there_are() -> None:
+    """One that is not on its list gets no ring, whoever asks; who asked for it may still leave. A
+    peer that knows the list does not even ask."""
+    village = Village(BOSS, config=override(CONFIG, {"topics": ("news", "chat")}))
+    stranger = SkipRing(SimulatedIdentity(ANNE), random.Random(0), CONFIG, NO_HOOKS)
+    village.peers[ANNE], village.journals[ANNE], village.heard[ANNE] = stranger, Journal(), []
+    for topic in ("news", "else"):
+        village.tell(ANNE, Subscribe(topic))
+    village.tell(ANNE, TimerFired(ENTERED))
+    village.deliver()
+    assert village.peers[BOSS].supervised.keys() == {"news"}
+    refused = [each for each in village.heard[BOSS] if isinstance(each, Refuse)]
+    assert refused == [Refuse(ANNE, reasons.NOT_OFFERED, "else")]
+    assert [member.subscriber.own is None for member in stranger.members.values()] == [False, True]
+    village.tell(ANNE, Unsubscribe("else"))
+    village.deliver()
+    assert stranger.members.keys() == {"news"}
+    with pytest.raises(LocalError, match=r"there is no topic 'newz'; did you mean news\?"):
+        village.tell(BOSS, Subscribe("newz"))
+    with pytest.raises(LocalError, match="there is no topic 'else'; known names: news, chat"):
+        village.tell(BOSS, Publish("else", b"x"))
+    with pytest.raises(ConfigError, match="topics: must be at most 2"):
+        override(CONFIG, {"topics": ("a", "b", "c")})
 
 
 def test_without_a_supervisor_nothing_can_be_subscribed_to() -> None:

@@ -23,6 +23,7 @@ from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
+from rumormill.overlay.address_groups import network_of
 from rumormill.overlay.hyparview import reasons
 from rumormill.overlay.hyparview.config import HyParViewConfig
 from rumormill.overlay.hyparview.messages import Kind, Membership, PeerInfo
@@ -57,6 +58,9 @@ _NEWCOMER_BURST: Final = 500.0
 """Newcomers per second, and at once, that may push a neighbour out of a full active view, all peers
 together. Our choice: a flood of JOINs must not keep the view in turmoil."""
 
+_SHARE: Final = 10
+"""One group of addresses has so much of the passive view: a tenth, 3 of 30. Our choice."""
+
 _OFFERED: Final = 8
 """Peers offered to somebody who is turned away. Our choice: as many as a shuffle names."""
 
@@ -75,7 +79,8 @@ class _Request(msgspec.Struct):
 class PassiveView:
     """Peers in reserve, never more than `size`, forgotten at random.
 
-    Who must not be in it is the business of the active view.
+    One group of addresses has a tenth of it: who names many of its own pushes out those. Who must
+    not be in it is the business of the active view.
     """
 
     __slots__ = ("_peers", "_randomness", "_size")
@@ -83,7 +88,8 @@ class PassiveView:
     def __init__(self, randomness: Randomness, size: int) -> None:
         self._randomness = randomness
         self._size = size
-        self._peers: dict[PeerId, None] = {}
+        self._peers: dict[PeerId, str] = {}
+        """With the group of each."""
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -94,13 +100,16 @@ class PassiveView:
     def __iter__(self) -> Iterator[PeerId]:
         return iter(self._peers)
 
-    def add(self, peer: PeerId) -> None:
+    def add(self, peer: PeerId, group: str = "") -> None:
         """Take a peer in; when there is no room, another one drawn at random leaves."""
         if peer in self._peers:
             return
-        if len(self._peers) >= self._size:
+        same = [other for other, its in self._peers.items() if group and its == group]
+        if len(same) >= max(1, self._size // _SHARE):
+            del self._peers[self._randomness.choice(same)]
+        elif len(self._peers) >= self._size:
             del self._peers[self._randomness.choice(list(self._peers))]
-        self._peers[peer] = None
+        self._peers[peer] = group
 
     def discard(self, peer: PeerId) -> None:
         """Forget a peer, if it is there."""
@@ -284,7 +293,7 @@ class ActiveView:
             return
         for info in message.peers[:_OFFERED]:
             self._learn(info, effects)
-            self._add_passive(info.peer)
+            self._add_passive(info.peer, info.addresses)
         self._tried[peer] = None
         self._rest = min(2 * self._rest + 1, _LONGEST_REST)
         self._repair(now, effects)
@@ -419,9 +428,10 @@ class ActiveView:
 
     # Small parts.
 
-    def _add_passive(self, peer: PeerId) -> None:
+    def _add_passive(self, peer: PeerId, addresses: Sequence[bytes] = ()) -> None:
+        """Keep a peer in reserve; somebody may have said where it is."""
         if peer and peer != self.id and peer not in self.active:
-            self.passive.add(peer)
+            self.passive.add(peer, network_of(addresses or self._addresses(peer)))
 
     def _sample(self, peers: list[PeerId], count: int, without: PeerId = b"") -> list[PeerId]:
         if without:

@@ -140,7 +140,7 @@ class HyParView(ActiveView):
         hops = self._clamped(peer, message.hops, effects)
         if hops == self._config.passive_walk:
             self._learn(newcomer, effects)
-            self._add_passive(newcomer.peer)
+            self._add_passive(newcomer.peer, newcomer.addresses)
         onward = self._next_step(peer, newcomer.peer)
         if hops == 0 or onward is None:
             self._learn(newcomer, effects)
@@ -202,7 +202,7 @@ class HyParView(ActiveView):
                 continue
             self._learn(info, effects)
             self.passive.make_room(leaving)
-            self._add_passive(peer)
+            self._add_passive(peer, info.addresses)
 
     # Walks.
 

@@ -62,10 +62,17 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     Loopback and private addresses do not count."""
     per_subnet_table: int = 10
     """Contacts of one network in the whole table (go-ethereum, p2p/discover)."""
+    durable: bool = True
+    """Whether records, own and others', are on disk as well, where the overlay has one: so they
+    outlive a restart of all holders. Our choice; off, a holder's disk is spared."""
     records: int = 16_384
     """Records held for others. Our choice: five times what 17,611 events on 100 peers need."""
     records_bytes: int = 64 << 20
     """Bytes of their keys and values. Our choice."""
+    records_per_peer: int = 8192
+    """Of those, records that one peer gave us. Our choice: half of all."""
+    records_per_peer_bytes: int = 32 << 20
+    """Bytes of them. Our choice: half of all."""
     own_records: int = 32_768
     """Records that this peer published and republishes. Our choice."""
     republish_interval: float = 22 * HOUR
@@ -73,9 +80,11 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     republish_at_once: int = 8
     """Republishing lookups under way at once. Our choice: an eighth of all."""
     replicate_interval: float = 0.0
-    """Seconds after which a holder passes on a record that nobody else did; 0 for never. The paper
-    (2.5) says an hour; go and js leave it to the publisher, and so is our choice, because it costs
-    every record 2 k messages an hour."""
+    """Seconds after which a holder puts a record again that nobody else did, to whoever is closest
+    to it now; 0 for never. Who is still among those keeps it for another lifetime: so it stays as
+    long as one of its holders does, its publisher gone or not. The paper (2.5) says an hour; it
+    costs every record some 2 k messages each time. go and js leave it to the publisher, and so is
+    our choice for a table that says nothing else."""
     provider_keys: int = 16_384
     """Keys whose providers are remembered. Our choice: as records."""
     provider_age: float = 48 * HOUR
@@ -97,7 +106,8 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
         self.limits.validate()
         for name in (
             "k", "alpha", "paths", "quorum", "lookups", "max_failures", "checks",
-            "per_subnet_bucket", "per_subnet_table", "records", "records_bytes", "own_records",
+            "per_subnet_bucket", "per_subnet_table", "records", "records_bytes", "records_per_peer",
+            "records_per_peer_bytes", "own_records",
             "republish_at_once", "provider_keys", "providers_per_key",
             "offences_before_disconnect", "bans",
         ):  # fmt: skip
@@ -112,5 +122,6 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
             "bootstrap_delay", "replicate_interval", "ban_time",
         ):  # fmt: skip
             require(getattr(self, name) >= 0, name, "must not be negative")
+        require(self.replicate_interval <= 12 * HOUR, "replicate_interval", "must be 12 h at most")
         require(self.candidates >= self.k, "candidates", "must be at least k")
         require(self.k <= self.limits.closer_peers, "k", "must not exceed limits.closer_peers")

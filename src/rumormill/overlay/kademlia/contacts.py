@@ -14,10 +14,11 @@ from rumormill.core import trace
 from rumormill.core.bounded import remember
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.core.ids import PeerId
+from rumormill.overlay.address_groups import network_of, network_of_text
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType
 from rumormill.overlay.kademlia.operations import CHECK, Questions
-from rumormill.overlay.kademlia.table import FULL, RoutingTable, network_of, network_of_text
+from rumormill.overlay.kademlia.table import FULL, RoutingTable
 
 CLIENT_MEMORY: Final = 600.0
 """Seconds for which a peer that did not answer is not asked to join again. Our choice: the refresh

@@ -25,6 +25,7 @@ from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.answers import PROVIDERS_WANTED, WRONG_ANSWER, Answers
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
+from rumormill.overlay.kademlia.keeping import RecordKeeper
 from rumormill.overlay.kademlia.lookup import Lookup
 from rumormill.overlay.kademlia.messages import KadMessage, KadType, Record
 from rumormill.overlay.kademlia.operations import (
@@ -72,6 +73,7 @@ class Kademlia:
         on_result: Callable[[LookupResult, float, Effects], None],
         addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
         validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
+        disk: bool = False,
     ) -> None:
         config.validate()
         self.peer = peer
@@ -86,6 +88,9 @@ class Kademlia:
         self._server = Server(config, self.contacts, self.records, self.providers, self._validators)
         self._answers = Answers(peer, config, self.contacts, self._validators)
         self._upkeep = Upkeep(config, self.contacts, self.records, self.providers, self, randomness)
+        self._keeper: RecordKeeper | None = None
+        if disk and config.durable:
+            self._keeper = RecordKeeper(peer, config, self.records, self._validators, randomness)
         self._operations: dict[int, Operation] = {}
         self._waiting: OrderedDict[int, Operation] = OrderedDict()
         self._finished: dict[int, LookupResult] = {}
@@ -95,6 +100,18 @@ class Kademlia:
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input; those that are none of Kademlia's business change nothing."""
+        self._handle(event, now, effects)
+        self._keep(effects)
+
+    def _keep(self, effects: Effects) -> None:
+        if not self.records.changed:
+            return
+        if self._keeper is None:
+            self.records.changed.clear()
+        else:
+            self._keeper.keep_changes(effects)
+
+    def _handle(self, event: Input, now: float, effects: Effects) -> None:
         kind = type(event)
         if kind is Answered:
             self._on_answered(event, now, effects)  # type: ignore[arg-type]
@@ -110,6 +127,9 @@ class Kademlia:
             self.contacts.disconnect(event.peer)
         elif isinstance(event, inputs.ConnectFailed):
             self.contacts.failed(event.peer, now)
+        elif isinstance(event, inputs.Loaded):
+            if self._keeper is not None:
+                self._keeper.on_loaded(event, now, effects)
         elif isinstance(event, inputs.Start):
             self._start(now, effects)
 
@@ -118,6 +138,8 @@ class Kademlia:
         self._questions.forget()
         self.contacts.forget_connections()
         self._upkeep.start(now, effects)
+        if self._keeper is not None:
+            self._keeper.start(effects)
         interrupted, self._operations = list(self._operations.values()), {}
         for operation in interrupted:
             if not operation.internal:
@@ -228,6 +250,7 @@ class Kademlia:
             raise LocalError(f"the value may not be stored under its key: {refused}")
         if republish:
             self._upkeep.publish(key, value, proof, now, effects)
+            self._keep(effects)
         operation = self.new(LookupKind.PUT_VALUE, key)
         operation.value, operation.proof = value, proof
         return self.submit(operation, now, effects)
@@ -381,8 +404,7 @@ class Kademlia:
 
     def _record(self, operation: Operation, now: float) -> Record:
         assert operation.value is not None
-        received = now if operation.received is None else operation.received
-        return Record(operation.key, operation.value, rfc3339.write(received), operation.proof)
+        return Record(operation.key, operation.value, rfc3339.write(now), operation.proof)
 
     def _store(
         self, operation: Operation, holders: list[PeerId], now: float, effects: Effects

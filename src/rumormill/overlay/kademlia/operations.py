@@ -89,8 +89,6 @@ class Operation(msgspec.Struct):
     """The peers that gave a worse value."""
     values: int = 0
     """Valid values that were found, with a proof where one is wanted."""
-    received: float | None = None
-    """When a value that is passed on was published."""
 
 
 def result_of(operation: Operation, reason: str) -> LookupResult:

@@ -10,6 +10,7 @@ from rumormill.core.effects import Answer, Decline, Effects, Learn
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Asked
+from rumormill.overlay.address_groups import network_of_text
 from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
@@ -71,7 +72,7 @@ class Server:
         elif kind is KadType.GET_PROVIDERS:
             answer = self._get_providers(asked.peer, message, now)
         elif kind is KadType.ADD_PROVIDER:
-            self._add_provider(asked.peer, message, now, effects)
+            self._add_provider(asked, message, now, effects)
         else:
             answer = KadMessage(KadType.PING)
         if answer is not None:
@@ -123,19 +124,20 @@ class Server:
             return None
         own = self._records.own(key)
         if own is None:
-            refused = self.hold(record, now)
+            refused = self.hold(record, asker, now)
             if refused:
                 effects.append(trace.Refuse(asker, refused))
                 return None
         elif own.value != value:
             own.value, own.received = value, now
+            self._records.changed[key] = None
         return KadMessage(KadType.PUT_VALUE, key, record)
 
-    def hold(self, record: Record, now: float) -> str:
+    def hold(self, record: Record, source: PeerId, now: float) -> str:
         """Keep a valid record for others; return why not, or an empty string.
 
-        The sender may say that it is older than it seems: a record that holders pass on among
-        themselves expires as if its publisher had sent it. It cannot make one older that we hold.
+        The sender may say that it is older than it seems, as other implementations do of what they
+        pass on: then it expires sooner. It cannot make one older that we hold.
         """
         received, proof = record.received, record.proof
         if received is None or received > now:
@@ -147,7 +149,7 @@ class Server:
             received = max(received, held.received)
             proof = self._good_proof(held, proof)
         due = now + self._config.replicate_interval
-        return self._records.hold(Held(record.key, record.value, received, due, proof))
+        return self._records.hold(Held(record.key, record.value, received, due, proof, source))
 
     def _good_proof(self, held: Held, other: bytes) -> bytes:
         """Of two proofs of one value the one that vouches for it; it is looked at only when they
@@ -169,9 +171,9 @@ class Server:
         return KadMessage(KadType.GET_PROVIDERS, key, None, closer, providers)
 
     def _add_provider(
-        self, asker: PeerId, message: KadMessage, now: float, effects: Effects
+        self, asked: Asked, message: KadMessage, now: float, effects: Effects
     ) -> None:
-        key = message.key
+        key, asker, group = message.key, asked.peer, network_of_text(asked.address)
         if not is_content_id(key):
             effects.append(trace.Refuse(asker, BAD_KEY))
             return
@@ -180,7 +182,7 @@ class Server:
             if provider.peer != asker:
                 foreign += 1
                 continue
-            refused = self._providers.add(key, asker, now)
+            refused = self._providers.add(key, asker, now, group)
             if refused:
                 effects.append(trace.Refuse(asker, refused))
             elif provider.addresses:

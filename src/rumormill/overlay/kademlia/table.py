@@ -8,17 +8,14 @@ first. A full bucket takes nobody in: old contacts stay as long as they answer, 
 there long is likely to stay, and because a flood of new peers must not flush a table. Who finds no
 place waits among the bucket's replacements and moves up when a contact is lost.
 
-One network has a bounded number of places in a bucket and in the table, so that one owner of
-addresses cannot fill it. An IPv4 address stands for its /24, an IPv6 address for its /48, a DNS
-name for itself. Loopback, private and link-local addresses stand for nothing: whoever can use those
-is on our side of the door, and fifty peers of a test or of one office share them rightfully.
+One network (`overlay.address_groups`) has a bounded number of places in a bucket and in the table,
+so that one owner of addresses cannot fill it.
 
 A contact that failed a question is named to nobody until it answers again. Nothing here asks
 anybody.
 """
 
-import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -36,8 +33,6 @@ CROWDED = "kad-subnet-full"
 OURSELVES = "kad-ourselves"
 
 BITS: Final = 256
-_IP4, _IP6, _DNS = 4, 41, (53, 54, 55)
-_PREFIXES: Final = {4: 24, 6: 48}
 
 
 @lru_cache(maxsize=1 << 15)
@@ -70,40 +65,6 @@ def key_in_bucket(own: int, bucket: int, randomness: Randomness) -> bytes | None
         if int.from_bytes(sha256(key).digest()) >> shift == wanted:
             return key
     return None
-
-
-def network_of_text(address: str) -> str:
-    """The network of a connection's address, an IP address or a multiaddr; empty for none."""
-    host = address
-    if address.startswith(("/ip4/", "/ip6/")):
-        host = address.split("/", 3)[2]
-    try:
-        return _network(ipaddress.ip_address(host))
-    except ValueError:
-        return ""
-
-
-def network_of(addresses: Sequence[bytes]) -> str:
-    """The network of the first of a peer's binary multiaddrs; empty for none."""
-    if not addresses or not addresses[0]:
-        return ""
-    address = addresses[0]
-    code = address[0]
-    if code == _IP4 and len(address) >= 5:
-        return _network(ipaddress.IPv4Address(address[1:5]))
-    if code == _IP6 and len(address) >= 17:
-        return _network(ipaddress.IPv6Address(address[1:17]))
-    if code in _DNS and len(address) >= 2:
-        return address[2 : 2 + address[1]].decode("latin-1").lower()
-    return ""
-
-
-def _network(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    if ip.is_loopback or ip.is_private or ip.is_link_local:
-        return ""
-    return str(ipaddress.ip_network((ip, _PREFIXES[ip.version]), strict=False))
 
 
 class Contact(msgspec.Struct):

@@ -4,7 +4,8 @@ Joining is a lookup of our own id as soon as the first contact is there, which a
 to our neighbours, and then a lookup in every bucket wider than that of our k-th neighbour: peers
 as close as that are all known then. The same is repeated in every refresh interval, and sooner
 while the table is small. Lookups of a refresh run one after the other; records that fall due
-together are republished a few at a time.
+together are republished a few at a time. A holder that puts a record again and is no longer among
+those closest to it has handed it over, and lets its own copy grow old.
 """
 
 from collections import deque
@@ -16,11 +17,10 @@ from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.operations import KadTimer, LookupKind, LookupResult, Operation
-from rumormill.overlay.kademlia.stores import Held, ProviderStore, RecordStore
-from rumormill.overlay.kademlia.table import key_in_bucket
+from rumormill.overlay.kademlia.stores import OWN_FULL, Held, ProviderStore, RecordStore
+from rumormill.overlay.kademlia.table import key_in_bucket, position
 
 _TICK, _REFRESH = "tick", "refresh"
-OWN_FULL = "kad-own-records-full"
 _REFRESH_BUCKETS: Final = 15
 """The deepest bucket that is refreshed by a random key; keys for deeper ones are too dear to find,
 and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
@@ -79,8 +79,12 @@ class Upkeep:
         self._republishing.clear()
         self._joined = bool(self._contacts.table)
         after = config.bootstrap_delay if self._joined else config.refresh_interval
-        effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
-        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
+        self._set(_TICK, now, config.upkeep_interval, effects)
+        self._set(_REFRESH, now, after, effects)
+
+    def _set(self, what: str, now: float, seconds: float, effects: Effects) -> None:
+        at = now + self._jittered(seconds)
+        effects.append(SetTimer(KadTimer(what), at, patient=True))
 
     def on_timer(self, what: str, now: float, effects: Effects) -> None:
         """A timer of ours fired."""
@@ -96,8 +100,7 @@ class Upkeep:
         if not self._joined:
             self._joined = True
             self._repeat_after = _SOONEST_REPEAT
-            delay = self._jittered(self._config.bootstrap_delay)
-            effects.append(SetTimer(KadTimer(_REFRESH), now + delay))
+            self._set(_REFRESH, now, self._config.bootstrap_delay, effects)
 
     def _refresh(self, now: float, effects: Effects) -> None:
         config = self._config
@@ -108,7 +111,7 @@ class Upkeep:
         elif len(table) < config.k:
             after = min(after, self._repeat_after)
             self._repeat_after *= 2
-        effects.append(SetTimer(KadTimer(_REFRESH), now + self._jittered(after)))
+        self._set(_REFRESH, now, after, effects)
         if table and not self._refreshing:
             self._targets.append(self._contacts.own)
             # Keys of other buckets are chosen when their turn comes: the first lookup fills them.
@@ -146,7 +149,7 @@ class Upkeep:
 
     def _tick(self, now: float, effects: Effects) -> None:
         config = self._config
-        effects.append(SetTimer(KadTimer(_TICK), now + self._jittered(config.upkeep_interval)))
+        self._set(_TICK, now, config.upkeep_interval, effects)
         self._contacts.upkeep(now, effects)
         self._operations.begin_waiting(now, effects)
         if now >= self._next_expiry:
@@ -158,7 +161,10 @@ class Upkeep:
     def _republish(self, now: float, effects: Effects) -> None:
         config = self._config
         room = config.republish_at_once - len(self._republishing)
-        if room <= 0 or not self._contacts.table:
+        if not self._contacts.table:
+            self._wait_for_company(now)
+            return
+        if room <= 0:
             return
         operations = []
         for held in self._records.due(now):
@@ -167,7 +173,8 @@ class Upkeep:
             held.due = now + self._jittered(interval)
             operation = self._operations.new(LookupKind.PUT_VALUE, held.key, internal=True)
             operation.value, operation.proof = held.value, held.proof
-            operation.received = None if own else held.received
+            if own:
+                self._records.renew(held, now)
             operations.append(operation)
             if len(operations) == room:
                 break
@@ -181,6 +188,23 @@ class Upkeep:
             self._republishing[operation.number] = None
             self._operations.submit(operation, now, effects)
 
+    def _wait_for_company(self, now: float) -> None:
+        """Nobody can be given anything, nor keep it instead of us: what we hold does not age."""
+        for held in self._records.due(now):
+            if self._records.own(held.key) is not held:
+                self._records.renew(held, now)
+                held.due = now + self._jittered(self._config.replicate_interval)
+
+    def _hand_over(self, result: LookupResult, now: float) -> None:
+        """A record was put where it belongs now; unless that is still here as well, it ages."""
+        held = self._records.held(result.key)
+        if held is None:
+            return
+        target = position(result.key)
+        farthest = max((target ^ position(peer) for peer in result.peers), default=0)
+        if result.stored < self._config.k or target ^ self._contacts.table.own < farthest:
+            self._records.renew(held, now)
+
     def on_result(self, result: LookupResult, now: float, effects: Effects) -> None:
         """An operation ended: one of ours, or one that should have stored a value."""
         if result.number == self._refreshing:
@@ -192,5 +216,7 @@ class Upkeep:
             own = self._records.own(result.key)
             if own is not None:  # nobody has it yet: soon again
                 own.due = now + self._config.upkeep_interval
+        if result.kind is LookupKind.PUT_VALUE and result.number in self._republishing:
+            self._hand_over(result, now)
         if self._republishing.pop(result.number, self) is None:
             self._republish(now, effects)

@@ -139,6 +139,7 @@ class Gossip:
         self._table, self._trust = table, table.trust
         self._seen = seen
         self.dialects = Dialects(config, hooks, self.cache)
+        self._limits = hooks.limits
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
@@ -209,18 +210,23 @@ class Gossip:
         if len(ids) <= limit:
             self._randomness.shuffle(ids)
             ihave = IHave(topic, tuple(ids))
-            return [(peer, self._translated(peer, ihave)) for peer in peers]
-        # Each peer is told another part, so that together they cover the whole.
-        sample = self._randomness.sample
-        parts = [(peer, IHave(topic, tuple(sample(ids, limit)))) for peer in peers]
-        return [(peer, self._translated(peer, ihave)) for peer, ihave in parts]
+            told = [(peer, self._fitted(peer, ihave)) for peer in peers]
+        else:
+            # Each peer is told another part, so that together they cover the whole.
+            sample = self._randomness.sample
+            parts = [(peer, IHave(topic, tuple(sample(ids, limit)))) for peer in peers]
+            told = [(peer, self._fitted(peer, ihave)) for peer, ihave in parts]
+        return [(peer, ihave) for peer, ihave in told if ihave.message_ids]
 
-    def _translated(self, peer: PeerId, ihave: IHave) -> IHave:
-        name = self.dialects.names.get(peer)
-        if name is None:
+    def _fitted(self, peer: PeerId, ihave: IHave) -> IHave:
+        """Name what the peer could take, as it names it."""
+        name, most = self.dialects.names.get(peer), self._limits.get(peer)
+        if name is None and most is None:
             return ihave
-        messages = self.cache.messages
-        return IHave(ihave.topic, tuple([name(messages[each]) for each in ihave.message_ids]))
+        found = [self.cache.messages[each] for each in ihave.message_ids]
+        if most is not None:
+            found = [message for message in found if message.meta.size <= most]
+        return IHave(ihave.topic, tuple([name(each) if name else each.id for each in found]))
 
     def _next_to_tell(self, topic: Topic, peers: list[PeerId], count: int) -> list[PeerId]:
         """Choose `count` peers, at random, but none again before all others had their turn.

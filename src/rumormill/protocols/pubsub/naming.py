@@ -131,11 +131,13 @@ class Authorship:
             return reasons.UNUSUAL_SIGNATURE
         return reasons.INVALID_SIGNATURE
 
-    def check_kept(self, event: Event, name: Callable[[Message], MessageId]) -> str | None:
-        """Return why an event that somebody has kept is not one that the policy accepts."""
+    def check_kept(self, event: Event) -> Message | str:
+        """The message of an event that somebody has kept, or why the policy does not accept it.
+
+        Any thread may ask.
+        """
         try:
             message = from_event(event)
         except DecodeError as error:
             return error.reason
-        refusal = self.check(message)
-        return reasons.WRONG_ID if refusal is None and name(message) != event.id else refusal
+        return self.check(message) or message

@@ -117,6 +117,7 @@ class PubSubRouter:
         self._randomness = randomness
         self._settings = config
         self._authorship = Authorship(identity, config.sign_policy)
+        self.check_kept = self._authorship.check_kept
         self._name = message_namer(config, hooks.message_id)
         self._validator = hooks.validator
         self._subscription_filter = hooks.subscription_filter
@@ -436,15 +437,14 @@ class PubSubRouter:
             self._on_verdict(peer, message, judged, verdict, now, effects)
 
     def _on_recovered(self, event: inputs.Recovered, now: float, effects: Effects) -> None:
-        """A stored event that we asked for. It may be one of ours, of which our log knows nothing
-        any more, and one that was seen and could not be stored.
-        """
-        given = event.event
+        """A stored event that we asked for: maybe our own, or seen, and not in our log."""
+        given, checked = event.event, event.checked
         if given.topic in self.subscriptions and given.id not in self._pending:
-            refusal = self._authorship.check_kept(given, self._name)
-            if refusal is None:
+            if isinstance(checked, Message):
+                checked = None if self._name(checked) == given.id else reasons.WRONG_ID
+            if checked is None:
                 self._seen.add(given.id, now)
-            self._recovery.take(event.peer, given, refusal, effects)
+            self._recovery.take(event.peer, given, checked, effects)
 
     def _accept(
         self, peer: PeerId, message: Message, event: Event, now: float, effects: Effects

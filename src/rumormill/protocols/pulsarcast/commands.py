@@ -7,7 +7,7 @@ import msgspec
 
 from rumormill.core.errors import DecodeError, LocalError
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, TopicDescriptor
 
@@ -72,6 +72,16 @@ class TopicView(msgspec.Struct, frozen=True):
     versions: tuple[TopicDescriptor, ...]
 
 
+class FetchEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Get an event by its CID alone: what is at hand, else from the DHT. Outcome: the `Event`.
+
+    It was verified: its CID, its signatures, and where the topic's descriptor is to be had, that
+    its publisher may publish there.
+    """
+
+    event: str | MessageId
+
+
 class ReadHistory(TopicCommand, frozen=True, kw_only=True):
     """Get the events of a topic, with everything that neighbours and the DHT can add.
 
@@ -87,18 +97,22 @@ class History(msgspec.Struct, frozen=True):
 
     Every event in it was verified: its CID, its publisher's permission, its signatures where it has
     them. `unsigned` counts those that came from the DHT, which keeps none; `missing` names events
-    that others link to and nobody has; `refused` counts those that failed the check.
+    that others link to and nobody has; `refused` counts those that failed the check. `answered`
+    counts the peers that gave all they have.
     """
 
     events: tuple[Event, ...]
     missing: tuple[bytes, ...] = ()
     unsigned: int = 0
     refused: int = 0
+    answered: int = 0
+    vouched: bool = False
+    """Whether somebody was asked who must know the topic's newest events: its author."""
 
     @property
     def complete(self) -> bool:
-        """Whether every link leads to an event."""
-        return not self.missing and not self.refused
+        """Whether every link leads to an event, and somebody said that there are no others."""
+        return self.vouched and not self.missing and not self.refused
 
 
 def cid_of(topic: Topic) -> bytes:
@@ -109,10 +123,13 @@ def cid_of(topic: Topic) -> bytes:
         raise LocalError(f"{topic!r} names no topic: {error.detail}") from None
 
 
-def event_of(written: str) -> bytes:
-    """The CID that an event's name is, as people see it or in hexadecimal; else a `LocalError`."""
+def event_cid_of(event: str | MessageId) -> bytes:
+    """The CID that names an event: as text, as an event's id, or as that in hexadecimal digits."""
     try:
-        is_hex = len(written) == 2 * cids.LENGTH
-        return cids.check(bytes.fromhex(written)) if is_hex else cids.parse(written)
-    except (DecodeError, ValueError):
-        raise LocalError(f"{written!r} names no event: it is no CID such as zdpu…") from None
+        if isinstance(event, bytes):
+            return cids.check(event)
+        is_hex = event.startswith(cids.PREFIX.hex())
+        return cids.check(bytes.fromhex(event)) if is_hex else cids.parse(event)
+    except (DecodeError, ValueError) as error:
+        detail = error.detail if isinstance(error, DecodeError) else error
+        raise LocalError(f"{event!r} names no event: {detail}") from None

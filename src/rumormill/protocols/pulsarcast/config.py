@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from rumormill.core.config import Config, require
-from rumormill.overlay.kademlia.config import KademliaConfig
+from rumormill.overlay.kademlia.config import HOUR, KademliaConfig
 
 
 class RpcLimits(Config, frozen=True, kw_only=True):
@@ -241,8 +241,9 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     limits: RpcLimits = RpcLimits()
     """How much one RPC may hold. See `RpcLimits`."""
 
-    kademlia: KademliaConfig = KademliaConfig()
-    """The parameters of the DHT."""
+    kademlia: KademliaConfig = KademliaConfig(replicate_interval=HOUR)
+    """The parameters of the DHT. Holders put records again each hour, as Kademlia's paper says
+    (2.5): what is in the DHT stays there, also when its author is gone."""
 
     def validate(self) -> None:
         """Refuse values that are impossible or contradict each other."""

@@ -24,6 +24,7 @@ from rumormill.core.inputs import Received
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.kademlia import Kademlia
+from rumormill.overlay.kademlia.keeping import LOAD as RECORDS_LOAD
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
 from rumormill.overlay.kademlia.validators import CONTENT_NAMESPACE, DEFAULT_VALIDATORS
 from rumormill.overlay.kademlia.validators import cid_of as cid_of_key
@@ -39,6 +40,7 @@ from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
 from rumormill.protocols.pulsarcast.history.exchange import MissingParents, Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feeds
+from rumormill.protocols.pulsarcast.history.fetching import EventFetching
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
 from rumormill.protocols.pulsarcast.history.refetching import Refetching
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
@@ -77,6 +79,7 @@ class PulsarcastPeer:
                 **DEFAULT_VALIDATORS,
                 CONTENT_NAMESPACE: BlockValidator(identity, required=config.require_signatures),
             },
+            disk=True,
         )
         trees, feeds = self.trees, self.feeds = Trees(), Feeds(shared)
         fetcher = self._fetcher = BlockFetcher(shared, self.dht)
@@ -95,6 +98,7 @@ class PulsarcastPeer:
             shared, trees, feeds, topics, membership, events, fetcher, requests
         )
         self._topic_commands = TopicCommands(shared, topics, self._subscriptions, self._publishing)
+        self._fetching = EventFetching(shared, feeds, topics, events, fetcher, self.dht)
         self._reading = HistoryReading(
             shared, trees, feeds, topics, membership, events, compared, fetcher
         )
@@ -141,6 +145,7 @@ class PulsarcastPeer:
                 "parent": parents,
                 "child": {topic: tuple(branch.children) for topic, branch in branches.items()},
             },
+            records=self.dht.records.counts,
         )
 
     # Peers and the network.
@@ -217,6 +222,12 @@ class PulsarcastPeer:
             else:
                 assert isinstance(barrier, bytes)
                 self._operations.tell(context.EventStored(barrier, error), now, effects)
+
+    def _on_loaded(self, event: inputs.Loaded, now: float, effects: Effects) -> None:
+        if event.number == RECORDS_LOAD:
+            self.dht.handle(event, now, effects)
+        else:
+            self._operations.tell(event, now, effects)
 
     # What peers send.
 
@@ -344,6 +355,8 @@ class PulsarcastPeer:
                 cid = cid_of(topic)
                 self._subscriptions.subscribe(cid, now, effects)
                 self.membership.wait_for_way(cid, Arrival(number), now, effects)
+            case commands.FetchEvent():
+                self._fetching.begin(number, body, now, effects)
             case commands.ReadHistory():
                 self._reading.begin(number, body, now, effects)
             case commands.Question():
@@ -359,7 +372,7 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
     inputs.Publish: PulsarcastPeer._on_publish,
     inputs.Stored: PulsarcastPeer._on_stored,
     inputs.NotStored: PulsarcastPeer._on_stored,
-    inputs.Loaded: lambda peer, *loaded: peer._operations.tell(*loaded),
+    inputs.Loaded: PulsarcastPeer._on_loaded,
     inputs.Command: PulsarcastPeer._on_command,
     inputs.PeerConnected: PulsarcastPeer._on_peer_connected,
     inputs.PeerDisconnected: PulsarcastPeer._on_peer_disconnected,

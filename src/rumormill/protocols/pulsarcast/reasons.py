@@ -53,6 +53,9 @@ REFUSED: Final = "refused"
 # What the application is told of its own wishes.
 CANNOT_PUBLISH: Final = "may-not-publish"
 NO_SUCH_PARENT: Final = "no-such-parent"
+NO_SUCH_EVENT: Final = "no-such-event"
+NOBODY_TO_ASK: Final = "nobody-to-ask"
+NOT_AN_EVENT: Final = "not-an-event"
 LINKS_BY_ITSELF: Final = "topic-links-by-itself"
 MUST_WAIT: Final = "must-wait"
 
@@ -60,6 +63,14 @@ _SENTENCES: Final = {
     CANNOT_PUBLISH: "this peer is not among the topic's allowed publishers, and the topic does not"
     " let it request to publish",
     NO_SUCH_PARENT: "the event that was named as parent is not to be found",
+    NO_SUCH_EVENT: "the event is not at hand, and whoever could be asked has not got it",
+    NOBODY_TO_ASK: "the event is not at hand, and no peer is known that could be asked for it",
+    NOT_AN_EVENT: "the CID names a topic, not an event",
+    NOT_ALLOWED: "the topic does not let the event's publisher publish",
+    AUTHOR_NOT_ALLOWED: "the topic does not let the event's author have others publish for it",
+    NO_PUBLISHER: "what was found is a request for an event, which nobody has published",
+    BAD_SIGNATURE: "what was found is not signed by whom it names as its publisher",
+    NOT_SIGNED: "what was found bears no signature, so nobody knows who published it",
     LINKS_BY_ITSELF: "events of this topic are linked to the last one seen; only a topic of custom"
     " linking lets the publisher name a parent",
     MUST_WAIT: "the event cannot be published at once: the topic has to be found and entered, or an"

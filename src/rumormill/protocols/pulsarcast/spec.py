@@ -11,9 +11,10 @@ from rumormill.protocols.pulsarcast.commands import (
     BrowseTree,
     CreateTopic,
     DescribeTopic,
+    FetchEvent,
     ListVersions,
     SubscribeTo,
-    event_of,
+    event_cid_of,
 )
 from rumormill.protocols.pulsarcast.config import PRESETS
 from rumormill.protocols.pulsarcast.context import OURS
@@ -74,7 +75,7 @@ SPEC = ProtocolSpec(
     topics=TopicMaking(
         command=_creation,
         topic_of=_topic_of,
-        event_id=event_of,
+        event_id=event_cid_of,
         in_order=in_order,
         entered=lambda topic: SubscribeTo(topic=topic),
         describe=lambda topic: DescribeTopic(topic=topic),
@@ -83,6 +84,7 @@ SPEC = ProtocolSpec(
         listed=_versions,
         announced=announced,
         readable=readable_view,
+        fetch=lambda event: FetchEvent(event=event),
     ),
     publishes_from_within=True,
     reads_log=True,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from rumormill.core.config import Config, require
+from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
 from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
@@ -25,6 +26,7 @@ from rumormill.overlay.hyparview.messages import (
     addresses_field,
     peer_id_field,
 )
+from rumormill.protocols.radius import reasons
 from rumormill.wire.fields import Nested, Number, Octets, Text
 from rumormill.wire.protobuf import field_size
 from rumormill.wire.schema import Layout, Schema
@@ -342,6 +344,16 @@ def is_signed(word: Interest | Publication, verifier: Verifier) -> bool:
     """Whether an interest's owner, or a publication's author, signed it."""
     signer = word.owner if isinstance(word, Interest) else word.author
     return verifier.verify(signer, word.key, signed_bytes(word), word.signature)
+
+
+def check_kept(event: Event, verifier: Verifier) -> Publication | str:
+    """The publication of an event that somebody has kept, or why it is none (`Recovered`)."""
+    try:
+        publication = from_event(event)
+    except DecodeError as error:
+        return error.reason
+    valid = publication.id == event.id and is_signed(publication, verifier)
+    return publication if valid else reasons.INVALID_SIGNATURE
 
 
 def from_event(event: Event) -> Publication:

@@ -15,6 +15,7 @@ This module is the publishing half and the way in; `subscriptions` is the other 
 inputs are `_on_...`; they take the time and append effects.
 """
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -28,7 +29,7 @@ from rumormill.core.effects import (
     SetTimer,
     Validate,
 )
-from rumormill.core.errors import DecodeError, LimitError, LocalError
+from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Input, PeerDisconnected, Verdict
@@ -45,7 +46,7 @@ from rumormill.protocols.radius.messages import (
     Frame,
     Publication,
     Relay,
-    from_event,
+    check_kept,
     is_signed,
     sign,
 )
@@ -139,6 +140,7 @@ class Radius:
         self._last_time = 0
         self._pending: dict[MessageId, Copy] = {}
         self._unsaid: Unsaid[Publication] = Unsaid()
+        self.check_kept = partial(check_kept, verifier=identity)
         self._recovery = Recovery(self.id, hooks.validator, config.max_pending_validations)
         self._rate_limits: dict[PeerId, RateLimit] = {}
         self._strangers = RateLimit(config.verify_rate, config.verify_burst)
@@ -388,18 +390,14 @@ class Radius:
 
     def _on_recovered(self, event: inputs.Recovered, now: float, effects: Effects) -> None:
         """A stored publication that we asked for, however old it is."""
-        peer, given = event.peer, event.event
+        peer, given, checked = event.peer, event.event, event.checked
         if given.topic not in self.subscriptions.own or given.id in self._pending:
             return
-        try:
-            publication = from_event(given)
-        except DecodeError as error:
-            self._recovery.take(peer, given, error.reason, effects)
+        if not isinstance(checked, Publication):
+            self._recovery.take(peer, given, checked, effects)
             return
-        valid = publication.id == given.id and is_signed(publication, self._identity)
-        refusal = None if valid else reasons.INVALID_SIGNATURE
-        self._recovery.take(peer, publication.to_event() if valid else given, refusal, effects)
-        if valid and self.seen.get(given.id) is None:
+        self._recovery.take(peer, checked.to_event(), None, effects)
+        if self.seen.get(given.id) is None:
             self.seen.put(given.id, DIRECT, now)
 
     def _on_verdict(self, copy: Copy, verdict: Verdict, now: float, effects: Effects) -> None:

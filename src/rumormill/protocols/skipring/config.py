@@ -123,6 +123,10 @@ class SkipRingConfig(Config, frozen=True, kw_only=True):
     supervisor_count: int = 1
     """How many supervisors a simulator adds to the peers; a node does not read it. The paper has
     one."""
+    topics: tuple[str, ...] = ()
+    """The topics that there are, when they are given beforehand: a supervisor serves no others, and
+    a peer that is told them asks for no others. The paper: topics are "usually relatively broad and
+    predefined by the supervisor". Without any, a topic is whatever somebody subscribes to."""
     max_subscriptions: int = 5000
     """Topics that a peer takes part in. Our choice, as for the other protocols."""
     max_topic_length: int = 1024
@@ -161,6 +165,14 @@ class SkipRingConfig(Config, frozen=True, kw_only=True):
                 require(getattr(self, field.name) > 0, field.name, "must be positive")
         for peer in self.supervisors:
             require(_is_hex(peer), "supervisors", f"{peer!r} is not a peer id in hexadecimal")
+        for topic in self.topics:
+            within = 1 <= len(topic.encode()) <= self.max_topic_length
+            require(within, "topics", f"{topic!r} must have 1 to {self.max_topic_length} bytes")
+        require(
+            len(self.topics) <= self.max_topics,
+            "topics",
+            f"must be at most {self.max_topics}, the topics of a supervisor (max_topics)",
+        )
         self.publications.validate()
         rule = f"must be 0 to {MAX_PATIENCE}"
         require(0 <= self.patience <= MAX_PATIENCE, "patience", rule)

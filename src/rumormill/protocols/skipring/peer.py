@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable
 import msgspec
 
 from rumormill.core import inputs, trace
+from rumormill.core.config import nearest
 from rumormill.core.effects import Effects, Mail, Outcome, Published, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.identity import Identity
@@ -100,6 +101,7 @@ class SkipRing:
         self.requests = 0
         """How many requests for configurations this peer got as a supervisor."""
         self.supervisors = Supervisors(bytes.fromhex(each) for each in config.supervisors)
+        self._topics = dict.fromkeys(config.topics)
         self._identity = identity
         self._randomness = randomness
         self._config = config
@@ -203,6 +205,8 @@ class SkipRing:
 
     def _enter(self, topic: Topic, now: float, effects: Effects) -> Member:
         check_topic(topic, self._config.max_topic_length)
+        if not self._is_offered(topic):
+            raise LocalError(f"there is no topic {topic!r}; {nearest(topic, list(self._topics))}")
         if len(self.members) >= self._config.max_subscriptions:
             raise LimitError(
                 f"cannot take part in more than {self._config.max_subscriptions} topics"
@@ -225,6 +229,9 @@ class SkipRing:
         member = self.members[topic] = Member(subscriber, publications)
         effects.append(SetTimer(ENTERED, now))
         return member
+
+    def _is_offered(self, topic: Topic) -> bool:
+        return not self._topics or topic in self._topics
 
     def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
         member = self.members.get(event.topic)
@@ -336,6 +343,9 @@ class SkipRing:
         topic = message.topic
         if self.supervisors.of(topic) != self.id:
             effects.append(trace.Refuse(sender, reasons.NOT_RESPONSIBLE, topic))
+            return
+        if not self._is_offered(topic) and not isinstance(message, messages.Unsubscribe):
+            effects.append(trace.Refuse(sender, reasons.NOT_OFFERED, topic))  # who goes may go
             return
         if topic not in self.supervised and len(self.supervised) >= self._config.max_topics:
             effects.append(trace.Refuse(sender, reasons.TOO_MANY_TOPICS, topic))

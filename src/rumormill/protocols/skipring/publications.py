@@ -53,7 +53,7 @@ timeout: a chain finds some hundred differences, and where it found many there a
 
 MAX_REFUSED: Final = 4096
 """Publications that the application refused and that are remembered, so that the next offer is not
-judged again. Our choice."""
+judged again; and as many that the log has not taken. Our choice."""
 
 HASHES_PER_STEP: Final = 2048
 """Hashes that are computed at a time when a history has been read. Our choice: 5 milliseconds."""
@@ -119,6 +119,9 @@ class Publications:
         self._unstored: dict[MessageId, bool] = {}
         """What peers brought and the log has yet to take, and whether the application gets it."""
         self._refused: dict[MessageId, None] = {}
+        self._lost: dict[MessageId, None] = {}
+        """What the log has not taken. It was passed on when it came, and is not again: neighbours
+        with full disks would send it to and fro for ever."""
 
     @property
     def root_hash(self) -> bytes:
@@ -158,10 +161,12 @@ class Publications:
     def stored(self, key: MessageId) -> None:
         """The log has taken a publication that a peer brought."""
         self._unstored.pop(key, None)
+        self._lost.pop(key, None)
         self.trie.insert(key)
 
     def not_stored(self, key: MessageId, reason: str, effects: Effects) -> None:
         """The log has not taken it: to others we still lack it, so it is brought again."""
+        remember(self._lost, key, None, MAX_REFUSED)
         if self._unstored.pop(key, False):
             effects.append(trace.UndeliverableMessage(key, self.topic, reason))
 
@@ -404,6 +409,6 @@ class Publications:
         if self.delivers:
             effects.append(trace.DeliverMessage(key, topic, peer))
         effects.append(Append(event, self.delivers, Brought(topic, key)))
-        if flood:
+        if flood and key not in self._lost:
             self._flood(publication, peer, effects)
         return True

@@ -44,7 +44,8 @@ class _Search(msgspec.Struct):
 
     cid: bytes
     topic: bytes
-    """The event's topic; the block itself where a topic is looked for."""
+    """The event's topic, empty if that is not known; the block itself where a topic is looked
+    for."""
     sources: list[PeerId]
     asked: PeerId | None = None
     ancestors: int = 0
@@ -168,11 +169,22 @@ class BlockFetcher:
             return
         block: TopicDescriptor | SignedEvent | None = None
         with suppress(DecodeError):
-            if value is not None and search.topic == cid:
-                block = read_topic(value)
-            elif value is not None and (event := read_event(value)).topic == search.topic:
-                block = add_signatures(event, proof)
+            if value is not None:
+                block = _read(value, proof, cid, search.topic)
         self._finish(search, block, self._context.id, now, effects)
+
+
+def _read(
+    value: bytes, proof: bytes, cid: bytes, topic: bytes
+) -> TopicDescriptor | SignedEvent | None:
+    """What the DHT has under a CID: the topic, or an event of the topic that is wanted."""
+    if cid == topic:
+        return read_topic(value)
+    try:
+        event = read_event(value)
+    except DecodeError:
+        return None if topic else read_topic(value)
+    return add_signatures(event, proof) if topic in (b"", event.topic) else None
 
 
 class BlockValidator(ContentValidator):

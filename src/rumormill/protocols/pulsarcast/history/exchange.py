@@ -376,8 +376,9 @@ class Reconciliation:
     def on_have(self, peer: PeerId, have: Have, now: float, effects: Effects) -> None:
         """A peer lists what it has of a range: send what it lacks, and ask for what we lack."""
         feed = self._feeds.open.get(have.topic)
-        if feed is None:
-            answer = Events(have.topic, start=have.start, end=have.end)
+        if feed is None:  # an answer that lacks the topic itself: we know nothing of it
+            missing = (have.topic,)
+            answer = Events(have.topic, missing=missing, start=have.start, end=have.end)
             self._context.send(peer, addition(answer), effects)
         else:
             self._read(feed, peer, have, 0, now, effects)
@@ -453,6 +454,9 @@ class Reconciliation:
         wanted = self._ranges.get(answer.topic)
         feed = self._feeds.open.get(answer.topic)
         if wanted is None or wanted.peer != peer or feed is None or answer.start != wanted.start:
+            return
+        if answer.topic in answer.missing:
+            self.end(answer.topic, now, effects)
             return
         advanced = answer.end > wanted.start or len(feed.timeline) > wanted.known
         wanted.start = min(max(answer.end, wanted.start), wanted.end)

@@ -20,9 +20,13 @@ from rumormill.core.errors import DecodeError, LimitError
 from rumormill.core.event import Event
 from rumormill.core.identity import Verifier
 from rumormill.protocols.pulsarcast.format.codec import from_stored
-from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
 from rumormill.protocols.pulsarcast.format.signing import fault_of
-from rumormill.protocols.pulsarcast.reasons import AUTHOR_NOT_ALLOWED, NOT_ALLOWED
+from rumormill.protocols.pulsarcast.reasons import (
+    AUTHOR_NOT_ALLOWED,
+    NO_PUBLISHER,
+    NOT_ALLOWED,
+)
 
 MAX_EVENTS: Final = 1 << 20
 """Events in one graph. Our choice: about 300 MB, and sixty times the paper's busiest workload."""
@@ -132,6 +136,18 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return [kept[cid] for cid in graph.order()]
 
 
+def not_permitted(topic: TopicDescriptor, event: EventDescriptor) -> str | None:
+    """Why the topic does not let the event stand in it, or None."""
+    publisher, author = event.publisher, event.author
+    if publisher is None:
+        return NO_PUBLISHER
+    if not topic.may_publish(publisher):
+        return NOT_ALLOWED
+    if author != publisher and not topic.may_request(author):
+        return AUTHOR_NOT_ALLOWED
+    return None
+
+
 class Fault(msgspec.Struct, frozen=True, gc=False):
     """What is wrong with one event."""
 
@@ -232,10 +248,8 @@ class HistoryVerifier:
             return WRONG_FIELDS
         if publisher is None:
             return NOT_PUBLISHED
-        if descriptor is not None and not descriptor.may_publish(publisher):
-            return NOT_ALLOWED
-        if descriptor is not None and author != publisher and not descriptor.may_request(author):
-            return AUTHOR_NOT_ALLOWED
+        if descriptor is not None and (reason := not_permitted(descriptor, event)) is not None:
+            return reason
         if not signed.publisher_signature and not signed.author_signature:
             self._unsigned += 1
             return None

@@ -1,11 +1,12 @@
 """Reading a topic's history: its events as far back as they go, complete and verified.
 
 What is asked for is first fetched from tree neighbours, in batches over all dates
-(`reconciliation`). Then the log is read, piece by piece, and every event in it checked once more as
-if a stranger had brought it: its CID against its bytes, its publisher against the topic, its
-signatures. Every event's parent must be there; one that is not is looked for at the neighbours and
-in the DHT, which leads to its own parent in turn. What that brings stands at the end of the log,
-where reading goes on. The order is that of the links, so it is the same for everybody.
+(`reconciliation`), and from the topic's author, wherever that is: only its answer tells that there
+is nothing more than what was found. Then the log is read, piece by piece, and every event in it
+checked once more as if a stranger had brought it: its CID against its bytes, its publisher against
+the topic, its signatures. Every event's parent must be there; one that is not is looked for at the
+neighbours and in the DHT, which leads to its own parent in turn. What that brings stands at the end
+of the log, where reading goes on. The order is that of the links, so it is the same for everybody.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +24,6 @@ from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
 from rumormill.protocols.pulsarcast.context import (
     BlockFound,
     Context,
-    News,
     RangeFetched,
     TopicFound,
     TreeEntered,
@@ -59,7 +59,10 @@ class _Progress(msgspec.Struct):
     topic: bytes
     wish: ReadHistory
     sources: list[PeerId] = []
-    """Neighbours that are still to be asked."""
+    """Who is still to be asked, and who is being asked."""
+    asked: PeerId = b""
+    answered: int = 0
+    vouched: bool = False
     offset: int = 0
     """From where on the log is to be read."""
     graph: EventGraph = msgspec.field(default_factory=EventGraph)
@@ -90,7 +93,7 @@ class HistoryReading:
             (Reading, TopicFound): self._on_topic,
             (Reading, TreeEntered): self._on_tree,
             (Reading, WayFound): self._on_way,
-            (Reading, RangeFetched): self._fetch,
+            (Reading, RangeFetched): self._on_range,
             (Reading, Loaded): self._on_loaded,
             (Reading, BlockFound): self._on_parent,
         }
@@ -126,16 +129,29 @@ class HistoryReading:
 
     def _on_way(self, reading: Reading, news: WayFound, now: float, effects: Effects) -> None:
         progress = self._open[reading.command]
-        progress.sources = list(self._trees.neighbours(progress.topic)[:_SOURCES])
-        self._fetch(reading, news, now, effects)
+        feed = self._feeds.open.get(progress.topic)
+        if feed is not None:
+            author = feed.descriptor.author
+            progress.vouched = author == self._context.id
+            near = self._trees.neighbours(progress.topic)[:_SOURCES]
+            progress.sources = list(dict.fromkeys((*near, author)))
+        self._fetch(reading, now, effects)
 
-    def _fetch(self, reading: Reading, _: News, now: float, effects: Effects) -> None:
-        """Get everything that the next neighbour has; after the last one, read the log."""
+    def _on_range(self, reading: Reading, news: RangeFetched, now: float, effects: Effects) -> None:
+        progress = self._open[reading.command]
+        feed = self._feeds.open.get(progress.topic)
+        if news.complete and feed is not None:
+            progress.answered += 1
+            progress.vouched |= progress.asked == feed.descriptor.author
+        self._fetch(reading, now, effects)
+
+    def _fetch(self, reading: Reading, now: float, effects: Effects) -> None:
+        """Get everything that the next peer has; after the last one, read the log."""
         progress = self._open[reading.command]
         feed = self._feeds.open.get(progress.topic)
         while feed is not None and progress.sources:
-            peer = progress.sources.pop(0)
-            if peer in self._context.connected and not self._context.is_original(peer):
+            peer = progress.asked = progress.sources.pop(0)
+            if peer != self._context.id and not self._context.is_original(peer):
                 end = milliseconds(now + self._context.config.max_clock_skew)
                 self._reconciliation.fetch(feed, peer, 0, end, reading, now, effects)
                 return
@@ -215,5 +231,8 @@ class HistoryReading:
         if wish.backwards:
             ordered.reverse()
         refused = len(progress.refused)
-        history = History(tuple(ordered), graph.missing, progress.unsigned, refused)
+        answered, vouched = progress.answered, progress.vouched
+        history = History(
+            tuple(ordered), graph.missing, progress.unsigned, refused, answered, vouched
+        )
         self._end(reading, history, "", effects)

@@ -123,7 +123,7 @@ class Publishing:
         self, publication: Publication, reason: str, effects: Effects, *, lost: bool = False
     ) -> None:
         """There is no event. A topic exists without its announcement, unless our disk `lost` it."""
-        effects.append(trace.SkipPublish(cids.text(publication.topic), reason))
+        effects.append(trace.FailPublish(cids.text(publication.topic), reason))
         error = reasons.sentence(reason)
         if publication.number is not None:
             effects.append(Published(publication.number, None, error=error))

@@ -206,7 +206,8 @@ class Requests:
         peer = self._granting.pop(request.cid)
         if news.error:
             self._events.forget(grant.own)
-            effects.append(trace.SkipPublish(cids.text(request.event.topic), news.error))
+            topic = cids.text(request.event.topic)
+            effects.append(trace.Refuse(peer, news.error, topic))  # the one who asked has failed
             self._answer(peer, _refusal(request, news.error), effects)
             return
         self._events.publish(grant.own, now, effects)

@@ -1,0 +1,106 @@
+"""Subscriptions to patterns: topics join them as they become known.
+
+A node knows the topics that its peers and itself subscribe to, as far as the protocol tells, and
+those of its own log. Nobody has a list of all: membership finds the subscribers of a topic by a
+hash of its name, which does not give the name away. So what is known is looked through a few times
+a second, while somebody is subscribed to a pattern, and not at all otherwise.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from rumormill.core.errors import LocalError, RumormillError
+from rumormill.core.ids import Topic
+from rumormill.core.patterns import Pattern
+from rumormill.node.subscription import Subscription
+
+_LOOK_SECONDS: Final = 0.25
+"""Our choice: soon enough for people; where 10,000 topics are known, some milliseconds of work."""
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """What a subscription to a pattern wants, and how it enters a topic: from an offset or now."""
+
+    pattern: Pattern
+    enter: Callable[[Topic, int | None], None]
+
+
+class Patterns:
+    """The subscriptions to patterns of one node."""
+
+    def __init__(
+        self,
+        known: Callable[[], list[Topic]],
+        failure: Callable[[], RumormillError | None],
+        count: Callable[[str], None],
+        most: int,
+    ) -> None:
+        """Take who lists the topics that are known, who tells why nothing can be stored any more,
+        and who counts, by pattern, topics that were not entered; `most` is how many one pattern
+        enters."""
+        self._known, self._failure, self._count, self._most = known, failure, count, most
+        self._wishes: dict[Subscription, _Wish] = {}
+        self._last: dict[Topic, None] = {}
+        """What was known when somebody last looked."""
+        self._watching: asyncio.Task[None] | None = None
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter([*self._wishes])
+
+    def add(
+        self,
+        subscription: Subscription,
+        since_offset: int | None,
+        enter: Callable[[Topic, int | None], None],
+    ) -> None:
+        """Enter the topics of a pattern, now and when others become known."""
+        wish = _Wish(Pattern(subscription.topic), enter)
+        self._look()
+        for topic in self._last:
+            self._offer(subscription, wish, topic, since_offset)
+        self._wishes[subscription] = wish
+        if self._watching is None:
+            self._watching = asyncio.ensure_future(self._watch())
+
+    def remove(self, subscription: Subscription) -> None:
+        """Enter nothing more for a subscription."""
+        self._wishes.pop(subscription, None)
+        if not self._wishes and self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._look()
+
+    def _look(self) -> None:
+        """Enter what has become known, for those who were there before."""
+        known, before = dict.fromkeys(self._known()), self._last
+        self._last = known
+        new = [topic for topic in known if topic not in before]
+        failure = self._failure()
+        for subscription, wish in [*self._wishes.items()]:
+            if failure is not None:
+                subscription.fail(failure)
+            for topic in new:
+                # Whatever our own log has of it came after the subscription, and is given.
+                self._offer(subscription, wish, topic, 0)
+
+    def _offer(
+        self, subscription: Subscription, wish: _Wish, topic: Topic, start: int | None
+    ) -> None:
+        if not wish.pattern.matches(topic) or topic in (entered := subscription.topics):
+            return
+        if len(entered) < self._most:
+            try:
+                wish.enter(topic, start)
+            except LocalError:  # the protocol has enough, or a filter of the application refuses
+                pass
+            else:
+                return
+        subscription.left_out += 1
+        self._count(subscription.topic)

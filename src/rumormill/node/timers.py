@@ -1,0 +1,65 @@
+"""The timers of a machine, by the event loop's clock.
+
+A patient timer finds out whether the loop is behind: it is when the timer fires late, because then
+no moment was free since. It then waits for one, and not for ever: so what nobody waits for (a look
+at the members, a first comparison of histories) stands back while messages come in a burst.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from rumormill.core.effects import CancelTimer, SetTimer
+
+_LATE: Final = 0.004
+_LOOK_AGAIN: Final = 0.5
+_PATIENCE: Final = 3.0
+"""Seconds: how late a timer is when the loop is behind, when it looks again, and how long it does
+that at most. Our choice: a loop with nothing to do is on time to a millisecond, one with a burst of
+messages takes tens of them to come round, and whoever set the timer counts in seconds."""
+
+
+class Timers:
+    """Those of one machine."""
+
+    def __init__(self, epoch: float, fire: Callable[[Hashable], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._epoch = epoch
+        """What the machine's time is ahead of the loop's."""
+        self._fire = fire
+        self._handles: dict[Hashable, asyncio.TimerHandle] = {}
+
+    def set(self, effect: SetTimer) -> None:
+        """Set a timer, or move one."""
+        timer, at = effect.timer, effect.at - self._epoch
+        if (old := self._handles.get(timer)) is not None:
+            old.cancel()
+        if effect.patient:
+            handle = self._loop.call_at(at, self._on_patient, timer, at + _PATIENCE)
+        else:
+            handle = self._loop.call_at(at, self._on_time, timer)
+        self._handles[timer] = handle
+
+    def cancel(self, effect: CancelTimer) -> None:
+        """Forget a timer, if it is set."""
+        handle = self._handles.pop(effect.timer, None)
+        if handle is not None:
+            handle.cancel()
+
+    def close(self) -> None:
+        """Forget all of them."""
+        for handle in self._handles.values():
+            handle.cancel()
+        self._handles.clear()
+
+    def _on_time(self, timer: Hashable) -> None:
+        del self._handles[timer]
+        self._fire(timer)
+
+    def _on_patient(self, timer: Hashable, latest: float) -> None:
+        now, due = self._loop.time(), self._handles[timer].when()
+        if now - due < _LATE or now >= latest:
+            self._on_time(timer)
+        else:
+            again = min(now + _LOOK_AGAIN, latest)
+            self._handles[timer] = self._loop.call_at(again, self._on_patient, timer, latest)

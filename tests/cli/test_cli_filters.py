@@ -1,0 +1,57 @@
+"""`--where` and patterns on the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from processes import Terminal, rumormill
+
+
+def test_filters_and_patterns_through_a_daemon(tmp_path: Path) -> None:
+    """The daemon asks the filter; `history` does so with and without one, and counts matches."""
+    place = ("--home", tmp_path / "home")
+    with Terminal("node", *place) as node:
+        node.prints()
+        readings = '{"celsius": 12}\n{"celsius": 35}\nno json\n{"celsius": 31}\n'
+        for topic in ("house/roof", "house/cellar/stairs"):
+            assert rumormill("pub", topic, *place, stdin=readings).returncode == 0
+        hot = ("--where", "data.celsius > 30", "--format", "%t %s\\n")
+        found = rumormill("sub", "house/#", *place, *hot, "--all", "--count", "4", "--wait", "60")
+        assert sorted(found.stdout.splitlines()) == [
+            'house/cellar/stairs {"celsius": 31}',
+            'house/cellar/stairs {"celsius": 35}',
+            'house/roof {"celsius": 31}',
+            'house/roof {"celsius": 35}',
+        ]
+        with Terminal("sub", "house/*", *place, *hot) as sub:
+            sub.says("listening to house/*")
+            assert rumormill("pub", "house/attic", *place, stdin=readings).returncode == 0
+            assert sub.prints(2) == ['house/attic {"celsius": 35}', 'house/attic {"celsius": 31}']
+        refused = rumormill("sub", "house/*", *place, "--offset", "3")
+        assert "stands for many topics" in refused.stderr
+        found = rumormill("history", "house/roof", *place, *hot, "--count", "1")
+        assert found.stdout.splitlines() == ['house/roof {"celsius": 35}']
+        assert node.stop() == 0
+    found = rumormill("history", "house/roof", *place, *hot)
+    assert found.stdout.splitlines() == ['house/roof {"celsius": 35}', 'house/roof {"celsius": 31}']
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["sub", "news", "--where", "data.x = 3"], "where: write == to compare; at character 8"),
+        (["history", "news", "--where", "x"], "where: expected a field (data, topic"),
+        (["history", "news", "--where", "has data", "--graph"], "neither with --graph"),
+        (["sub", "news*"], "stands for a whole level"),
+        (["pub", "news/*", "x"], "is a pattern of names and not a topic"),
+        (["history", "news/#"], "is a pattern of names and not a topic"),
+        (["node", "--topic", "news/*"], "is a pattern of names and not a topic"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_started(
+    home: Path, words: list[str], sentence: str
+) -> None:
+    refused = rumormill(*words, "--home", home)
+    assert sentence in refused.stderr
+    assert refused.returncode == 2
+    assert len(refused.stderr.splitlines()) == 1

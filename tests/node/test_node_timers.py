@@ -1,0 +1,83 @@
+"""A machine's timers fire when they are due; patient ones stand back while the loop is behind."""
+
+import asyncio
+import time
+from collections.abc import Hashable
+
+import pytest
+
+from live_nodes import run, until
+from rumormill.core.effects import CancelTimer, SetTimer
+from rumormill.node import timers as timers_module
+from rumormill.node.timers import Timers
+
+
+class Clock:
+    """Timers, what they have fired, and a loop that can be kept busy."""
+
+    def __init__(self) -> None:
+        self.fired: list[Hashable] = []
+        self.timers = Timers(0.0, self.fired.append)
+        self.now = asyncio.get_running_loop().time
+
+    def set(self, timer: str, *, patient: bool = False) -> None:
+        self.timers.set(SetTimer(timer, self.now(), patient))
+
+    async def work(self) -> None:
+        """Keep the loop from its timers, and let it see to those that are due by then."""
+        time.sleep(0.05)  # noqa: ASYNC251 (that is the point)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+def test_a_patient_timer_waits_for_a_loop_that_is_behind_and_fires_when_it_is_not() -> None:
+    async def story() -> None:
+        clock = Clock()
+        clock.set("patient", patient=True)
+        clock.set("punctual")
+        await clock.work()
+        assert clock.fired == ["punctual"]
+        await until(lambda: clock.fired == ["punctual", "patient"], "it fires in the end")
+        clock.timers.close()
+
+    run(story)
+
+
+def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers_module, "_PATIENCE", 0.02)
+
+    async def story() -> None:
+        clock = Clock()
+        clock.set("patient", patient=True)
+        await clock.work()
+        assert clock.fired == ["patient"]
+
+    run(story)
+
+
+def test_a_timer_that_is_set_again_fires_once_and_one_that_is_cancelled_never() -> None:
+    async def story() -> None:
+        clock = Clock()
+        for patient in (True, False):
+            clock.set("moved", patient=patient)
+            clock.set("cancelled", patient=patient)
+        clock.timers.cancel(CancelTimer("cancelled"))
+        clock.timers.cancel(CancelTimer("never set"))
+        await clock.work()
+        assert clock.fired == ["moved"]
+
+    run(story)
+
+
+def test_nothing_fires_after_the_end() -> None:
+    async def story() -> None:
+        clock = Clock()
+        clock.set("patient", patient=True)
+        await clock.work()
+        clock.set("punctual")
+        clock.timers.close()
+        await clock.work()
+        await asyncio.sleep(timers_module._LOOK_AGAIN)
+        assert not clock.fired
+
+    run(story)
